@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+COLLECTIONS := $(VENV)/collections
+
+# Extra arguments for pytest: make unit PYTEST_ARGS="-k regex -x"
+PYTEST_ARGS ?=
+# How many processes pytest spreads the tests over
+PYTEST_WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
+
+# The machine's own Ansible settings and collections must not change what is tested.
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
+export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
+
+.PHONY: help setup demo test unit integration sanity lint bench build docs compat importer clean
+
+help: ## Show what can be made
+	@echo "usage: make TARGET"; echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install everything into .venv (quick when nothing has changed)
+	@hack/setup.sh
+
+demo: setup ## Place, create and remove VMs on a simulated Proxmox cluster
+	@$(BIN)/python demo/demo.py
+
+test: setup ## Run everything: lint, sanity, unit and integration tests
+	@hack/test.sh lint sanity
+
+unit: setup ## Run the unit tests
+	@$(PYTEST) tests/unit $(PYTEST_ARGS)
+
+integration: setup ## Run the integration tests (real ansible-playbook against the simulated cluster)
+	@$(PYTEST) tests/integration $(PYTEST_ARGS)
+
+sanity: setup ## Run ansible-test sanity
+	@hack/sanity.sh
+
+lint: setup ## Run the linters: Python, YAML, Ansible, documentation, changelog, licences
+	@hack/lint.sh
+
+bench: setup ## Measure requests and times against the simulated cluster
+	@$(BIN)/python -m bench
+
+build: setup ## Build the collection's tarball into build/
+	@hack/build.sh
+
+docs: setup ## Write the parts of docs/ that are generated
+	@hack/docs.sh
+
+compat: setup ## Run the tests on every Python and ansible-core that can be found
+	@hack/compat.sh
+
+importer: build ## Check the tarball as Galaxy does when it is uploaded
+	@hack/importer.sh
+
+clean: ## Remove everything that was made here
+	@rm -rf $(VENV) .venv-* build .hypothesis .mypy_cache .pytest_cache .ruff_cache .ansible tests/output
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

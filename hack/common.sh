@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# shellcheck shell=bash
+#
+# What the scripts in this folder share. Sourced, never run; leaves the caller at the root of the checkout.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+CHECKOUT=$PWD
+VENV=$CHECKOUT/.venv
+BIN=$VENV/bin
+COLLECTION=ansible_collections/qemu_scheduler/proxmox
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# interpreters: the path of every usable CPython 3.11 or later, newest last, one per minor version.
+# An entry on PATH may be a shim of a version manager that is switched off: only what runs counts.
+interpreters() {
+  local minor candidate
+  for minor in 11 12 13 14; do
+    for candidate in "python3.$minor" "$HOME"/.pyenv/versions/3."$minor".*/bin/python3."$minor"; do
+      if "$candidate" -c "import ensurepip, venv" >/dev/null 2>&1; then
+        "$candidate" -c "import os, sys; print(os.path.join(sys.base_prefix, 'bin', f'python3.{sys.version_info[1]}'))"
+        break
+      fi
+    done
+  done
+}
+
+# copy_checkout DIR: the files that git knows or would add, as they are now, into DIR (emptied first).
+copy_checkout() {
+  local to=$1
+  rm -rf "$to"
+  mkdir -p "$to"
+  git ls-files -z --cached --others --exclude-standard --deduplicate |
+    while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+    tar --null --files-from=- -cf - | tar -xf - -C "$to"
+}

@@ -1,0 +1,30 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Makes the collection and the tests' own helpers importable, from whichever folder pytest is started."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+CHECKOUT = TESTS.parent
+INSTALLED = CHECKOUT / ".venv" / "collections"
+COLLECTION = Path("ansible_collections", "qemu_scheduler", "proxmox")
+
+
+def collections_root() -> Path:
+    """Return a folder that holds the checkout as an installed collection: that of `make setup`, or one made for this run."""
+    if (INSTALLED / COLLECTION).is_dir():
+        return INSTALLED
+    root = Path(tempfile.mkdtemp(prefix="qemu-scheduler-collections-"))
+    link = root / COLLECTION
+    link.parent.mkdir(parents=True)
+    link.symlink_to(CHECKOUT, target_is_directory=True)
+    return root
+
+
+sys.path[:0] = [str(collections_root()), str(TESTS)]
