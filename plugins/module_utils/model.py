@@ -1,0 +1,408 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plain data that all floors share: what was asked for, the cluster as read, and what was decided.
+
+Sizes are bytes, CPU is a number of logical CPUs, times are seconds. Nothing here reads, writes or decides.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MIB = 1024**2
+GIB = 1024**3
+
+VMID_MIN = 100
+VMID_MAX = 999_999_999
+
+_EMPTY: Mapping[str, t.Any] = {}
+
+
+# --- the cluster as read at one moment -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A mark on a node that keeps away every VM that does not tolerate it. effect: NoSchedule or PreferNoSchedule."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One cluster node.
+
+    cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and memory_used
+    (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not know them;
+    a ratio or reservation of None leaves the filter's own default in force. bridges is None when it was not read.
+    """
+
+    name: str
+    online: bool = True
+    maintenance: bool = False
+    cores: int = 0
+    memory: int = 0
+    cpu_used: float = 0.0
+    memory_used: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    reserved_cores: float | None = None
+    reserved_memory: int | None = None
+    cpu_ratio: float | None = None
+    memory_ratio: float | None = None
+    bridges: frozenset[str] | None = None
+    cpu_models: frozenset[str] | None = None
+    cpu_flags: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One VM (kind C(qemu)) or container (kind C(lxc)) that exists, is being created, or is assumed.
+
+    name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...).
+    storage_pending maps (storage, node) to bytes that this guest will take but that the storage does not yet count as used.
+    """
+
+    vmid: int
+    name: str | None
+    node: str
+    kind: str = "qemu"
+    status: str = "stopped"
+    template: bool = False
+    cores: float = 0
+    memory: int = 0
+    tags: frozenset[str] = frozenset()
+    pool: str | None = None
+    lock: str | None = None
+    group: str | None = None
+    ha_managed: bool = False
+    storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def running(self) -> bool:
+        return self.status in ("running", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """One storage as one node sees it. A shared storage appears once per node, with the same total and used.
+
+    content holds Proxmox's words (images, rootdir, iso, import, ...); active is False when it is disabled or out of reach.
+    """
+
+    name: str
+    node: str
+    type: str = "dir"
+    shared: bool = False
+    content: frozenset[str] = frozenset({"images"})
+    active: bool = True
+    total: int = 0
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One passthrough device of a resource mapping on one node.
+
+    id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the number of
+    available instances of an mdev type); attributes are what constraints may ask about.
+    """
+
+    driver: str
+    mapping: str
+    node: str
+    id: str
+    capacity: int = 1
+    in_use: int = 0
+    mdev: str | None = None
+    attributes: Mapping[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HARule:
+    """One rule of the HA manager (or an HA group, read as a node-affinity rule).
+
+    type is C(node-affinity) (nodes maps name to priority, strict) or C(resource-affinity) (positive or negative). vmids are its
+    members. from_group tells that the cluster still keeps it as a group (before Proxmox VE 9).
+    """
+
+    name: str
+    type: str
+    vmids: frozenset[int] = frozenset()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = False
+    positive: bool = True
+    disabled: bool = False
+    from_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster as read at one moment. Order within the tuples means nothing.
+
+    next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by guests
+    that this user may not see. cluster is its identity, independent of the address it was read from.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    guests: tuple[Guest, ...] = ()
+    storages: tuple[Storage, ...] = ()
+    devices: tuple[Device, ...] = ()
+    ha_rules: tuple[HARule, ...] = ()
+    next_id: tuple[int, int] = (VMID_MIN, VMID_MAX)
+    vmids_unseen: frozenset[int] = frozenset()
+    cluster: str = ""
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One drive of a request.
+
+    slot is its key in the VM's config (scsi0, efidisk0, ide2, ...). size is what it will take, in bytes; 0 for media that only
+    has to be there. storage is None when one is to be chosen, within storage_class if given. content is the content type that
+    the storage must have. volume is set when an existing volume (an ISO, say) is used: it constrains, and takes no space.
+    source is the volume that C(import-from) reads, which must be on the node as well.
+    """
+
+    slot: str
+    size: int = 0
+    storage: str | None = None
+    storage_class: str | None = None
+    content: str = "images"
+    volume: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass:
+    """A named set of storages: name patterns (full match), types, shared or not; overcommit multiplies their size, reserved is kept free.
+
+    reserved is a fraction of the size when below 1, else bytes.
+    """
+
+    name: str
+    storages: tuple[str, ...] = ()
+    types: frozenset[str] = frozenset()
+    shared: bool | None = None
+    overcommit: float = 1.0
+    reserved: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A guest that a request may be cloned from, with the volumes that a clone copies: (slot, storage, bytes)."""
+
+    vmid: int
+    node: str
+    name: str
+    is_template: bool
+    running: bool = False
+    volumes: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSource:
+    """What to clone: the possible templates (one per node at most, of one name), and how.
+
+    full is False for a linked clone. storage is where a full clone's disks go (None: where the template's are).
+    """
+
+    templates: tuple[Template, ...]
+    full: bool = True
+    storage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A named kind of device: a driver (pci, usb) and constraints, Jinja2 expressions over C(device), all of which must hold."""
+
+    name: str
+    driver: str | None = None
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaim:
+    """What a VM wants of the passthrough devices. one_of holds alternatives, the first that can be met wins."""
+
+    name: str
+    driver: str | None = None
+    device_class: str | None = None
+    mapping: str | None = None
+    count: int = 1
+    constraints: tuple[str, ...] = ()
+    match_attributes: tuple[str, ...] = ()
+    mdev: str | None = None
+    options: Mapping[str, t.Any] = field(default_factory=dict)
+    one_of: tuple[DeviceClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One node expression in Kubernetes' words. operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight counts when preferred."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which VMs a rule is about; every part that is given must hold. name is a pattern that matches in full."""
+
+    name: str | None = None
+    tags: frozenset[str] = frozenset()
+    pool: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Be with, or apart from, the selected VMs within one topology domain; a must when required, else a wish of that weight (1..100)."""
+
+    together: bool
+    selector: Selector
+    required: bool = True
+    topology_key: str = "node"
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """Keep the selected VMs' numbers in the domains of topology_key within max_skew; a must when hard."""
+
+    topology_key: str
+    selector: Selector
+    max_skew: int = 1
+    hard: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Tolerates taints of key (empty: every key). operator: Equal or Exists. effect empty: every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HAIntent:
+    """The HA rule or group that the VM shall join, and the state in which HA shall keep it (None: not added to HA)."""
+
+    rule: str | None = None
+    group: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GangRef:
+    """The group of a VM: its members are placed together, at least min_available of them, or none is."""
+
+    name: str
+    min_available: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One VM that the user asks for.
+
+    cores is the number of vCPUs (cores times sockets); memory is in bytes. vmid is set when the user fixed it. running tells
+    whether the VM will run after the call (state started). context holds upstream's keys. options are the Proxmox options by
+    their API names: the engine carries them and never looks inside. created is when the request was made, in seconds.
+    """
+
+    name: str
+    cores: float = 1
+    memory: int = 512 * MIB
+    vmid: int | None = None
+    disks: tuple[Disk, ...] = ()
+    clone: CloneSource | None = None
+    node: str | None = None
+    node_regex: str | None = None
+    vmid_range: str | None = None
+    vmid_regex: str | None = None
+    context: Mapping[str, str] = field(default_factory=dict)
+    tags: frozenset[str] = frozenset()
+    pool: str | None = None
+    running: bool = False
+    bridges: frozenset[str] = frozenset()
+    cpu_type: str | None = None
+    cpu_flags: frozenset[str] = frozenset()
+    devices: tuple[DeviceClaim, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    topology_spread: tuple[SpreadConstraint, ...] = ()
+    node_required: tuple[Expression, ...] = ()
+    node_preferred: tuple[Expression, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    ha: HAIntent | None = None
+    gang: GangRef | None = None
+    profile: str | None = None
+    priority: int = 0
+    scheduling_gates: tuple[str, ...] = ()
+    created: float = 0.0
+    options: Mapping[str, t.Any] = field(default_factory=dict)
+
+
+# --- what is decided -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScore:
+    """What one plugin gave one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
+
+    raw: float
+    normalized: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What became of one node for one request. score is the weighted mean 0..100 when feasible; else rejected_by and reason say why not."""
+
+    node: str
+    feasible: bool
+    score: float | None = None
+    scores: Mapping[str, PluginScore] = field(default_factory=dict)
+    rejected_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """One device given to one claim: option (hostpci0, usb1) and the config value that attaches it."""
+
+    claim: str
+    device: str
+    node: str
+    mapping: str
+    option: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome for one request that could be placed.
+
+    storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will take there.
+    template is the guest to clone from, if any. score is that of the node.
+    """
+
+    request: Request
+    node: str
+    vmid: int
+    storages: Mapping[str, str] = field(default_factory=dict)
+    storage_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    devices: tuple[DeviceAllocation, ...] = ()
+    template: Template | None = None
+    score: float = 0.0
