@@ -17,7 +17,7 @@ COLLECTION = Path("ansible_collections", "qemu_scheduler", "proxmox")
 
 
 def collections_root() -> Path:
-    """Return a folder that holds the checkout as an installed collection: that of `make setup`, or one made for this run."""
+    """Return a folder in which the checkout is an installed collection: that of `make setup`, or a new one."""
     if (INSTALLED / COLLECTION).is_dir():
         return INSTALLED
     root = Path(tempfile.mkdtemp(prefix="qemu-scheduler-collections-"))

@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The throw-away PostgreSQL server is real, empty, and gone afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+from support.postgres import postgres_server
+
+
+def socket_folder(url: str) -> Path:
+    return Path(parse_qs(urlsplit(url).query)["host"][0])
+
+
+def test_it_is_an_empty_server_that_keeps_what_is_committed() -> None:
+    with postgres_server() as url:
+        with psycopg.connect(url) as connection:
+            tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+            connection.execute("CREATE TABLE kept (id integer)")
+        with psycopg.connect(url) as connection:
+            kept = connection.execute("SELECT count(*) FROM kept").fetchone()
+    assert (tables, kept) == ((0,), (0,))
+
+
+def test_two_run_side_by_side_and_share_nothing() -> None:
+    with postgres_server() as first, postgres_server() as second:
+        with psycopg.connect(first) as connection:
+            connection.execute("CREATE TABLE only_here (id integer)")
+        with psycopg.connect(second) as connection, pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("SELECT * FROM only_here")
+
+
+def test_nothing_is_left_even_after_an_error_and_with_a_client_still_connected() -> None:
+    clients = []
+
+    def fail() -> None:
+        with postgres_server() as url:
+            clients.append((url, psycopg.connect(url)))
+            raise RuntimeError("the test failed")
+
+    with pytest.raises(RuntimeError, match="the test failed"):
+        fail()
+    url, client = clients[0]
+    assert not socket_folder(url).exists()
+    with pytest.raises(psycopg.OperationalError):
+        client.execute("SELECT 1")
