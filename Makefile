@@ -43,7 +43,7 @@ integration: setup ## Run the integration tests (real ansible-playbook against t
 	@$(PYTEST) tests/integration $(PYTEST_ARGS)
 
 sanity: setup ## Run ansible-test sanity
-	@hack/sanity.sh
+	@$(BIN)/python hack/sanity.py
 
 lint: setup ## Run the linters: Python, YAML, Ansible, documentation, changelog, licences
 	@hack/lint.sh

@@ -5,6 +5,8 @@
 #
 # What the scripts in this folder share. Sourced, never run; leaves the caller at the root of the checkout.
 
+# shellcheck disable=SC2034  # the variables are for the scripts that source this one
+
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -25,7 +25,7 @@ choose_python() {
 }
 
 link=$VENV/collections/$COLLECTION
-wanted=$({ echo "$CHECKOUT"; cat requirements.txt requirements-dev.txt; } | sha256sum | cut -c1-16)
+wanted=$({ echo "$CHECKOUT"; cat requirements-*.txt; } | sha256sum | cut -c1-16)
 stamp=$VENV/.setup-$wanted
 
 if [ ! -e "$stamp" ]; then

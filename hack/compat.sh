@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Run the unit and integration tests on every supported Python that is on this machine, with every supported
+# ansible-core that runs on it, and print the table. Environments are kept in .venv-compat.
+
+source "$(dirname "$0")/common.sh"
+
+CORES=(2.18 2.19 2.20 2.21)
+ENVIRONMENTS=$CHECKOUT/.venv-compat
+LOGS=$ENVIRONMENTS/logs
+mkdir -p "$LOGS"
+
+# prepare PYTHON CORE ENVIRONMENT: print why the two do not go together, or nothing.
+prepare() {
+  local python=$1 core=$2 environment=$3 wanted log
+  wanted=$(sha256sum requirements-test.txt | cut -c1-16)
+  log=$LOGS/$(basename "$environment")-install.log
+  [ "$(cat "$environment/installed" 2>/dev/null || true)" != "$wanted" ] || return 0
+  rm -rf "$environment"
+  "$python" -m venv "$environment"
+  if "$environment/bin/python" -m pip install --disable-pip-version-check \
+    "ansible-core~=$core.0" --requirement requirements-test.txt >"$log" 2>&1; then
+    echo "$wanted" >"$environment/installed"
+  elif grep -q "No matching distribution found for ansible-core" "$log"; then
+    echo "unsupported by ansible-core"
+  else
+    echo "FAILED to install, see ${log#"$CHECKOUT"/}"
+  fi
+}
+
+failed=0
+printf '%-8s %-14s %s\n' Python ansible-core result
+for python in $(interpreters); do
+  for core in "${CORES[@]}"; do
+    name=$(basename "$python")
+    environment=$ENVIRONMENTS/$name-core$core
+    log=$LOGS/$name-core$core.log
+    result=$(prepare "$python" "$core" "$environment")
+    if [ -z "$result" ]; then
+      if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile >"$log" 2>&1; then
+        result=$(tail -n 1 "$log")
+      else
+        result="FAILED, see ${log#"$CHECKOUT"/}: $(tail -n 1 "$log")"
+      fi
+    fi
+    case $result in FAILED*) failed=1 ;; esac
+    printf '%-8s %-14s %s\n' "${name#python}" "$core" "$result"
+  done
+done
+exit $failed

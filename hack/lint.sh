@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Run every linter side by side; show what those that fail have to say.
+
+source "$(dirname "$0")/common.sh"
+export PATH=$BIN:$PATH
+
+LOGS=$(mktemp -d)
+trap 'rm -rf "$LOGS"' EXIT
+names=()
+jobs=()
+
+# check NAME COMMAND...: start one linter.
+check() {
+  local name=$1
+  shift
+  names+=("$name")
+  "$@" >"$LOGS/$name" 2>&1 &
+  jobs+=($!)
+}
+
+check ansible-lint ansible-lint -q --strict --nocolor
+check antsibull-changelog antsibull-changelog lint
+if [ -d docs/docsite ]; then
+  check antsibull-docs antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck .
+fi
+check mypy mypy --package ansible_collections.qemu_scheduler.proxmox.plugins
+check reuse reuse lint --quiet
+check ruff ruff check --quiet --output-format concise
+check yamllint yamllint --strict .
+
+failed=()
+for index in "${!names[@]}"; do
+  name=${names[$index]}
+  if wait "${jobs[$index]}"; then
+    printf '%-20s ok\n' "$name"
+  else
+    printf '%-20s FAILED\n' "$name"
+    sed 's/^/    /' "$LOGS/$name"
+    failed+=("$name")
+  fi
+done
+[ ${#failed[@]} -eq 0 ] || die "${failed[*]}"

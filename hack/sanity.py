@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ansible-test sanity, with nothing but a package index within reach.
+
+What ansible-test needs besides, and how it gets it here:
+
+- a checkout at .../ansible_collections/qemu_scheduler/proxmox that is no symlink and is a git repository: a copy;
+- pip's bootstrap script from the network: a stand-in that runs Python's own ensurepip;
+- the machine's settings of pip, which it hides from what it starts: written into the home folder that it is given;
+- interpreters on PATH that really run, not a version manager's shims.
+
+All of it, with the virtual environments that ansible-test keeps between runs, lives in .venv/sanity.
+Arguments are passed on: hack/sanity.py --test validate-modules
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ansible_test._internal import python_requirements
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+ROOT = CHECKOUT / ".venv" / "sanity"
+COPY = ROOT / "ansible_collections" / "qemu_scheduler" / "proxmox"
+HOME = ROOT / "home"
+
+# Tests that cannot run everywhere: the program that each needs, and why leaving it out hides nothing.
+NEEDED_PROGRAMS = {
+    "pslint": ("pwsh", "PowerShell is in no package index, and the collection has no PowerShell"),
+}
+
+BOOTSTRAP_STAND_IN = """\
+import os
+import runpy
+import sys
+
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+sys.argv = ["ensurepip", "--upgrade", "--default-pip"]
+runpy.run_module("ensurepip", run_name="__main__")
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests named by `arguments` (all by default) and return ansible-test's exit status."""
+    interpreters = find_interpreters()
+    copy_checkout()
+    write_bootstrap_stand_ins()
+    write_pip_settings()
+    left_out = {test: why for test, (program, why) in NEEDED_PROGRAMS.items() if shutil.which(program) is None}
+    for test, why in left_out.items():
+        print(f"left out: {test}: {why}", flush=True)
+    environment = {
+        **os.environ,
+        "HOME": str(HOME),
+        "PATH": os.pathsep.join(dict.fromkeys([sys.prefix + "/bin", *interpreters, os.environ["PATH"]])),
+        "LC_ALL": "C.UTF-8",
+    }
+    skips = [argument for test in left_out for argument in ("--skip-test", test)]
+    command = [sys.prefix + "/bin/ansible-test", "sanity", "--color", "no", *skips, *arguments]
+    return subprocess.run(command, cwd=COPY, env=environment, check=False).returncode
+
+
+def find_interpreters() -> list[str]:
+    """Return the folders of the interpreters that the other scripts find, too."""
+    script = 'source "$0/hack/common.sh"; interpreters'
+    found = subprocess.run(["bash", "-c", script, CHECKOUT], check=True, capture_output=True, text=True)
+    return [str(Path(line).parent) for line in found.stdout.splitlines()]
+
+
+def copy_checkout() -> None:
+    """Copy what git knows or would add, as it is now, and make it a repository: ansible-test lists files with git."""
+    script = 'source "$0/hack/common.sh"; copy_checkout "$1"'
+    subprocess.run(["bash", "-c", script, CHECKOUT, COPY], check=True)
+    subprocess.run(["git", "init", "--quiet"], cwd=COPY, check=True)
+
+
+def write_bootstrap_stand_ins() -> None:
+    """Put a stand-in where ansible-test looks first, for each version of pip that this ansible-core asks for."""
+    cache = HOME / ".ansible" / "test" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    source = Path(python_requirements.__file__).read_text(encoding="utf-8")
+    versions = set(re.findall(r"pip='([\d.]+)'", source))
+    if not versions:
+        raise SystemExit("This ansible-core names its version of pip elsewhere: hack/sanity.py must learn where.")
+    for version in versions:
+        (cache / f"get_pip_{version.replace('.', '_')}.py").write_text(BOOTSTRAP_STAND_IN, encoding="utf-8")
+
+
+def write_pip_settings() -> None:
+    """Write the settings from the machine's files and environment as the one file that pip reads in HOME."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    settings = {"quiet": "2"}
+    for line in listed.splitlines():
+        key, value = line.split("=", 1)
+        section, name = key.rsplit(".", 1)
+        # Listed in the order of precedence: the environment last.
+        if section in ("global", ":env:"):
+            settings[name] = ast.literal_eval(value)
+    config = HOME / ".config" / "pip" / "pip.conf"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.touch(mode=0o600)  # the address of an index may carry a password
+    lines = [f"{name} = {' '.join(value.split())}\n" for name, value in sorted(settings.items())]
+    config.write_text("[global]\n" + "".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
