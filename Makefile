@@ -60,7 +60,7 @@ docs: setup ## Write the parts of docs/ that are generated
 compat: setup ## Run the tests on every Python and ansible-core that can be found
 	@hack/compat.sh
 
-importer: build ## Check the tarball as Galaxy does when it is uploaded
+importer: setup ## Check the collection's tarball as Galaxy does when it is uploaded
 	@hack/importer.sh
 
 clean: ## Remove everything that was made here

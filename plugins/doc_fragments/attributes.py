@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the attributes of the collection's modules mean, as documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The plain fragment names the attributes. Modules state their support; INFO_MODULE does it for those that read."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Tells what would be done, and what would come of it, without doing it.
+  diff_mode:
+    description: Shows what is there beside what will be there.
+"""
+
+    INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The module only reads.
+  diff_mode:
+    support: none
+    details:
+      - The module only reads.
+"""
