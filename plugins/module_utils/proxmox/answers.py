@@ -1,0 +1,137 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what came over the wire to the error that tells it. Pure: nothing is sent here."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from collections.abc import Iterator, Mapping
+
+from ..errors import ApiError, AuthenticationFailed, CollectionError, ConnectionFailed, PermissionDenied
+from .failures import AnswerLost, NodeUnreachable, NotImplementedHere
+
+# pveproxy's own codes for a call that it had to pass on to another node or daemon, and those of a proxy before it.
+CONNECTION_TO_NODE_FAILED = 595
+_BROKEN_ON_THE_WAY = frozenset({502, 504, 596, 597, 598, 599})
+_BUSY = 503
+WORTH_ANOTHER_READ = frozenset({_BUSY, CONNECTION_TO_NODE_FAILED, 596, 597})
+
+_SECRET_PARAMETERS = frozenset({"cipassword", "password", "secret", "sshkeys", "tfa-challenge", "ticket", "value"})
+_HIDDEN = "********"
+
+
+def hide_secrets(text: str, params: Mapping[str, t.Any]) -> str:
+    """Return text without the values of those params that are secrets: Proxmox quotes some values in its errors."""
+    for key, value in params.items():
+        if key in _SECRET_PARAMETERS and len(str(value)) > 2:
+            text = text.replace(str(value), _HIDDEN)
+    return text
+
+
+def failure_of_answer(
+    method: str, path: str, status: int, reason: str, body: str, params: Mapping[str, t.Any]
+) -> CollectionError:
+    """Return the error for an answer of status 400 or above.
+
+    The message is Proxmox's own, behind the call; details hold C(method), C(path), C(status) and, for refused
+    parameters, C(errors) by field.
+    """
+    answer = _parsed(body)
+    message, fields = _message(answer, reason), _fields(answer)
+    if fields:
+        message = "; ".join([message.rstrip("."), *(f"{field}: {text}" for field, text in sorted(fields.items()))])
+    message = hide_secrets(message, params)
+    details: dict[str, t.Any] = {"method": method, "path": path, "status": status}
+    if fields:
+        details["errors"] = {field: hide_secrets(text, params) for field, text in fields.items()}
+    call = f"{method} {path}"
+    if status == 401:
+        return AuthenticationFailed(f"{call}: {message or 'no reason given'}", **details)
+    if status == 403:
+        return PermissionDenied(f"{call}: {message}", **details)
+    if status == 501:
+        return NotImplementedHere(f"{call}: {message}", **details)
+    if status == CONNECTION_TO_NODE_FAILED:
+        return NodeUnreachable(f"{call}: the node cannot be reached: {message}", **details)
+    if status in _BROKEN_ON_THE_WAY:
+        kind = NodeUnreachable if method == "GET" else AnswerLost
+        return kind(f"{call}: no answer came from the node (status {status}): {message}", **details)
+    if status == _BUSY:
+        return ConnectionFailed(f"{call}: the service is not available: {message}", **details)
+    return ApiError(f"{call}: {message}", **details)
+
+
+def failure_of_exception(error: Exception, method: str, path: str, where: str) -> ConnectionFailed:
+    """Return the error for an exception of C(requests): no usable answer came at all. where is C(host:port).
+
+    AnswerLost is returned for a write that may have reached the server.
+    """
+    import requests
+
+    details = {"method": method, "path": path}
+    if isinstance(error, requests.exceptions.SSLError):
+        return ConnectionFailed(
+            f"{where}: the TLS connection failed: {_innermost(error)}; for a private CA set ca_path", **details
+        )
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return ConnectionFailed(f"{where}: no connection within api_timeout", **details)
+    if isinstance(error, requests.exceptions.ProxyError) or _was_never_sent(error):
+        return ConnectionFailed(f"{where}: cannot connect: {_innermost(error)}", **details)
+    what = (
+        "no answer within api_timeout"
+        if isinstance(error, requests.exceptions.Timeout)
+        else f"the connection was lost before the answer came: {_innermost(error)}"
+    )
+    kind = ConnectionFailed if method == "GET" else AnswerLost
+    return kind(f"{where}: {method} {path}: {what}", **details)
+
+
+def worth_another_read(error: Exception) -> bool:
+    """Tell whether a read that failed with this exception of C(requests) may succeed a moment later."""
+    import requests
+
+    hopeless = (requests.exceptions.SSLError, requests.exceptions.Timeout, requests.exceptions.ProxyError)
+    lost = (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError)
+    return isinstance(error, lost) and not isinstance(error, hopeless)
+
+
+def _parsed(body: str) -> Mapping[str, t.Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _message(answer: Mapping[str, t.Any], reason: str) -> str:
+    # The reason phrase is cut at the first line; an answer without JSON has nothing else.
+    text = str(answer.get("message") or reason or "")
+    return " ".join(text.split())
+
+
+def _fields(answer: Mapping[str, t.Any]) -> dict[str, str]:
+    errors = answer.get("errors")
+    if not isinstance(errors, dict):
+        return {}
+    return {str(field): " ".join(str(text).split()) for field, text in errors.items()}
+
+
+def _was_never_sent(error: BaseException) -> bool:
+    return any(type(cause).__name__ in ("NewConnectionError", "NameResolutionError") for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield what an exception of C(requests) and C(urllib3) wraps, outermost first."""
+    yield error
+    for inner in (getattr(error, "reason", None), *error.args):
+        if isinstance(inner, BaseException):
+            yield from _causes(inner)
+
+
+def _innermost(error: BaseException) -> str:
+    text = str(list(_causes(error))[-1])
+    # urllib3 puts its own objects in front: "<...HTTPSConnection object at 0x...>: Failed to ..."
+    return re.sub(r"^<[^>]*>: |^HTTPSConnection\([^)]*\): ", "", text)

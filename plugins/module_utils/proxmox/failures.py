@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Failures of the Proxmox API that the code reacts to, beside those that only have to be told."""
+
+from __future__ import annotations
+
+from ..errors import ApiError, ConnectionFailed, InvalidSnapshot, VMIDConflict
+
+
+class NodeUnreachable(ConnectionFailed):
+    """The node that the call was for does not answer the node that took the call; nothing was done."""
+
+
+class AnswerLost(ConnectionFailed):
+    """A write was sent and its answer never came: it may or may not have been done."""
+
+
+class NotImplementedHere(ApiError):
+    """This version of Proxmox VE does not know the path or the method."""
+
+
+class VMIDTaken(VMIDConflict):
+    """Somebody else has the VMID, perhaps since a moment ago; nothing was left behind.
+
+    Attributes:
+        vmid: the id that is taken.
+    """
+
+    def __init__(self, message: str, vmid: int) -> None:
+        super().__init__(message, vmid=vmid)
+        self.vmid = vmid
+
+
+class NotRecorded(InvalidSnapshot):
+    """The recorded snapshot has no answer for a path that was asked for."""

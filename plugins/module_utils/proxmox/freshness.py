@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Corrects what C(/cluster/resources) shows late, from the nodes' own lists, and reads those only where needed.
+
+The list of the cluster's resources shows existence, lock, tags and pool at once; names, sizes and status come from each
+node's statistics, which are up to ten seconds old. So a new guest has no name there, one on a VMID that was in use
+a moment ago has its former guest's name and sizes, and one that was just started still looks stopped. The nodes' own
+lists are always fresh, and the list of tasks tells which guests changed lately.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from ..errors import ApiError, ConnectionFailed, PermissionDenied
+from ..model import Guest, Snapshot
+from .failures import NotRecorded
+from .inventory_next_id import is_unfiltered
+from .parallel import in_parallel
+from .reader import Reader
+from .rows import Row, guest_of_row
+
+# After these tasks a guest's row is late in its name, its sizes, its being a template, or its running.
+_CREATING = frozenset({"qmcreate", "qmrestore", "vzcreate", "vzrestore"})
+_TELLING = _CREATING | {"qmdestroy", "vzdestroy", "qmtemplate", "vztemplate", "qmconfig", "qmstart", "vzstart"}
+# These name the source, not the new guest: any guest of the node may be meant.
+_CLONING = frozenset({"qmclone", "vzclone"})
+# Three rounds of the statistics, for clocks that differ between nodes.
+_LATE_FOR = 30.0
+
+_BEING_MADE = frozenset({"create", "clone"})
+_PATIENCE = 2.0
+_POLL_EVERY = 0.25
+
+_UNREADABLE = (ConnectionFailed, ApiError, PermissionDenied, NotRecorded)
+
+# A node and a kind of guest: what one list holds.
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """VMIDs of guests that may be shown late, and further places where there may be new ones."""
+
+    vmids: frozenset[int]
+    places: frozenset[Place]
+
+
+def settle(
+    reader: Reader,
+    snapshot: Snapshot,
+    *,
+    known: Iterable[int] = (),
+    auditor: bool | None = None,
+    patience: float = _PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """Return snapshot with every guest that may be shown late replaced by what its node says now.
+
+    Costs one call (C(/cluster/tasks)) when nothing changed lately, else one more for each node concerned. Guests that
+    are gone are dropped. A guest whose config is still being written is waited for, patience seconds in all; then its
+    name stays None. Guests on nodes that are offline or do not answer stay as they were.
+
+    Args:
+        known: VMIDs whose name and sizes the caller knows already: they are neither read again nor waited for.
+        auditor: whether the user has Sys.Audit and so sees all tasks. None: found out where it matters. Without it,
+            every node with guests is read.
+    """
+    doubts = _doubts(reader, snapshot, auditor)
+    doubtful = doubts.vmids - frozenset(known)
+    online = frozenset(node.name for node in snapshot.nodes if node.online)
+    places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
+    lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
+    settled = _merged(snapshot, lists, doubtful)
+    waited = 0.0
+    while waited < patience and (unfinished := _unfinished(settled, lists, doubtful)):
+        sleep(_POLL_EVERY)
+        waited += _POLL_EVERY
+        lists |= _read_lists(reader, unfinished)
+        settled = _merged(snapshot, lists, doubtful)
+    return settled
+
+
+def read_config(reader: Reader, node: str, vmid: int) -> dict[str, t.Any] | None:
+    """Return the config of one VM as it will be after its next start, or None when there is no such VM on node."""
+    try:
+        config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config")
+    except ApiError as error:
+        if is_missing(error):
+            return None
+        raise
+    return config
+
+
+def is_missing(error: ApiError) -> bool:
+    """Tell whether the API said that there is no such VM on the node asked."""
+    return "does not exist" in error.message and "Configuration file" in error.message
+
+
+def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
+    tasks = _tasks(reader)
+    if auditor is False or not (tasks or auditor or _is_auditor(reader)):
+        return _Doubts(frozenset(guest.vmid for guest in snapshot.guests), frozenset())
+    recent = _recent(tasks, reader.server_time())
+    told = {int(task["id"]) for task in recent if task["type"] in _TELLING and str(task.get("id", "")).isdecimal()}
+    unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest)}
+    listed = {guest.vmid for guest in snapshot.guests}
+    return _Doubts(frozenset(told | unfinished), frozenset(_places_of_new_guests(recent, listed)))
+
+
+def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:
+    """Yield where tasks made guests that the snapshot lacks, being older, or that the tasks do not name."""
+    for task in tasks:
+        succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
+        unlisted = task["type"] in _CREATING and int(task["id"]) not in listed
+        if succeeding and (unlisted or task["type"] in _CLONING):
+            yield task["node"], "lxc" if task["type"].startswith("vz") else "qemu"
+
+
+def _tasks(reader: Reader) -> list[Row]:
+    try:
+        tasks: list[Row] = reader.get("/cluster/tasks")
+    except (PermissionDenied, NotRecorded):
+        return []
+    return [task for task in tasks if "type" in task and "node" in task]
+
+
+def _is_auditor(reader: Reader) -> bool:
+    """Tell whether the user has Sys.Audit on C(/): without, an empty list of tasks says nothing."""
+    try:
+        return is_unfiltered(reader.get("/cluster/options"))
+    except (PermissionDenied, NotRecorded):
+        return False
+
+
+def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
+    """Return the tasks that run or ended lately; without a clock the newest task tells the time."""
+    if now is None:
+        now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)
+    return [task for task in tasks if "endtime" not in task or now - float(task["endtime"]) <= _LATE_FOR]
+
+
+def _is_unfinished(guest: Guest) -> bool:
+    return guest.name is None or guest.memory <= 0 or guest.cores <= 0 or guest.lock in _BEING_MADE
+
+
+def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Guest]]:
+    lists = in_parallel(lambda place: _read_list(reader, *place), places)
+    return {place: guests for place, guests in lists.items() if guests is not None}
+
+
+def _read_list(reader: Reader, node: str, kind: str) -> list[Guest] | None:
+    try:
+        rows: list[Row] = reader.get(f"/nodes/{node}/{kind}")
+    except _UNREADABLE:
+        return None
+    return [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
+
+
+def _merged(snapshot: Snapshot, lists: Mapping[Place, Sequence[Guest]], doubtful: Set[int]) -> Snapshot:
+    fresh = {guest.vmid: guest for guests in lists.values() for guest in guests}
+    merged = []
+    for guest in snapshot.guests:
+        now = fresh.pop(guest.vmid, None)
+        if now is not None:
+            # A node's list knows neither pool nor HA; the cluster's is never late in these.
+            merged.append(dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed))
+        elif guest.vmid not in doubtful or (guest.node, guest.kind) not in lists:
+            merged.append(guest)
+    return dataclasses.replace(snapshot, guests=(*merged, *fresh.values()))
+
+
+def _unfinished(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:
+    return {
+        (guest.node, guest.kind)
+        for guest in snapshot.guests
+        if guest.vmid in doubtful
+        and guest.name is None
+        and guest.lock in _BEING_MADE
+        and (guest.node, guest.kind) in lists
+    }

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The datacenter's bounds for automatic VMIDs, also for users who may not see the datacenter's options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import ApiError, PermissionDenied
+from ..model import VMID_MAX, VMID_MIN
+from .failures import NotRecorded
+from .reader import Reader
+
+# Proxmox's own default, exclusive as in the datacenter's options.
+_DEFAULT_UPPER = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NextId:
+    """Both bounds are inclusive. unseen are ids known to be taken, perhaps by guests that this user may not see.
+
+    auditor tells whether the user has Sys.Audit on C(/), and so sees everybody's tasks too; None when not known.
+    """
+
+    lower: int = VMID_MIN
+    upper: int = _DEFAULT_UPPER - 1
+    unseen: frozenset[int] = frozenset()
+    auditor: bool | None = None
+
+
+def read_next_id(reader: Reader) -> NextId:
+    """Read the bounds: one call for a user who may see them, two for one who may not."""
+    try:
+        options = reader.get("/cluster/options")
+    except (PermissionDenied, NotRecorded):
+        options = None
+    if isinstance(options, Mapping) and is_unfiltered(options):
+        return bounds_of(options.get("next-id"))
+    return _without_options(reader, auditor=False if options is not None else None)
+
+
+def is_unfiltered(options: Mapping[str, object]) -> bool:
+    """Tell whether C(/cluster/options) was answered in full: without Sys.Audit only the tags' settings are shown."""
+    return "mac_prefix" in options or "next-id" in options
+
+
+def bounds_of(setting: object) -> NextId:
+    """Return the bounds of a C(next-id) setting: strings; upper is the first id that is not given; below 100 is 100."""
+    bounds = setting if isinstance(setting, Mapping) else {}
+    lower = max(VMID_MIN, int(bounds.get("lower") or VMID_MIN))
+    upper = min(VMID_MAX, int(bounds.get("upper") or _DEFAULT_UPPER) - 1)
+    return NextId(lower, upper, auditor=True)
+
+
+def _without_options(reader: Reader, auditor: bool | None) -> NextId:
+    # Proxmox answers with the lowest free id within the bounds, counting guests that this user does not see: nothing
+    # below it may be given, and its upper bound shows only once all are taken.
+    try:
+        return NextId(lower=int(reader.get("/cluster/nextid")), auditor=auditor)
+    except NotRecorded:
+        return NextId(auditor=auditor)
+    except ApiError as error:
+        full = re.search(r"range \[(\d+), (\d+)\]", error.message)
+        if full is None:
+            raise
+        lower, upper = int(full[1]), int(full[2])
+        return NextId(lower, upper, frozenset(range(lower, upper + 1)), auditor=auditor)

@@ -1,0 +1,27 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What reads the cluster's API: a live session, a recording, or a recorder around either."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+
+class Reader(t.Protocol):
+    """Reads answers by API path, as written in Proxmox's API documentation (C(/nodes/pve1/qemu)).
+
+    May be used from several threads.
+    """
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        """Return the C(data) of the answer. Query parameters with a dash in their name go into params.
+
+        Raises:
+            PermissionDenied, ApiError, ConnectionFailed, ...: as the API answered.
+            NotRecorded: a recording lacks this path.
+        """
+
+    def server_time(self) -> float | None:
+        """Return the server's clock (seconds since the epoch) at its latest answer; None when it is not known."""

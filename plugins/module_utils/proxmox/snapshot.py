@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cluster as data: nodes, guests and storages from one call, other subjects only when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import PermissionDenied
+from ..model import Snapshot
+from .failures import NotRecorded
+from .freshness import settle
+from .inventory_next_id import NextId, read_next_id
+from .reader import Reader
+from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Which subjects to read beside nodes, guests and storages; each costs calls of its own.
+
+    next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
+    """
+
+    next_id: bool = False
+
+
+def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
+    """Read the cluster: one call, and those of the subjects in needs.
+
+    Guests are as C(/cluster/resources) shows them, up to some ten seconds late: the names of new guests are None, and
+    a VMID in use again may bear its former guest's name. C(read_settled) corrects that.
+    """
+    return _read(reader, needs or Needs())[0]
+
+
+def read_settled(reader: Reader, needs: Needs | None = None, known: Iterable[int] = ()) -> Snapshot:
+    """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
+    snapshot, next_id = _read(reader, needs or Needs())
+    return settle(reader, snapshot, known=known, auditor=next_id.auditor)
+
+
+def identity(reader: Reader) -> str:
+    """Return the cluster's name, or the node's when it is in no cluster; the same from whichever node is asked.
+
+    A user without Sys.Audit may not read it, and a recording may lack it: then the names of all nodes, which
+    everybody may see, stand for it.
+    """
+    try:
+        rows: list[Row] = reader.get("/cluster/status")
+    except (PermissionDenied, NotRecorded):
+        rows = []
+    clusters = [str(row["name"]) for row in rows if row.get("type") == "cluster"]
+    nodes = [str(row["name"]) for row in rows if row.get("type") == "node"]
+    if not clusters and not nodes:
+        nodes = [str(row["node"]) for row in _resources(reader) if row.get("type") == "node"]
+    return clusters[0] if clusters else ",".join(sorted(nodes))
+
+
+def _resources(reader: Reader) -> list[Row]:
+    rows: list[Row] = reader.get("/cluster/resources")
+    return rows
+
+
+def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
+    rows = _resources(reader)
+    next_id = read_next_id(reader) if needs.next_id else NextId()
+    snapshot = Snapshot(
+        nodes=tuple(node_of_row(row) for row in rows if row.get("type") == "node"),
+        guests=tuple(guest_of_row(row) for row in rows if row.get("type") in GUEST_KINDS),
+        storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
+        next_id=(next_id.lower, next_id.upper),
+        vmids_unseen=next_id.unseen,
+    )
+    return snapshot, next_id

@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Follows Proxmox's tasks to their real end, from many threads at once."""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
+from .reader import Reader
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+_GROWTH = 1.5
+
+_LOG_PAGE = 500
+_LOG_TAIL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Upid:
+    """What the name of a task tells.
+
+    Attributes:
+        started: seconds since the epoch by the node's clock.
+        id: what the task is about: mostly a VMID; that of the source for a clone.
+        user: who started it (C(root@pam), C(op@pve!token)).
+    """
+
+    text: str
+    node: str
+    started: int
+    type: str
+    id: str
+    user: str
+
+    @classmethod
+    def parse(cls, text: object) -> Upid:
+        """Return the parts of text.
+
+        Raises:
+            ApiError: text is no UPID.
+        """
+        parts = str(text).split(":")
+        if len(parts) != 9 or parts[0] != "UPID" or not re.fullmatch(r"[0-9A-Fa-f]+", parts[4]):
+            raise ApiError(f'expected the UPID of a task, got "{text}"')
+        return cls(str(text), parts[1], int(parts[4], 16), parts[5], parts[6], parts[7])
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task that ended well. warnings is how many it gave; log holds its last lines when there were any."""
+
+    upid: str
+    node: str
+    warnings: int = 0
+    log: tuple[str, ...] = ()
+
+
+class TaskFollower:
+    """Waits for tasks. May be used from many threads.
+
+    Args:
+        reader: the session.
+        timeout: seconds for one task, unless a wait says otherwise.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        timeout: float = 600.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._reader = reader
+        self._timeout = timeout
+        self._clock = clock
+        self._sleep = sleep
+
+    def wait(self, upid: str, timeout: float | None = None) -> TaskResult:
+        """Return when the task has ended well, perhaps with warnings.
+
+        Broken connections and unreachable nodes on the way are lived through until the time is over.
+
+        Raises:
+            TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
+            TaskTimeout: it still runs after timeout seconds, or its node did not answer until then.
+            PermissionDenied, ApiError, AuthenticationFailed: its status may not, or cannot, be read.
+        """
+        task = Upid.parse(upid)
+        seconds = self._timeout if timeout is None else timeout
+        deadline = self._clock() + seconds
+        pause = _FIRST_PAUSE
+        unreachable = ""
+        while True:
+            try:
+                status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
+                unreachable = ""
+            except ConnectionFailed as error:
+                status, unreachable = {}, f"; the last look at it failed: {error.message}"
+            if status.get("status") == "stopped":
+                return self._ended(task, str(status.get("exitstatus") or ""))
+            left = deadline - self._clock()
+            if left <= 0:
+                raise TaskTimeout(
+                    f"task {upid} on node {task.node} has not ended within {seconds:g} s{unreachable}",
+                    upid=upid,
+                    node=task.node,
+                )
+            self._sleep(min(pause, left))
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def log_tail(self, upid: str) -> tuple[str, ...]:
+        """Return the last lines of a task's log; nothing when it cannot be read."""
+        task = Upid.parse(upid)
+        lines: list[str] = []
+        start = 0
+        try:
+            while True:
+                path = f"/nodes/{task.node}/tasks/{upid}/log"
+                page: list[dict[str, t.Any]] = self._reader.get(path, start=start, limit=_LOG_PAGE)
+                lines = [*lines, *(str(row.get("t", "")) for row in page)][-_LOG_TAIL:]
+                if len(page) < _LOG_PAGE:
+                    return tuple(lines)
+                start += _LOG_PAGE
+        except (ApiError, ConnectionFailed):
+            return tuple(lines)
+
+    def _ended(self, task: Upid, exitstatus: str) -> TaskResult:
+        if exitstatus == "OK":
+            return TaskResult(task.text, task.node)
+        log = self.log_tail(task.text)
+        warnings = re.fullmatch(r"WARNINGS: (\d+)", exitstatus)
+        if warnings:
+            return TaskResult(task.text, task.node, warnings=int(warnings[1]), log=log)
+        told = [line for line in log if exitstatus not in line]
+        raise TaskFailed(
+            f"task {task.type} {task.id} on node {task.node} failed: {exitstatus or 'for a reason not given'}"
+            + (f"; its log ends with: {' | '.join(told)}" if told else ""),
+            upid=task.text,
+            node=task.node,
+            exitstatus=exitstatus,
+            log=list(log),
+        )
