@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every error that a user can be told, each with a stable code.
 
-The first paragraph of a class's docstring is the cause, what follows C(Cure:) is what to do; the table of error codes in the
-documentation is made from both.
+The first paragraph of a class's docstring is the cause, what follows C(Cure:) is what to do; the table of error codes
+in the documentation is made from both.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class InvalidPluginConfig(CollectionError):
 class NoNodesAvailable(CollectionError):
     """No node passed every filter for a VM.
 
-    Cure: the message counts the nodes by reason and C(decision.nodes) gives each node's own; free capacity or relax that rule.
+    Cure: the message counts the nodes by reason and C(decision.nodes) gives each node's own; free capacity or relax
+    that rule.
     """
 
     code = "NoNodesAvailable"

@@ -21,7 +21,7 @@ VMID_MAX = 999_999_999
 _EMPTY: Mapping[str, t.Any] = {}
 
 
-# --- the cluster as read at one moment -------------------------------------------------------------------------------------
+# --- the cluster as read at one moment --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class Taint:
 class Node:
     """One cluster node.
 
-    cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and memory_used
-    (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not know them;
-    a ratio or reservation of None leaves the filter's own default in force. bridges is None when it was not read.
+    cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
+    memory_used (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not
+    know them; a ratio or reservation of None leaves the filter's own default in force. bridges is None when it was not
+    read.
     """
 
     name: str
@@ -64,8 +65,10 @@ class Node:
 class Guest:
     """One VM (kind C(qemu)) or container (kind C(lxc)) that exists, is being created, or is assumed.
 
-    name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...).
-    storage_pending maps (storage, node) to bytes that this guest will take but that the storage does not yet count as used.
+    name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...),
+    or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
+    to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
+    on its node that it will hold but that Device.in_use does not count yet.
     """
 
     vmid: int
@@ -82,17 +85,20 @@ class Guest:
     group: str | None = None
     ha_managed: bool = False
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    devices: tuple[tuple[str, str], ...] = ()
 
     @property
     def running(self) -> bool:
-        return self.status in ("running", "paused")
+        """Whether it uses its node's CPU and memory, now or as soon as it exists."""
+        return self.status in ("running", "paused", "assumed")
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
     """One storage as one node sees it. A shared storage appears once per node, with the same total and used.
 
-    content holds Proxmox's words (images, rootdir, iso, import, ...); active is False when it is disabled or out of reach.
+    content holds Proxmox's words (images, rootdir, iso, import, ...); active is False when it is disabled or out of
+    reach.
     """
 
     name: str
@@ -109,8 +115,8 @@ class Storage:
 class Device:
     """One passthrough device of a resource mapping on one node.
 
-    id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the number of
-    available instances of an mdev type); attributes are what constraints may ask about.
+    id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the
+    number of available instances of an mdev type); attributes are what constraints may ask about.
     """
 
     driver: str
@@ -127,8 +133,8 @@ class Device:
 class HARule:
     """One rule of the HA manager (or an HA group, read as a node-affinity rule).
 
-    type is C(node-affinity) (nodes maps name to priority, strict) or C(resource-affinity) (positive or negative). vmids are its
-    members. from_group tells that the cluster still keeps it as a group (before Proxmox VE 9).
+    type is C(node-affinity) (nodes maps name to priority, strict) or C(resource-affinity) (positive or negative). vmids
+    are its members. from_group tells that the cluster still keeps it as a group (before Proxmox VE 9).
     """
 
     name: str
@@ -145,8 +151,8 @@ class HARule:
 class Snapshot:
     """The cluster as read at one moment. Order within the tuples means nothing.
 
-    next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by guests
-    that this user may not see. cluster is its identity, independent of the address it was read from.
+    next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
+    guests that this user may not see. cluster is its identity, independent of the address it was read from.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -159,17 +165,17 @@ class Snapshot:
     cluster: str = ""
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------------
+# --- what is asked for ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
     """One drive of a request.
 
-    slot is its key in the VM's config (scsi0, efidisk0, ide2, ...). size is what it will take, in bytes; 0 for media that only
-    has to be there. storage is None when one is to be chosen, within storage_class if given. content is the content type that
-    the storage must have. volume is set when an existing volume (an ISO, say) is used: it constrains, and takes no space.
-    source is the volume that C(import-from) reads, which must be on the node as well.
+    slot is its key in the VM's config (scsi0, efidisk0, ide2, ...). size is what it will take, in bytes; 0 for media
+    that only has to be there. storage is None when one is to be chosen, within storage_class if given. content is the
+    content type that the storage must have. volume is set when an existing volume (an ISO, say) is used: it constrains,
+    and takes no space. source is the volume that C(import-from) reads, which must be on the node as well.
     """
 
     slot: str
@@ -183,7 +189,8 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A named set of storages: name patterns (full match), types, shared or not; overcommit multiplies their size, reserved is kept free.
+    """A named set of storages: name patterns (full match), types, shared or not; overcommit multiplies their size,
+    reserved is kept free.
 
     reserved is a fraction of the size when below 1, else bytes.
     """
@@ -222,7 +229,10 @@ class CloneSource:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A named kind of device: a driver (pci, usb) and constraints, Jinja2 expressions over C(device), all of which must hold."""
+    """A named kind of device:
+
+    a driver (pci, usb) and constraints, Jinja2 expressions over C(device), all of which must hold.
+    """
 
     name: str
     driver: str | None = None
@@ -247,7 +257,10 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One node expression in Kubernetes' words. operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight counts when preferred."""
+    """One node expression in Kubernetes' words.
+
+    operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight counts when preferred.
+    """
 
     key: str
     operator: str
@@ -267,7 +280,9 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Be with, or apart from, the selected VMs within one topology domain; a must when required, else a wish of that weight (1..100)."""
+    """Be with, or apart from, the selected VMs within one topology domain; a must when required, else a wish of that
+    weight (1..100).
+    """
 
     together: bool
     selector: Selector
@@ -317,9 +332,10 @@ class GangRef:
 class Request:
     """One VM that the user asks for.
 
-    cores is the number of vCPUs (cores times sockets); memory is in bytes. vmid is set when the user fixed it. running tells
-    whether the VM will run after the call (state started). context holds upstream's keys. options are the Proxmox options by
-    their API names: the engine carries them and never looks inside. created is when the request was made, in seconds.
+    cores is the number of vCPUs (cores times sockets); memory is in bytes. vmid is set when the user fixed it. running
+    tells whether the VM will run after the call (state started). context holds upstream's keys. options are the Proxmox
+    options by their API names: the engine carries them and never looks inside. created is when the request was made, in
+    seconds.
     """
 
     name: str
@@ -354,7 +370,7 @@ class Request:
     options: Mapping[str, t.Any] = field(default_factory=dict)
 
 
-# --- what is decided -------------------------------------------------------------------------------------------------------
+# --- what is decided --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +384,10 @@ class PluginScore:
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """What became of one node for one request. score is the weighted mean 0..100 when feasible; else rejected_by and reason say why not."""
+    """What became of one node for one request.
+
+    score is the weighted mean 0..100 when feasible; else rejected_by and reason say why not.
+    """
 
     node: str
     feasible: bool
@@ -383,6 +402,7 @@ class DeviceAllocation:
     """One device given to one claim: option (hostpci0, usb1) and the config value that attaches it."""
 
     claim: str
+    driver: str
     device: str
     node: str
     mapping: str
@@ -394,8 +414,8 @@ class DeviceAllocation:
 class Decision:
     """The outcome for one request that could be placed.
 
-    storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will take there.
-    template is the guest to clone from, if any. score is that of the node.
+    storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will
+    take there. template is the guest to clone from, if any. score is that of the node.
     """
 
     request: Request

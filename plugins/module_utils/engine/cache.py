@@ -1,0 +1,242 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cluster as the scheduler sees it: the snapshot, plus everything that was decided since.
+
+The sums per node are kept up to date by difference, and every change is noted in a journal, so that an evaluation that
+was made before can look at what changed and at nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..model import Decision, Device, Guest, Node, Snapshot, Storage
+from .vmids.taken import TakenVMIDs
+
+
+@dataclass(slots=True)
+class StorageUse:
+    """The space of one storage: shared by all nodes that see it when it is shared, else one per node. Bytes."""
+
+    name: str
+    shared: bool
+    type: str
+    total: int
+    used: int
+    pending: int = 0
+
+    @property
+    def free(self) -> int:
+        """What neither volumes nor decided VMs take; below zero when too much was promised."""
+        return self.total - self.used - self.pending
+
+
+@dataclass(slots=True)
+class NodeStorage:
+    """One storage as one node sees it."""
+
+    use: StorageUse
+    active: bool
+    content: frozenset[str]
+
+
+@dataclass(slots=True)
+class DeviceUse:
+    """One passthrough device and how many decided VMs hold it besides those that the snapshot shows."""
+
+    device: Device
+    pending: int = 0
+
+    @property
+    def free(self) -> int:
+        return self.device.capacity - self.device.in_use - self.pending
+
+
+@dataclass(slots=True)
+class NodeInfo:
+    """One node with its guests and the sums over them. Templates are in guests but never in a sum.
+
+    cores and memory (bytes) sum the guests that run or are decided; cores_all and memory_all every guest.
+    """
+
+    node: Node
+    index: int
+    guests: dict[int, Guest] = field(default_factory=dict)
+    storages: dict[str, NodeStorage] = field(default_factory=dict)
+    devices: list[DeviceUse] = field(default_factory=list)
+    cores: float = 0
+    memory: int = 0
+    cores_all: float = 0
+    memory_all: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the journal: a guest came to a node, or left it."""
+
+    added: bool
+    guest: Guest
+    node: NodeInfo
+
+
+class ClusterState:
+    """kube-scheduler's cache and volume binder's AssumeCache in one.
+
+    Attributes:
+        nodes: all nodes, sorted by name; NodeInfo.index is the position.
+        taken: every VMID that is taken or assumed.
+        journal: the changes in order; append-only.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.nodes = [
+            NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
+        ]
+        self.taken = TakenVMIDs(snapshot.vmids_unseen)
+        self.journal: list[Change] = []
+        self._by_name = {info.name: info for info in self.nodes}
+        self._guests: dict[int, Guest] = {}
+        self._assumed: set[int] = set()
+        self._shared: dict[str, StorageUse] = {}
+        self._place_storages(snapshot.storages)
+        for device in snapshot.devices:
+            if device.node in self._by_name:
+                self._by_name[device.node].devices.append(DeviceUse(device))
+        for guest in snapshot.guests:
+            self._add(guest)
+
+    # --- reading: the assumed view ---
+
+    def node(self, name: str) -> NodeInfo | None:
+        return self._by_name.get(name)
+
+    def get(self, vmid: int) -> Guest | None:
+        """The guest as assumed, or as the API showed it."""
+        return self._guests.get(vmid)
+
+    def __iter__(self) -> Iterator[Guest]:
+        return iter(self._guests.values())
+
+    def is_assumed(self, vmid: int) -> bool:
+        return vmid in self._assumed
+
+    def nodes_with_storage(self, name: str) -> list[NodeInfo]:
+        return [info for info in self.nodes if name in info.storages]
+
+    # --- writing ---
+
+    def assume(self, decision: Decision) -> Guest:
+        """Count a decision as taken. The VMID must be free."""
+        guest = assumed_guest(decision)
+        self.assume_guest(guest)
+        return guest
+
+    def assume_guest(self, guest: Guest) -> None:
+        """Count a guest that the cluster does not show yet:
+
+        a decision of this run, or another process's reservation.
+        """
+        if guest.vmid in self._guests:
+            raise ValueError(f"VMID {guest.vmid} is taken by {self._guests[guest.vmid].name!r}")
+        self._assumed.add(guest.vmid)
+        self._add(guest)
+
+    def forget(self, vmid: int) -> None:
+        """Take an assumed guest back. A guest that the API showed stays."""
+        if vmid in self._assumed:
+            self._assumed.discard(vmid)
+            self._remove(vmid)
+
+    def restore(self, guest: Guest) -> None:
+        """Believe the API instead of what was assumed about this VMID."""
+        self._assumed.discard(guest.vmid)
+        if guest.vmid in self._guests:
+            self._remove(guest.vmid)
+        self._add(guest)
+
+    def confirm(self, guest: Guest) -> bool:
+        """The API shows guest:
+
+        when it is the assumed VM with its real sizes, end the assumption; tell whether it did.
+        """
+        assumed = self._guests.get(guest.vmid)
+        if guest.vmid not in self._assumed or assumed is None:
+            return False
+        if guest.name != assumed.name or guest.memory == 0 or guest.lock in ("create", "clone"):
+            return False
+        self.restore(guest)
+        return True
+
+    # --- inside ---
+
+    def _place_storages(self, storages: Iterable[Storage]) -> None:
+        for storage in sorted(storages, key=lambda s: (s.name, s.node)):
+            info = self._by_name.get(storage.node)
+            if info is None:
+                continue
+            use = StorageUse(storage.name, storage.shared, storage.type, storage.total, storage.used)
+            if storage.shared:
+                use = self._shared.setdefault(storage.name, use)
+                # An offline node reports a shared storage without figures: the largest report is the true one.
+                use.total, use.used = max(use.total, storage.total), max(use.used, storage.used)
+            info.storages[storage.name] = NodeStorage(use, storage.active, storage.content)
+
+    def _add(self, guest: Guest) -> None:
+        self._guests[guest.vmid] = guest
+        self.taken.add(guest.vmid)
+        self._count(guest, 1)
+
+    def _remove(self, vmid: int) -> None:
+        guest = self._guests.pop(vmid)
+        self.taken.remove(vmid)
+        self._count(guest, -1)
+
+    def _count(self, guest: Guest, sign: int) -> None:
+        for (storage, node), size in guest.storage_pending.items():
+            holder = self._by_name.get(node)
+            if holder is not None and storage in holder.storages:
+                holder.storages[storage].use.pending += sign * size
+        info = self._by_name.get(guest.node)
+        if info is None:
+            return
+        if sign > 0:
+            info.guests[guest.vmid] = guest
+        else:
+            del info.guests[guest.vmid]
+        if not guest.template:
+            info.cores_all += sign * guest.cores
+            info.memory_all += sign * guest.memory
+            if guest.running:
+                info.cores += sign * guest.cores
+                info.memory += sign * guest.memory
+        if guest.devices:
+            held = {(use.device.driver, use.device.id): use for use in info.devices}
+            for key in guest.devices:
+                if key in held:
+                    held[key].pending += sign
+        self.journal.append(Change(sign > 0, guest, info))
+
+
+def assumed_guest(decision: Decision) -> Guest:
+    """The guest that a decision will become."""
+    request = decision.request
+    return Guest(
+        vmid=decision.vmid,
+        name=request.name,
+        node=decision.node,
+        status="assumed",
+        cores=request.cores,
+        memory=request.memory,
+        tags=request.tags,
+        pool=request.pool,
+        group=request.gang.name if request.gang else None,
+        storage_pending=decision.storage_bytes,
+        devices=tuple((a.driver, a.device) for a in decision.devices),
+    )

@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Saying what became of a request: as data, and as the one sentence that Kubernetes users know."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
+from ..model import Decision, NodeVerdict, Request
+from .evaluation import Choice, Rejection
+from .framework.status import Code
+
+STORAGE_PLUGINS = frozenset({"VolumeBinding"})
+"""When only these rejected what every other filter let through, the error is NoStorageAvailable."""
+
+EARLY_PLUGINS = frozenset({"NodeName", "NodeRegex", "NodeReady"})
+"""Rejections by these say that a node was never meant, and do not speak against a lack of storage as the cause."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one request.
+
+    Attributes:
+        decision: set when it was placed.
+        error: set when it was not.
+        choice: the look at the nodes behind it; None when the request failed before.
+        findings: what PostFilter plugins found out, by plugin.
+        rejected_by: the plugins that rejected nodes; a change that concerns one of them may help.
+        resolvable: whether a change of the cluster can help.
+    """
+
+    request: Request
+    decision: Decision | None = None
+    error: CollectionError | None = None
+    choice: Choice | None = None
+    findings: Mapping[str, t.Any] = field(default_factory=dict)
+    rejected_by: frozenset[str] = frozenset()
+    resolvable: bool = False
+
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """One verdict per node, in order of name; empty when the request failed before any node was looked at."""
+        return self.choice.verdicts() if self.choice is not None else ()
+
+    @property
+    def message(self) -> str:
+        """One sentence: where the VM goes and by what lead, or why it goes nowhere."""
+        if self.error is not None:
+            return self.error.message
+        decision = self.decision
+        if decision is None:
+            return f'VM "{self.request.name}" was not decided'
+        text = f'VM "{self.request.name}" goes to {decision.node} as {decision.vmid} with score {decision.score:.1f}'
+        feasible = sorted(
+            (v for v in self.verdicts() if v.feasible and v.node != decision.node),
+            key=lambda v: (-(v.score or 0), v.node),
+        )
+        if not feasible:
+            return f"{text}: no other node passed"
+        lead = decision.score - (feasible[0].score or 0)
+        return (
+            f"{text}, {lead:.1f} ahead of {feasible[0].node}" if lead > 0 else f"{text}, level with {feasible[0].node}"
+        )
+
+
+def unplaceable(
+    request: Request, rejections: list[Rejection], choice: Choice, findings: Mapping[str, t.Any]
+) -> Outcome:
+    """The outcome of a request that no node took; rejections has one entry per node."""
+    return Outcome(
+        request,
+        error=_error(request, rejections),
+        choice=choice,
+        findings=findings,
+        rejected_by=frozenset(rejection.plugin for rejection in rejections),
+        resolvable=any(rejection.status.code is Code.UNSCHEDULABLE for rejection in rejections),
+    )
+
+
+def not_reserved(request: Request, node: str, rejection: Rejection, choice: Choice) -> Outcome:
+    """The outcome of a request for which a Reserve plugin refused the chosen node."""
+    return Outcome(
+        request,
+        error=NoNodesAvailable(
+            f'VM "{request.name}" could not be reserved on {node}: {rejection.plugin}: {rejection.status.text}'
+        ),
+        choice=choice,
+        rejected_by=frozenset({rejection.plugin}),
+        resolvable=rejection.status.code is Code.UNSCHEDULABLE,
+    )
+
+
+def _error(request: Request, rejections: list[Rejection]) -> CollectionError:
+    counts = Counter(rejection.status.reason for rejection in rejections)
+    reasons = [f"{count} node(s) {reason}" for reason, count in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
+    message = (
+        f'0/{len(rejections)} nodes are available for VM "{request.name}": '
+        f"{', '.join(reasons) or 'the cluster shows no node'}"
+    )
+    plugins = {rejection.plugin for rejection in rejections}
+    if not plugins & STORAGE_PLUGINS or plugins - STORAGE_PLUGINS - EARLY_PLUGINS:
+        return NoNodesAvailable(message)
+    details = {r.status.detail for r in rejections if r.plugin in STORAGE_PLUGINS and r.status.detail}
+    return NoStorageAvailable(f"{message} ({'; '.join(sorted(details))})" if details else message)

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A profile: which plugins run at which point, with which weight and config; built from the plugin config.
+
+The plugin config is upstream's file format: C(filters), C(scores) and C(vmids), each mapping a plugin's name to
+C(enable) and C(config), extended by C(weight) for scores and by the other extension points.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...errors import InvalidPluginConfig
+from . import interface as points
+from .config import Setting, check_settings
+from .registry import Registry
+
+SECTIONS: Mapping[str, type[points.Plugin]] = {
+    "gates": points.PreEnqueuePlugin,
+    "queue": points.QueueSortPlugin,
+    "filters": points.FilterPlugin,
+    "post_filters": points.PostFilterPlugin,
+    "scores": points.ScorePlugin,
+    "vmids": points.VMIDPlugin,
+    "reserves": points.ReservePlugin,
+    "permits": points.PermitPlugin,
+    "pre_binds": points.PreBindPlugin,
+    "binds": points.BindPlugin,
+    "post_binds": points.PostBindPlugin,
+}
+
+_ENABLE = Setting("bool", True, "whether the plugin runs at this point")
+_WEIGHT = Setting("float", None, "the score's weight in the weighted mean", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the plugin config says of one plugin in one section."""
+
+    enable: bool
+    weight: float | None
+    config: Mapping[str, t.Any]
+
+
+class Profile:
+    """The plugins of one name, ready to run, by extension point and in a fixed order (the registry's).
+
+    Attributes:
+        weights: for each score plugin's name its weight.
+    """
+
+    def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
+        """plugin_config is the parsed file. Raises InvalidPluginConfig."""
+        self.name = name
+        entries = _read(registry, plugin_config or {})
+        self.weights: dict[str, float] = {}
+        self._by_section: dict[str, list[points.Plugin]] = {section: [] for section in SECTIONS}
+        for plugin_class in registry:
+            self._add(plugin_class, entries)
+
+    def plugins(self, section: str) -> list[t.Any]:
+        """The enabled plugins of a section of the plugin config."""
+        return self._by_section[section]
+
+    def all(self) -> list[points.Plugin]:
+        """Every plugin that is enabled somewhere, once."""
+        return list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
+
+    def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> None:
+        name = plugin_class.name
+        sections = [section for section, point in SECTIONS.items() if issubclass(plugin_class, point)]
+        given = {section: entries[section, name] for section in sections if (section, name) in entries}
+        enabled = [s for s in sections if (given[s].enable if s in given else plugin_class.enabled or bool(given))]
+        if not enabled:
+            return
+        merged: dict[str, t.Any] = {}
+        for section, entry in given.items():
+            for key, value in entry.config.items():
+                if key in merged and merged[key] != value:
+                    raise InvalidPluginConfig(
+                        f"{section}.{name}.config.{key}: contradicts the value given in another section"
+                    )
+                merged[key] = value
+        plugin = plugin_class(check_settings(".".join([*list(given)[:1], name]), plugin_class.settings, merged))
+        for section in enabled:
+            self._by_section[section].append(plugin)
+            if section == "scores":
+                weight = given[section].weight if section in given else None
+                self.weights[name] = (
+                    t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
+                )
+
+
+def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:
+    if not isinstance(plugin_config, Mapping):
+        raise InvalidPluginConfig(f"plugin_config: expected a mapping of sections, got {plugin_config!r}")
+    entries: dict[tuple[str, str], Entry] = {}
+    for section, plugins in plugin_config.items():
+        if section not in SECTIONS:
+            raise InvalidPluginConfig(
+                f"plugin_config: unknown section {section!r}; known sections: {', '.join(SECTIONS)}"
+            )
+        if plugins is None:
+            continue
+        if not isinstance(plugins, Mapping):
+            raise InvalidPluginConfig(f"{section}: expected a mapping of plugins, got {plugins!r}")
+        for name, body in plugins.items():
+            entries[section, name] = _read_entry(registry, section, name, {} if body is None else body)
+    return entries
+
+
+def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
+    plugin_class = registry.get(name)
+    if plugin_class is None or not issubclass(plugin_class, SECTIONS[section]):
+        known = ", ".join(sorted(p.name for p in registry if issubclass(p, SECTIONS[section]))) or "none"
+        raise InvalidPluginConfig(f"{section}: unknown plugin {name!r}; known plugins of this section: {known}")
+    where = f"{section}.{name}"
+    if not isinstance(body, Mapping):
+        raise InvalidPluginConfig(f"{where}: expected a mapping with enable and config, got {body!r}")
+    allowed = {"enable", "config"} | ({"weight"} if section == "scores" else set())
+    unknown = sorted(set(body) - allowed)
+    if unknown:
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(allowed))}")
+    config = body.get("config") or {}
+    check_settings(where, plugin_class.settings, config)
+    return Entry(
+        enable=_ENABLE.check(f"{where}.enable", body.get("enable")),
+        weight=_WEIGHT.check(f"{where}.weight", body.get("weight")),
+        config=config,
+    )

@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plugin answers: a code of kube-scheduler's, and the reason that a person reads."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Code(enum.Enum):
+    """kube-scheduler's status codes, by the same names."""
+
+    SUCCESS = "Success"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+    ERROR = "Error"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A plugin's answer when it is not a plain yes; the plain yes is C(None).
+
+    Attributes:
+        reason: completes the sentence "3 node(s) ..."; the same words for every node that fails in the same way.
+        detail: what is particular to this node ("26.0 of 32.0 GiB would be used"), or empty.
+    """
+
+    code: Code
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason} ({self.detail})" if self.detail else self.reason
+
+
+def unschedulable(reason: str, detail: str = "") -> Status:
+    """Not now, but a change of the cluster may help."""
+    return Status(Code.UNSCHEDULABLE, reason, detail)
+
+
+def unresolvable(reason: str, detail: str = "") -> Status:
+    """Not now and not later: nothing that changes in the cluster's guests can help."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason, detail)
+
+
+SKIP = Status(Code.SKIP)

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every built-in plugin, by name and in the order in which they are asked.
+
+The list is explicit because Ansible ships a module only with what it imports by name. Cheap and final filters come
+first.
+"""
+
+from __future__ import annotations
+
+from ..framework.interface import Plugin
+from ..framework.registry import Registry
+from .filters.cpu_overcommit import CPUOvercommit
+from .filters.memory_overcommit import MemoryOvercommit
+from .filters.node_name import NodeName
+from .filters.node_ready import NodeReady
+from .filters.node_regex import NodeRegex
+from .queue.priority_sort import PrioritySort
+from .scores.least_allocated import LeastAllocated
+from .scores.node_resource import NodeResource
+from .scores.random import Random
+from .vmids.range import Range
+from .vmids.regex import Regex
+from .volumes.storage_balance import StorageBalance
+from .volumes.template_locality import TemplateLocality
+from .volumes.volume_binding import VolumeBinding
+
+BUILTIN: tuple[type[Plugin], ...] = (
+    PrioritySort,
+    NodeName,
+    NodeRegex,
+    NodeReady,
+    CPUOvercommit,
+    MemoryOvercommit,
+    TemplateLocality,
+    VolumeBinding,
+    LeastAllocated,
+    StorageBalance,
+    NodeResource,
+    Random,
+    Range,
+    Regex,
+)
+
+
+def builtin_registry() -> Registry:
+    """A new registry with the built-in plugins, to which others may be added."""
+    return Registry(BUILTIN)

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NodeName: the node that the request names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, FilterPlugin
+from ...framework.status import Status, unresolvable
+
+REASON = "didn't match the requested node name"
+
+
+class NodeName(FilterPlugin):
+    """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
+
+    name = "NodeName"
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request) -> Hashable:
+        return request.node
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if fits(request, node) else unresolvable(REASON)
+
+
+def fits(request: Request, node: NodeInfo) -> bool:
+    """Whether the request names this node, or none."""
+    return request.node is None or request.node == node.name

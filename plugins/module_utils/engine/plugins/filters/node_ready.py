@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NodeReady: nodes that are up and not being emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, FilterPlugin
+from ...framework.status import Status, unschedulable
+
+OFFLINE = "were offline"
+MAINTENANCE = "were in HA maintenance"
+
+
+class NodeReady(FilterPlugin):
+    """Rejects nodes that are offline, and nodes in HA maintenance (Proxmox itself would accept a VM there)."""
+
+    name = "NodeReady"
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        if not node.node.online:
+            return unschedulable(OFFLINE)
+        return unschedulable(MAINTENANCE) if node.node.maintenance else None

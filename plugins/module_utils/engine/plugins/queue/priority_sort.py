@@ -1,0 +1,27 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PrioritySort: who is placed first."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable
+
+from ....model import Request
+from ...framework.interface import QueueSortPlugin
+
+
+class PrioritySort(QueueSortPlugin):
+    """The VM of the higher C(priority) is placed first; among equals the one that came first.
+
+    The default priority is 0.
+    """
+
+    name = "PrioritySort"
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def sort_key(self, request: Request, arrival: int) -> t.Any:
+        return -request.priority, arrival

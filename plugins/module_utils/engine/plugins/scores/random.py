@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random: upstream's random score, made repeatable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.config import Setting
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, Scope, ScorePlugin
+
+
+class Random(ScorePlugin):
+    """Scores 0..100 by chance: the same for the same C(seed), VM name and node name. Off by default."""
+
+    name = "Random"
+    enabled = False
+    events = frozenset({Event.NODE})
+    settings = {"seed": Setting("int", 0, "another seed gives another, equally repeatable, choice")}
+
+    def signature(self, request: Request) -> Hashable:
+        return request.name
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        text = f"{self.config['seed']}/{request.name}/{node.name}"
+        digest = hashlib.sha256(text.encode()).digest()
+        return 100.0 * int.from_bytes(digest[:8], "big") / 2**64

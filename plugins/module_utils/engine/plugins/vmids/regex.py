@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Regex: a VMID that matches a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ....errors import InvalidRequest
+from ....model import Request
+from ...framework.interface import VMIDPlugin
+from ...vmids.choice import InvalidVMIDChoice, VMIDChoice
+from ...vmids.pattern import compile_pattern
+
+CONTEXT_KEY = "vmid.qemu-scheduler/regex"
+
+
+class Regex(VMIDPlugin):
+    """The lowest free VMID that matches C(vmid_regex), or the context key C(vmid.qemu-scheduler/regex), in full.
+
+    C((12[0-9]|130)), say.
+    """
+
+    name = "Regex"
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def choice(self, request: Request) -> VMIDChoice | None:
+        text = request.vmid_regex or request.context.get(CONTEXT_KEY)
+        if not text:
+            return None
+        try:
+            return compile_pattern(text)
+        except InvalidVMIDChoice as error:
+            raise InvalidRequest(f"vmid_regex: {error}") from error

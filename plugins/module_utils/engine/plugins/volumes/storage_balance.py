@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""StorageBalance: prefer the node whose storages are the least used."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Mapping, Sequence
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.config import Setting
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
+from ...framework.status import SKIP, Status
+from ...storage_classes import parse_storage_classes
+from ...volumes import Conflict, find_volumes
+
+
+class StorageBalance(PreScorePlugin, ScorePlugin):
+    """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
+    mean of them.
+
+    Storages that no drive takes space on do not count; a request without such drives is not scored.
+    """
+
+    name = "StorageBalance"
+    events = frozenset({Event.GUEST, Event.STORAGE})
+    settings = {"storage_classes": Setting("dict", {}, "storage classes by name, as VolumeBinding has them")}
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.classes = parse_storage_classes(config["storage_classes"])
+
+    def signature(self, request: Request) -> Hashable:
+        return request.disks, request.clone
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
+
+    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+        return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        found = find_volumes(request, node, self.classes)
+        if isinstance(found, Conflict) or not found.bytes:
+            return 0.0
+        shares = []
+        for name, size in found.bytes.items():
+            use = node.storages[name].use
+            shares.append(max(use.free - size, 0) / use.total if use.total else 0.0)
+        return 100.0 * sum(shares) / len(shares)

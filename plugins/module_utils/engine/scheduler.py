@@ -1,0 +1,178 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scheduling cycle: one request at a time is filtered, scored, given a VMID and what it needs on its node, and
+assumed.
+
+Everything a cycle takes is taken in memory only, and given back when a later step fails.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+
+from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, VMIDConflict
+from ..model import VMID_MAX, VMID_MIN, Decision, Request
+from .cache import ClusterState, NodeInfo
+from .diagnosis import Outcome, not_reserved, unplaceable
+from .evaluation import Choice, Evaluation, Rejection, guarded, signature
+from .framework.cycle_state import CycleState
+from .framework.draft import Draft
+from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
+from .framework.profile import Profile
+from .framework.status import Code
+from .vmids.choice import InvalidVMIDChoice, VMIDChoice
+from .vmids.combining import intersection
+from .vmids.ranges import AnyVMID
+
+EVALUATIONS_KEPT = 256
+"""How many kinds of request are remembered at once; the one that was not used for longest is dropped."""
+
+
+class Scheduler:
+    """Places requests on one cluster. Same state, same requests, same profiles: same decisions."""
+
+    def __init__(
+        self, cluster: ClusterState, profiles: Mapping[str, Profile], default_profile: str = "balanced"
+    ) -> None:
+        """default_profile names the profile of requests that name none; it must be among profiles."""
+        self.cluster = cluster
+        self._profiles = profiles
+        self._default = default_profile
+        self._evaluations: OrderedDict[Hashable, Evaluation] = OrderedDict()
+
+    def schedule_all(self, requests: Iterable[Request], now: float = 0.0) -> list[Outcome]:
+        """Place many, each decision counting for the next, in the order of the queue; outcomes in the order of
+        requests.
+        """
+        numbered = list(enumerate(requests))
+        outcomes: dict[int, Outcome] = {}
+        for arrival, request in sorted(numbered, key=lambda item: self._sort_key(item[1], item[0])):
+            outcomes[arrival] = self.schedule(request, now)
+        return [outcomes[arrival] for arrival, _request in numbered]
+
+    def schedule(self, request: Request, now: float = 0.0) -> Outcome:
+        """Place one request and assume the decision. now is in seconds, on the clock of Request.created."""
+        choice: Choice | None = None
+        try:
+            profile = self.profile(request)
+            evaluation = self._evaluation(profile, request, now)
+            choice = evaluation.best()
+            if choice.index is None:
+                return self._unplaceable(request, profile, evaluation, choice)
+            node = self.cluster.nodes[choice.index]
+            draft = Draft(request, node.name, choice.score)
+            draft.vmid = self.pick_vmid(request)
+            rejection = self._reserve(profile, evaluation.state, request, node, draft)
+            if rejection is not None:
+                return not_reserved(request, node.name, rejection, choice)
+            decision = draft.decision()
+            self.cluster.assume(decision)
+        except CollectionError as error:
+            return Outcome(request, error=error, choice=choice)
+        return Outcome(request, decision=decision, choice=choice)
+
+    def undo(self, decision: Decision) -> None:
+        """Take an assumed decision back: unreserve what its plugins hold, and forget it."""
+        request = decision.request
+        node = self.cluster.node(decision.node)
+        if node is not None:
+            reserves: list[ReservePlugin] = self.profile(request).plugins("reserves")
+            for plugin in reversed(reserves):
+                guarded(plugin, plugin.unreserve, CycleState(), request, node)
+        self.cluster.forget(decision.vmid)
+
+    def pick_vmid(self, request: Request) -> int:
+        """The VMID that the request fixes, or the lowest free one that its range and pattern allow.
+
+        Without either, the lowest free one within the datacenter's bounds. Raises NoVMIDAvailable, VMIDConflict,
+        InvalidRequest.
+        """
+        taken = self.cluster.taken
+        if request.vmid is not None:
+            if request.vmid in taken:
+                raise VMIDConflict(f'VMID {request.vmid} is taken and cannot be given to VM "{request.name}"')
+            return request.vmid
+        choice = self._vmid_choice(request)
+        lower, upper = (VMID_MIN, VMID_MAX)
+        if choice is None:
+            choice, (lower, upper) = AnyVMID(), self.cluster.snapshot.next_id
+        vmid = choice.lowest_free(taken, lower, upper)
+        if vmid is None:
+            count = choice.count(lower, upper)
+            raise NoVMIDAvailable(f'no free VMID in {choice.describe()} for VM "{request.name}": all {count} are taken')
+        return vmid
+
+    def profile(self, request: Request) -> Profile:
+        name = request.profile or self._default
+        if name not in self._profiles:
+            raise InvalidRequest(
+                f"profile: unknown profile {name!r}; known profiles: {', '.join(sorted(self._profiles))}"
+            )
+        return self._profiles[name]
+
+    # --- inside ---
+
+    def _sort_key(self, request: Request, arrival: int) -> t.Any:
+        sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
+        return sorters[0].sort_key(request, arrival) if sorters else arrival
+
+    def _vmid_choice(self, request: Request) -> VMIDChoice | None:
+        """What all VMID plugins together allow; None when the request asks none of them."""
+        allowed: VMIDChoice | None = None
+        plugins: list[VMIDPlugin] = self.profile(request).plugins("vmids")
+        try:
+            for plugin in plugins:
+                choice = guarded(plugin, plugin.choice, request)
+                if choice is not None:
+                    allowed = choice if allowed is None else intersection(allowed, choice)
+        except InvalidVMIDChoice as error:
+            raise InvalidRequest(f'VM "{request.name}": {error}') from error
+        return allowed
+
+    def _evaluation(self, profile: Profile, request: Request, now: float) -> Evaluation:
+        key = signature(profile, request)
+        known = self._evaluations.get(key) if key is not None else None
+        if known is not None:
+            self._evaluations.move_to_end(key)
+            return known
+        made = Evaluation(profile, self.cluster, request, now)
+        if key is not None:
+            self._evaluations[key] = made
+            if len(self._evaluations) > EVALUATIONS_KEPT:
+                self._evaluations.popitem(last=False)
+        return made
+
+    def _reserve(
+        self, profile: Profile, state: CycleState, request: Request, node: NodeInfo, draft: Draft
+    ) -> Rejection | None:
+        """Run the Reserve plugins; when one refuses or raises, unreserve those before it, last first."""
+        done: list[ReservePlugin] = []
+        try:
+            for plugin in profile.plugins("reserves"):
+                done.append(plugin)
+                status = guarded(plugin, plugin.reserve, state, request, node, draft)
+                if status is not None and status.code is not Code.SKIP:
+                    self._unreserve(done, state, request, node)
+                    return Rejection(plugin.name, status)
+        except CollectionError:
+            self._unreserve(done, state, request, node)
+            raise
+        return None
+
+    @staticmethod
+    def _unreserve(plugins: list[ReservePlugin], state: CycleState, request: Request, node: NodeInfo) -> None:
+        for plugin in reversed(plugins):
+            guarded(plugin, plugin.unreserve, state, request, node)
+
+    def _unplaceable(self, request: Request, profile: Profile, evaluation: Evaluation, choice: Choice) -> Outcome:
+        findings = {}
+        plugins = profile.plugins("post_filters")
+        if plugins:
+            refusals = evaluation.refusals()
+            for plugin in plugins:
+                findings[plugin.name] = guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
+        rejections = [r for info in self.cluster.nodes if (r := choice.rejection(info.index)) is not None]
+        return unplaceable(request, rejections, choice, findings)
