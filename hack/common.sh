@@ -25,7 +25,7 @@ die() {
 interpreters() {
   local minor candidate
   for minor in 11 12 13 14; do
-    for candidate in "python3.$minor" "$HOME"/.pyenv/versions/3."$minor".*/bin/python3."$minor"; do
+    for candidate in "python3.$minor" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$minor".*/bin/python3."$minor"; do
       if "$candidate" -c "import ensurepip, venv" >/dev/null 2>&1; then
         "$candidate" -c "import os, sys; print(os.path.join(sys.base_prefix, 'bin', f'python3.{sys.version_info[1]}'))"
         break

@@ -25,6 +25,7 @@ import sys
 from pathlib import Path
 
 from ansible_test._internal import python_requirements
+from ansible_test._internal.constants import SUPPORTED_PYTHON_VERSIONS
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOT = CHECKOUT / ".venv" / "sanity"
@@ -35,6 +36,15 @@ HOME = ROOT / "home"
 NEEDED_PROGRAMS = {
     "pslint": ("pwsh", "PowerShell is in no package index, and the collection has no PowerShell"),
 }
+
+# Lines of ansible-test that tell nothing about the collection.
+NOISE = (
+    "Installing requirements for Python ",
+    "Running sanity test ",
+    "Using cached pip ",
+    'WARNING: Using locale "C.UTF-8"',
+    "WARNING: Reviewing previous 1 warning(s):",
+)
 
 BOOTSTRAP_STAND_IN = """\
 import os
@@ -56,22 +66,45 @@ def main(arguments: list[str]) -> int:
     left_out = {test: why for test, (program, why) in NEEDED_PROGRAMS.items() if shutil.which(program) is None}
     for test, why in left_out.items():
         print(f"left out: {test}: {why}", flush=True)
+    folders = [sys.prefix + "/bin", *(str(path.parent) for path in interpreters)]
     environment = {
         **os.environ,
         "HOME": str(HOME),
-        "PATH": os.pathsep.join(dict.fromkeys([sys.prefix + "/bin", *interpreters, os.environ["PATH"]])),
+        "PATH": os.pathsep.join([*folders, os.environ["PATH"]]),
         "LC_ALL": "C.UTF-8",
     }
     skips = [argument for test in left_out for argument in ("--skip-test", test)]
-    command = [sys.prefix + "/bin/ansible-test", "sanity", "--color", "no", *skips, *arguments]
-    return subprocess.run(command, cwd=COPY, env=environment, check=False).returncode
+    targets = [argument for path in interpreters for argument in ("--target-python", f"{minor_version(path)}@{path}")]
+    command = [sys.prefix + "/bin/ansible-test", "sanity", "--color", "no", *targets, *skips, *arguments]
+    return run_quietly(command, environment)
 
 
-def find_interpreters() -> list[str]:
-    """Return the folders of the interpreters that the other scripts find, too."""
+def run_quietly(command: list[str], environment: dict[str, str]) -> int:
+    """Run ansible-test, print what it finds, count what it runs, and return its exit status."""
+    count = 0
+    with subprocess.Popen(
+        command, cwd=COPY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in process.stdout or ():
+            count += line.startswith("Running sanity test ")
+            if not line.startswith(NOISE):
+                print(line, end="", flush=True)
+    if process.returncode == 0:
+        print(f"{count} sanity tests passed")
+    return process.returncode
+
+
+def find_interpreters() -> list[Path]:
+    """Return the interpreters that the other scripts find, too, without those that this ansible-core does not know."""
     script = 'source "$0/hack/common.sh"; interpreters'
     found = subprocess.run(["bash", "-c", script, CHECKOUT], check=True, capture_output=True, text=True)
-    return [str(Path(line).parent) for line in found.stdout.splitlines()]
+    paths = [Path(line) for line in found.stdout.splitlines()]
+    return [path for path in paths if minor_version(path) in SUPPORTED_PYTHON_VERSIONS]
+
+
+def minor_version(interpreter: Path) -> str:
+    """Return "3.12" for .../bin/python3.12."""
+    return interpreter.name.removeprefix("python")
 
 
 def copy_checkout() -> None:
