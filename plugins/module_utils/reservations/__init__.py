@@ -1,0 +1,24 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ledger: what is decided but not yet visible in Proxmox, shared by everybody who schedules onto a cluster."""
+
+from __future__ import annotations
+
+from .holder import Holder
+from .lease import LeaseLost
+from .ledger import AlreadyReserved, Cycle, Ledger, ReservationLost
+from .opening import open_ledger
+from .records import Durations, Reservation
+
+__all__ = [
+    "AlreadyReserved",
+    "Cycle",
+    "Durations",
+    "Holder",
+    "LeaseLost",
+    "Ledger",
+    "Reservation",
+    "ReservationLost",
+    "open_ledger",
+]

@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the ledger needs of a database, whichever it is.
+
+The SQL above it is understood by SQLite (from 3.24, which enterprise distributions still ship) and PostgreSQL alike,
+with C(?) for parameters. The clock belongs to the database, so that schedulers on several hosts agree about what has
+expired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import typing as t
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from ..errors import CollectionError
+
+Clock = Callable[[], float]
+Row = tuple[t.Any, ...]
+Parameters = Sequence[str | int | float | None]
+
+
+class Cursor(t.Protocol):
+    """What both drivers return for a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that the statement changed."""
+
+    def fetchall(self) -> list[t.Any]:
+        """Return the rows that the statement found."""
+
+
+class Transaction:
+    """Statements that take effect together. now is the ledger's time at which it began, in seconds since the epoch."""
+
+    def __init__(self, execute: Callable[[str, Parameters], Cursor], now: float) -> None:
+        self._execute = execute
+        self.now = now
+
+    def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return the rows that a query finds."""
+        return self._execute(sql, parameters).fetchall()
+
+    def change(self, sql: str, parameters: Parameters = ()) -> int:
+        """Return how many rows a statement has changed."""
+        return self._execute(sql, parameters).rowcount
+
+
+class Database(ABC):
+    """An open database. Threads may share it; they take turns.
+
+    Attributes:
+        location: where it is, for messages; without any password.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._turn = threading.RLock()
+
+    @contextmanager
+    def transaction(self, cluster: str) -> Iterator[Transaction]:
+        """Write about one cluster, alone: no other transaction about that cluster runs at the same time.
+
+        It is rolled back when the block raises. Raises LedgerUnavailable or LedgerIncompatible.
+        """
+        with self._turn, self._translated():
+            try:
+                yield Transaction(self._execute, self._begin(cluster))
+                self._execute("COMMIT", ())
+            except BaseException:
+                # The cause matters, not that a broken connection cannot roll back: the database does so itself.
+                with contextlib.suppress(CollectionError), self._translated():
+                    self._execute("ROLLBACK", ())
+                raise
+
+    def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
+        """Return the present time and the rows that one query finds, without waiting for anybody's transaction."""
+        with self._turn, self._translated():
+            return self._read(sql, parameters)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the connection up."""
+
+    @abstractmethod
+    def _begin(self, cluster: str) -> float:
+        """Begin a transaction that is alone on its cluster and return the present time."""
+
+    @abstractmethod
+    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
+        """Run one statement."""
+
+    @abstractmethod
+    def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
+        """Run one query outside of a transaction."""
+
+    @abstractmethod
+    def _translated(self) -> AbstractContextManager[None]:
+        """Return a context in which the driver's errors become LedgerUnavailable or LedgerIncompatible."""

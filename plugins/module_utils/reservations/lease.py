@@ -1,0 +1,212 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lease on a cluster's scheduling cycle, and the queue of those who wait for it.
+
+The lease is one row per cluster with the holder, an expiry and a token that grows with each holder. A holder that
+hangs loses it by the expiry, and everything that it still tries to write fails, because the token is no longer its
+own (fencing). A holder that died is found at once when it ran on this host, and by the expiry elsewhere. Locks that
+the system or the server releases when a process ends (a file lock, PostgreSQL's session lock) would notice deaths
+sooner, but never a holder that hangs, so the row would be needed beside them; and they would differ between the
+databases, and not survive a connection pooler.
+
+Whoever finds the lease taken queues up and is served in the order of arrival. The first in the queue looks often, the
+others the less often the further back they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+
+from ..errors import CollectionError, LedgerUnavailable
+from .database import Database, Row, Transaction
+from .holder import Holder
+from .records import holder_from_text, holder_to_text
+
+# How long the first in the queue sleeps between two looks; each place further back adds two of these.
+_LOOK_SECONDS = 0.005
+_LONGEST_SLEEP_SECONDS = 0.5
+
+# One who waits without a sign of life for so long is passed over until it shows up again.
+_TICKET_SECONDS = 5.0
+_TICKET_RENEWAL_SECONDS = 1.5
+
+_SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_leases WHERE cluster = ?"
+
+
+class LeaseLost(LedgerUnavailable):
+    """The scheduling cycle took longer than the lease, and another scheduler has taken over; nothing was written.
+
+    Cure: run again; when the cluster answers slowly, allow a longer lease.
+    """
+
+    code = "LeaseLost"
+
+
+def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, duration: float) -> int:
+    """Wait for the lease on `cluster` and return its token. wait and duration are in seconds.
+
+    Raises LedgerUnavailable when `wait` has run out.
+    """
+    deadline = time.monotonic() + wait
+    place = _Place(database, cluster, holder, duration)
+    token = place.arrive()
+    try:
+        while token is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise place.waited_too_long(wait)
+            time.sleep(min(left, _LONGEST_SLEEP_SECONDS, _LOOK_SECONDS * (1 + 2 * place.ahead)))
+            token = place.look()
+    except BaseException:
+        place.leave()
+        raise
+    return token
+
+
+def prove(transaction: Transaction, cluster: str, token: int, duration: float) -> None:
+    """Prolong the lease of `token` to `duration` seconds from now. Raises LeaseLost when it is not the present one."""
+    if transaction.change(
+        "UPDATE qemu_scheduler_leases SET expires = ? WHERE cluster = ? AND token = ? AND holder IS NOT NULL",
+        (transaction.now + duration, cluster, token),
+    ):
+        return
+    rows = transaction.fetch("SELECT holder FROM qemu_scheduler_leases WHERE cluster = ?", (cluster,))
+    successor = f"{holder_from_text(rows[0][0])} has taken it over" if rows and rows[0][0] else "it has ended"
+    raise LeaseLost(
+        f"The lease on scheduling for cluster '{cluster}' is lost: {successor}. Nothing was reserved.", cluster=cluster
+    )
+
+
+def release(transaction: Transaction, cluster: str, token: int) -> None:
+    """End the lease of `token`, if it has not been lost."""
+    transaction.change(
+        "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND token = ?", (cluster, token)
+    )
+
+
+class _Place:
+    """A scheduler's place in one cluster's queue. ahead is how many live ones were before it when it last looked."""
+
+    def __init__(self, database: Database, cluster: str, holder: Holder, duration: float) -> None:
+        self.ahead = 0
+        self._database = database
+        self._cluster = cluster
+        self._holder = holder
+        self._duration = duration
+        self._ticket = secrets.token_hex(8)
+        self._since = 0.0
+        self._renewed = 0.0
+
+    def arrive(self) -> int | None:
+        """Take the lease when it is free and nobody waits; else queue up."""
+        with self._database.transaction(self._cluster) as transaction:
+            waiting = transaction.fetch(
+                "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ?", (self._cluster,)
+            )
+            self.ahead = _count_live(waiting, transaction.now)
+            token = None if self.ahead else self._take(transaction)
+            if token is None:
+                self._since = transaction.now
+                self._queue_up(transaction)
+            return token
+
+    def look(self) -> int | None:
+        """Take the lease when it is this one's turn and it can be had."""
+        if time.monotonic() - self._renewed > _TICKET_RENEWAL_SECONDS:
+            with self._database.transaction(self._cluster) as transaction:
+                self._queue_up(transaction)
+        now, before = self._database.read(
+            "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? AND (since, ticket) < (?, ?)",
+            (self._cluster, self._since, self._ticket),
+        )
+        self.ahead = _count_live(before, now)
+        if self.ahead:
+            return None
+        now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
+        if _present_holder(lease, now) is not None:
+            return None
+        with self._database.transaction(self._cluster) as transaction:
+            return self._take(transaction)
+
+    def leave(self) -> None:
+        """Give the place in the queue up. Where that is not possible, the ticket expires."""
+        with contextlib.suppress(CollectionError), self._database.transaction(self._cluster) as transaction:
+            self._forget(transaction)
+
+    def waited_too_long(self, seconds: float) -> LedgerUnavailable:
+        """Return the error that says who has the lease."""
+        now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
+        holder = _present_holder(lease, now)
+        whose = f"{holder} has held it for {now - lease[0][2]:.0f} s" if holder else "others have held it by turns"
+        return LedgerUnavailable(
+            f"Waited {seconds:g} s for the lease on scheduling for cluster '{self._cluster}': {whose}, "
+            f"{self.ahead} more were waiting before this one (ledger: {self._database.location}).",
+            cluster=self._cluster,
+            location=self._database.location,
+            holder=str(holder) if holder else None,
+            waiting=self.ahead,
+        )
+
+    def _take(self, transaction: Transaction) -> int | None:
+        """Take the lease and return its token; None while somebody alive holds it."""
+        lease = transaction.fetch(_SELECT_LEASE, (self._cluster,))
+        if _present_holder(lease, transaction.now) is not None:
+            return None
+        token: int = lease[0][0] + 1 if lease else 1
+        transaction.change(
+            """
+            INSERT INTO qemu_scheduler_leases (cluster, token, holder, acquired, expires) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (cluster) DO UPDATE
+            SET token = excluded.token, holder = excluded.holder,
+                acquired = excluded.acquired, expires = excluded.expires
+            """,
+            (
+                self._cluster,
+                token,
+                holder_to_text(self._holder),
+                transaction.now,
+                transaction.now + self._duration,
+            ),
+        )
+        self._forget(transaction)
+        return token
+
+    def _queue_up(self, transaction: Transaction) -> None:
+        """Write the ticket, or renew it. One that was passed over and cleared away gets its old place back."""
+        self._renewed = time.monotonic()
+        transaction.change(
+            """
+            INSERT INTO qemu_scheduler_queue (cluster, ticket, holder, since, expires) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (cluster, ticket) DO UPDATE SET expires = excluded.expires
+            """,
+            (
+                self._cluster,
+                self._ticket,
+                holder_to_text(self._holder),
+                self._since,
+                transaction.now + _TICKET_SECONDS,
+            ),
+        )
+
+    def _forget(self, transaction: Transaction) -> None:
+        transaction.change(
+            "DELETE FROM qemu_scheduler_queue WHERE cluster = ? AND (ticket = ? OR expires <= ?)",
+            (self._cluster, self._ticket, transaction.now),
+        )
+
+
+def _present_holder(lease: list[Row], now: float) -> Holder | None:
+    """Return who has the lease that _SELECT_LEASE has found, or None when it can be taken."""
+    for _token, text, _acquired, expires in lease:
+        if text is not None and now < expires:
+            holder = holder_from_text(text)
+            return None if holder.is_dead() else holder
+    return None
+
+
+def _count_live(rows: list[Row], now: float) -> int:
+    """Count the tickets (holder, expires) of those who still wait."""
+    return sum(now < expires and not holder_from_text(holder).is_dead() for holder, expires in rows)

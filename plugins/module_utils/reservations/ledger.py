@@ -1,0 +1,276 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What schedulers and binders do with the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from ..errors import CollectionError
+from . import lease
+from .database import Database, Transaction
+from .holder import Holder
+from .records import COLUMNS, Durations, Phase, Reservation, from_row, to_row
+
+_SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
+_INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELETE_RESERVATIONS = "DELETE FROM qemu_scheduler_reservations WHERE cluster = ?"
+
+
+class AlreadyReserved(CollectionError):
+    """A VMID or a VM's name was to be reserved that another scheduler has reserved, or that is asked for twice.
+
+    Cure: run again when that VM exists or its reservation has expired; the message names it and says who creates it.
+    """
+
+    code = "AlreadyReserved"
+
+
+class ReservationLost(CollectionError):
+    """A reservation expired before its VM was created: the process hung, or the machine slept.
+
+    Cure: run again; nothing was sent to Proxmox for that VM.
+    """
+
+    code = "ReservationLost"
+
+
+class Ledger:
+    """The reservations of all clusters, and the right to decide about each. Threads may share one.
+
+    All methods raise LedgerUnavailable when the database fails, and LedgerIncompatible when it is damaged.
+    """
+
+    def __init__(self, database: Database, durations: Durations) -> None:
+        self.durations = durations
+        self._database = database
+
+    @property
+    def location(self) -> str:
+        """Where the ledger is, for messages; without any password."""
+        return self._database.location
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection up. What is reserved stays reserved."""
+        self._database.close()
+
+    @contextmanager
+    def scheduling_cycle(self, cluster: str, *, holder: Holder, wait: float = 120) -> Iterator[Cycle]:
+        """Wait up to `wait` seconds for the sole right to decide about `cluster`; the end of the block gives it up.
+
+        It is lost to others when the block takes longer than Durations.lease without a call on the cycle. Raises
+        LedgerUnavailable, which names the present holder, when `wait` runs out.
+        """
+        token = lease.acquire(self._database, cluster, holder, wait=wait, duration=self.durations.lease)
+        try:
+            yield Cycle(self._database, self.durations, cluster, holder, token)
+        except BaseException:
+            # What went wrong matters more than a lease that could not be given up and therefore expires.
+            with suppress(CollectionError):
+                self._end(cluster, token)
+            raise
+        self._end(cluster, token)
+
+    def reservations(self, cluster: str) -> list[Reservation]:
+        """Return what is reserved now, by VMID. What others reserve right after is not known: decide within a cycle."""
+        now, rows = self._database.read(_SELECT_RESERVATIONS, (cluster,))
+        return [reservation for reservation in map(from_row, rows) if not reservation.has_ended(now)]
+
+    def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
+        """Say that the create calls are about to be sent. From now on these reservations outlive their holder's death.
+
+        Raises ReservationLost, and marks none, when one of them is no longer the holder's: then nothing must be sent.
+        """
+        with self._database.transaction(cluster) as transaction:
+            expires = transaction.now + self.durations.reservation
+            changed = _update(transaction, cluster, vmids, holder, expires, phase="binding")
+            lost = sorted(set(vmids) - changed)
+            if lost:
+                raise ReservationLost(
+                    f"The reservation of VMID {', '.join(map(str, lost))} has expired before the VM was created.",
+                    cluster=cluster,
+                    vmids=lost,
+                )
+
+    def renew(
+        self, cluster: str, vmids: Collection[int], holder: Holder, *, until: float | None = None
+    ) -> frozenset[int]:
+        """Prolong reservations, until Durations.reservation from now by default. To be called every Durations.renewal.
+
+        Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired.
+        """
+        with self._database.transaction(cluster) as transaction:
+            expires = transaction.now + self.durations.reservation if until is None else until
+            return _update(transaction, cluster, vmids, holder, expires)
+
+    def mark_created(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
+        """Say that the create tasks ended well: they count for Durations.created more, or until confirmed."""
+        with self._database.transaction(cluster) as transaction:
+            expires = transaction.now + self.durations.created
+            _update(transaction, cluster, vmids, holder, expires, phase="created")
+
+    def release(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
+        """Drop those of the reservations that are the holder's, as nothing came of them."""
+        with self._database.transaction(cluster) as transaction:
+            _delete(transaction, cluster, vmids, holder)
+
+    def endpoint(self, host: str, port: int) -> tuple[str, frozenset[str]] | None:
+        """Return the identity of the cluster that was last read from this address, and the names of its nodes."""
+        _now, rows = self._database.read(
+            "SELECT cluster, node_names FROM qemu_scheduler_endpoints WHERE host = ? AND port = ?", (host, port)
+        )
+        return (rows[0][0], frozenset(json.loads(rows[0][1]))) if rows else None
+
+    def remember_endpoint(self, host: str, port: int, cluster: str, node_names: Iterable[str]) -> None:
+        """Keep for later runs which cluster is read from this address."""
+        with self._database.transaction(cluster) as transaction:
+            transaction.change(
+                """
+                INSERT INTO qemu_scheduler_endpoints (host, port, cluster, node_names) VALUES (?, ?, ?, ?)
+                ON CONFLICT (host, port) DO UPDATE SET cluster = excluded.cluster, node_names = excluded.node_names
+                """,
+                (host, port, cluster, json.dumps(sorted(node_names))),
+            )
+
+    def _end(self, cluster: str, token: int) -> None:
+        with self._database.transaction(cluster) as transaction:
+            lease.release(transaction, cluster, token)
+
+
+class Cycle:
+    """The right to decide about one cluster. Each call proves and prolongs it, or raises LeaseLost."""
+
+    def __init__(self, database: Database, durations: Durations, cluster: str, holder: Holder, token: int) -> None:
+        self.cluster = cluster
+        self.holder = holder
+        self._database = database
+        self._durations = durations
+        self._token = token
+
+    def prolong(self) -> None:
+        """Keep the lease for another Durations.lease from now; for use between steps that take long."""
+        with self._proven():
+            pass
+
+    def reservations(self) -> list[Reservation]:
+        """Drop what has expired, and what died before it was sent to Proxmox; return the rest, by VMID."""
+        with self._proven() as transaction:
+            return _drop_ended(transaction, self.cluster)
+
+    def reserve(self, reservations: Sequence[Reservation]) -> list[Reservation]:
+        """Reserve all or none, and return them with holder, created and expires.
+
+        A reservation of the same VMID and name whose holder died while it was binding is taken over. Raises
+        AlreadyReserved when a VMID or a name is reserved otherwise.
+        """
+        with self._proven() as transaction:
+            present = _drop_ended(transaction, self.cluster)
+            made = [
+                replace(
+                    reservation,
+                    cluster=self.cluster,
+                    holder=self.holder,
+                    created=transaction.now,
+                    expires=transaction.now + self._durations.reservation,
+                )
+                for reservation in reservations
+            ]
+            for reservation in made:
+                orphan = _find_orphan(reservation, present, transaction.now)
+                if orphan is not None:
+                    _delete(transaction, self.cluster, [orphan.vmid])
+                    present.remove(orphan)
+                transaction.change(_INSERT_RESERVATION, to_row(reservation))
+                present.append(reservation)
+            return made
+
+    def release(self, vmids: Collection[int]) -> None:
+        """Drop those of the reservations that are this cycle's holder's."""
+        with self._proven() as transaction:
+            _delete(transaction, self.cluster, vmids, self.holder)
+
+    def confirm(self, vmids: Collection[int]) -> None:
+        """Drop reservations, whoever holds them: the snapshot shows the VMs with their real names and sizes."""
+        with self._proven() as transaction:
+            _delete(transaction, self.cluster, vmids)
+
+    @contextmanager
+    def _proven(self) -> Iterator[Transaction]:
+        with self._database.transaction(self.cluster) as transaction:
+            lease.prove(transaction, self.cluster, self._token, self._durations.lease)
+            yield transaction
+
+
+def _drop_ended(transaction: Transaction, cluster: str) -> list[Reservation]:
+    """Drop what counts no longer and return the rest, by VMID."""
+    everything = [from_row(row) for row in transaction.fetch(_SELECT_RESERVATIONS, (cluster,))]
+    ended = {reservation.vmid for reservation in everything if reservation.has_ended(transaction.now)}
+    _delete(transaction, cluster, ended)
+    return [reservation for reservation in everything if reservation.vmid not in ended]
+
+
+def _find_orphan(wanted: Reservation, present: Iterable[Reservation], now: float) -> Reservation | None:
+    """Return the reservation that `wanted` takes over from a dead holder, if any. Raises AlreadyReserved."""
+    orphan = None
+    for other in present:
+        same_vmid, same_name = other.vmid == wanted.vmid, other.name == wanted.name
+        if not (same_vmid or same_name):
+            continue
+        if same_vmid and same_name and other.phase == "binding" and other.holder and other.holder.is_dead():
+            orphan = other
+            continue
+        what = f"VMID {other.vmid}" if same_vmid else f"the name '{other.name}'"
+        raise AlreadyReserved(
+            f"Cannot reserve {what} for VM '{wanted.name}' on cluster '{other.cluster}': it is reserved for VM "
+            f"'{other.name}' ({other.vmid}) by {other.holder}, for {other.expires - now:.0f} s at most.",
+            cluster=other.cluster,
+            vmid=other.vmid,
+            name=other.name,
+            holder=str(other.holder),
+        )
+    return orphan
+
+
+def _update(
+    transaction: Transaction,
+    cluster: str,
+    vmids: Collection[int],
+    holder: Holder,
+    expires: float,
+    *,
+    phase: Phase | None = None,
+) -> frozenset[int]:
+    """Change those of the reservations that are the holder's, and return their VMIDs."""
+    mine = transaction.fetch(
+        f"SELECT vmid FROM qemu_scheduler_reservations WHERE cluster = ? AND holder_id = ? AND {_among(vmids)}",
+        (cluster, holder.id),
+    )
+    transaction.change(
+        "UPDATE qemu_scheduler_reservations SET expires = ?, phase = COALESCE(?, phase) "
+        f"WHERE cluster = ? AND holder_id = ? AND {_among(vmids)}",
+        (expires, phase, cluster, holder.id),
+    )
+    return frozenset(vmid for (vmid,) in mine)
+
+
+def _delete(transaction: Transaction, cluster: str, vmids: Collection[int], holder: Holder | None = None) -> None:
+    """Delete reservations; only those of `holder`, if given."""
+    if not vmids:
+        return
+    condition, parameters = ("", (cluster,)) if holder is None else (" AND holder_id = ?", (cluster, holder.id))
+    transaction.change(f"{_DELETE_RESERVATIONS}{condition} AND {_among(vmids)}", parameters)
+
+
+def _among(vmids: Collection[int]) -> str:
+    # Not parameters: an SQLite of some age takes 999 of them at most. `NULL` keeps an empty list legal.
+    return f"vmid IN ({', '.join(['NULL', *(str(int(vmid)) for vmid in sorted(vmids))])})"

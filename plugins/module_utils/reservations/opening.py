@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which ledger the option C(reservations) means."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+from ..errors import InvalidRequest, LedgerUnavailable
+from .database import Clock, Database
+from .ledger import Ledger
+from .records import Durations
+from .sqlite import SQLiteDatabase
+
+_POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
+
+
+def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Durations | None = None) -> Ledger:
+    """Open the ledger at `where`, and create it when nothing is there.
+
+    where is None or C(default) for a file in the user's state directory; an absolute path or C(sqlite:///path); a
+    C(postgresql://) URL; or C(none), which shares with nobody: it is kept in memory and ends with the returned
+    object. clock returns seconds since the epoch; without it that of the ledger counts: PostgreSQL's server, or this
+    host.
+
+    Raises InvalidRequest, LedgerUnavailable, LedgerIncompatible or MissingLibrary, none of which shows a password.
+    """
+    return Ledger(_open_database(where, clock), durations or Durations())
+
+
+def _open_database(where: str | None, clock: Clock | None) -> Database:
+    if where is None or where == "default":
+        return SQLiteDatabase(_default_path(), clock or time.time)
+    if where == "none":
+        return SQLiteDatabase(None, clock or time.time)
+    if where.startswith(_POSTGRESQL_SCHEMES):
+        from .postgresql import PostgreSQLDatabase
+
+        return PostgreSQLDatabase(where, clock)
+    # Some write three slashes before an absolute path and some four.
+    if where.startswith("sqlite:///"):
+        where = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/")
+    path = _expanded(Path(where)) if where.startswith("~") else Path(where)
+    if not path.is_absolute():
+        # Where a relative path leads depends on who runs the module, and two ledgers are as good as none.
+        scheme, separator, _secret = where.partition("://")
+        raise InvalidRequest(
+            f"reservations is '{scheme}{separator}{'...' if separator else ''}': expected default, none, an absolute "
+            "path, sqlite:///path or postgresql://user@host/database."
+        )
+    return SQLiteDatabase(path, clock or time.time)
+
+
+def _default_path() -> Path:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # The standard says that a relative one is to be ignored.
+    folder = Path(state) if os.path.isabs(state) else _expanded(Path("~/.local/state"))
+    return folder / "qemu_scheduler" / "reservations.db"
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as exc:
+        raise LedgerUnavailable(
+            f"The ledger of reservations {path} cannot be found: {exc}. Set `reservations` to an absolute path.",
+            location=str(path),
+        ) from exc

@@ -1,0 +1,190 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A ledger in a PostgreSQL database, shared by any number of controllers.
+
+It works through a connection pooler as well: nothing depends on which of the server's sessions a transaction gets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import typing as t
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+
+from ..errors import InvalidRequest, LedgerIncompatible, LedgerUnavailable, MissingLibrary
+from . import schema
+from .database import Clock, Cursor, Database, Parameters, Row
+
+if t.TYPE_CHECKING:
+    import psycopg
+
+_OLDEST_PSYCOPG = (3, 1)
+
+# A client that hangs within a transaction is cut off by the server, so that those who wait for it get on.
+_BEGIN = """
+    BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+    SET LOCAL idle_in_transaction_session_timeout = '5s';
+    SET LOCAL lock_timeout = '20s';
+    SELECT pg_advisory_xact_lock({key});
+    SELECT extract(epoch FROM clock_timestamp())::double precision
+"""
+_READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
+
+_HAS_TABLES = f"SELECT to_regclass('{schema.VERSION_TABLE}') IS NOT NULL"
+
+_CONNECTION_DEFAULTS: dict[str, t.Any] = {
+    "application_name": "qemu_scheduler",
+    "connect_timeout": 10,
+    # A server that vanished is noticed within seconds instead of hours.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+
+# An unencoded `/` or `@` in a password makes the driver take a part of it for a host or a port, and show it in
+# messages.
+_WELL_FORMED = re.compile(r"postgres(ql)?://([^@/]*@)?[^@]*")
+
+
+class PostgreSQLDatabase(Database):
+    """A PostgreSQL database. Without a clock its own is used, so that all controllers agree about what has expired.
+
+    Raises MissingLibrary, LedgerUnavailable or LedgerIncompatible.
+    """
+
+    def __init__(self, url: str, clock: Clock | None) -> None:
+        self._driver = _import_driver()
+        self._parameters = _parse(self._driver, url)
+        super().__init__(_describe(self._parameters))
+        self._clock = clock
+        with self._translated():
+            self._connection = self._connect()
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        with self._turn:
+            self._connection.close()
+
+    def _prepare(self) -> None:
+        """Create the tables where there are none, and check that they are those of this version."""
+        if not self._has_tables(self.read(_HAS_TABLES)[1]):
+            with self.transaction("") as transaction:
+                if not self._has_tables(transaction.fetch(_HAS_TABLES)):
+                    for statement in schema.CREATE:
+                        transaction.change(statement)
+        schema.check_version(self.read(schema.SELECT_VERSION)[1], self.location)
+
+    @staticmethod
+    def _has_tables(rows: list[Row]) -> bool:
+        return rows == [(True,)]
+
+    def _begin(self, cluster: str) -> float:
+        digest = hashlib.blake2b(f"qemu_scheduler {cluster}".encode(), digest_size=8).digest()
+        cursor = self._start(_BEGIN.format(key=int.from_bytes(digest, "big", signed=True)))
+        while cursor.nextset():
+            pass
+        return self._now(cursor.fetchall())
+
+    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
+        return self._connection.execute(_in_driver_style(sql), parameters or None)
+
+    def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
+        cursor = self._start(_READ.format(sql=sql), parameters)
+        now = self._now(cursor.fetchall())
+        cursor.nextset()
+        return now, cursor.fetchall()
+
+    def _now(self, rows: list[Row]) -> float:
+        return self._clock() if self._clock is not None else float(rows[0][0])
+
+    def _start(self, sql: str, parameters: Parameters = ()) -> psycopg.Cursor[Row]:
+        """Run what something begins with; on a new connection when the old one has been lost meanwhile."""
+        try:
+            return self._connection.execute(_in_driver_style(sql), parameters or None)
+        except self._driver.OperationalError:
+            if not self._connection.closed:
+                raise
+            self._connection = self._connect()
+            return self._connection.execute(_in_driver_style(sql), parameters or None)
+
+    def _connect(self) -> psycopg.Connection[Row]:
+        connection: psycopg.Connection[Row] = self._driver.connect(
+            autocommit=True,
+            # Both for connection poolers: statements are complete, and none is prepared in the server's session.
+            cursor_factory=self._driver.ClientCursor,
+            prepare_threshold=None,
+            **{**_CONNECTION_DEFAULTS, **self._parameters},
+        )
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        errors = self._driver.errors
+        try:
+            yield
+        except (errors.UndefinedTable, errors.UndefinedColumn) as exc:
+            raise LedgerIncompatible(
+                f"The tables of the ledger of reservations in {self.location} are not complete: {_text(exc)}.",
+                location=self.location,
+                reason=_text(exc),
+            ) from exc
+        except self._driver.Error as exc:
+            raise LedgerUnavailable(
+                f"The ledger of reservations in {self.location} cannot be used: {_text(exc)}.",
+                location=self.location,
+                reason=_text(exc),
+            ) from exc
+
+
+def _import_driver() -> ModuleType:
+    try:
+        import psycopg
+    except ImportError as exc:
+        problem = str(exc)
+    else:
+        if tuple(map(int, psycopg.__version__.split(".")[:2])) >= _OLDEST_PSYCOPG:
+            return psycopg
+        problem = f"version {psycopg.__version__} is too old"
+    raise MissingLibrary(
+        f"A ledger of reservations in PostgreSQL needs the Python package psycopg[binary] >= 3.1 for "
+        f"{sys.executable}: {problem}.",
+        library="psycopg",
+        interpreter=sys.executable,
+    )
+
+
+def _parse(driver: ModuleType, url: str) -> dict[str, t.Any]:
+    """Return the connection parameters of a URL. Messages about it quote nothing of it."""
+    parameters: dict[str, t.Any] | None = None
+    if _WELL_FORMED.fullmatch(url):
+        # What the driver says about a bad URL quotes it.
+        with suppress(driver.Error):
+            parameters = driver.conninfo.conninfo_to_dict(url)
+    if parameters is None:
+        raise InvalidRequest(
+            "reservations is not a valid postgresql:// URL: expected postgresql://user:password@host:port/database, "
+            "where special characters in user and password are percent-encoded."
+        )
+    return parameters
+
+
+def _describe(parameters: dict[str, t.Any]) -> str:
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    return f"postgresql://{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
+
+
+def _in_driver_style(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()
+
+
+def _text(exc: Exception) -> str:
+    return " ".join(str(exc).split())
