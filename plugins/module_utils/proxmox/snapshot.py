@@ -22,9 +22,11 @@ class Needs:
     """Which subjects to read beside nodes, guests and storages; each costs calls of its own.
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
+    identity: the cluster's name (one call).
     """
 
     next_id: bool = False
+    identity: bool = False
 
 
 def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
@@ -73,5 +75,6 @@ def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
         storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
         next_id=(next_id.lower, next_id.upper),
         vmids_unseen=next_id.unseen,
+        cluster=identity(reader) if needs.identity else "",
     )
     return snapshot, next_id

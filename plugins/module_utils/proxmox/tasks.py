@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
+from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout
 from .reader import Reader
 
 _FIRST_PAUSE = 0.1
@@ -128,7 +128,7 @@ class TaskFollower:
                 if len(page) < _LOG_PAGE:
                     return tuple(lines)
                 start += _LOG_PAGE
-        except (ApiError, ConnectionFailed):
+        except (ApiError, ConnectionFailed, PermissionDenied):
             return tuple(lines)
 
     def _ended(self, task: Upid, exitstatus: str) -> TaskResult:

@@ -1,0 +1,258 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the cluster's list shows late is corrected; replayed from what real clusters showed moment by moment."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import settle
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+    Needs,
+    read_settled,
+    read_snapshot,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Upid
+
+NODES = [{"type": "node", "node": name, "status": "online", "maxcpu": 8, "maxmem": 2**35} for name in ("pve1", "pve2")]
+FULL = {"mac_prefix": "BC:24:11"}
+
+
+class Answers:
+    """Answers calls from a mapping, raises what is an exception in it, and remembers the calls."""
+
+    def __init__(self, answers: Mapping[str, t.Any], time: float | None = 1000.0) -> None:
+        self.answers = {"/cluster/options": FULL, **answers}
+        self.time = time
+        self.calls: list[str] = []
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        self.calls.append(path)
+        answer = self.answers[path]
+        if isinstance(answer, list) and answer and isinstance(answer[0], list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def server_time(self) -> float | None:
+        return self.time
+
+
+class Timeline:
+    """Answers as a recorded cluster did at one moment around a create or clone; other guests are left out."""
+
+    def __init__(self, recorded: dict[str, t.Any], view: str, at_ms: int) -> None:
+        self.upid = Upid.parse(recorded["post_body"].split('"')[3])
+        self._latest: dict[str, t.Any] = {}
+        for event in recorded["events"]:
+            if event["t_resp_ms"] <= at_ms:
+                self._latest[event["probe"]] = event["value"]
+        self._view = view
+        self._time = self.upid.started + (at_ms - recorded["post_sent_ms"]) / 1000
+
+    @property
+    def listed(self) -> dict[str, t.Any] | None:
+        """The row of the guest in its node's own list."""
+        row: dict[str, t.Any] | None = self._latest.get("qemu-list")
+        return row
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        if path == "/cluster/resources":
+            row = self._latest.get(f"resources({self._view})")
+            return [*NODES, *([row] if row else [])]
+        if path == "/cluster/tasks":
+            return [{**task, "node": self.upid.node} for task in self._latest.get("cluster-tasks") or []]
+        if path == f"/nodes/{self.upid.node}/qemu":
+            return [self.listed] if self.listed else []
+        return FULL
+
+    def server_time(self) -> float:
+        return self._time
+
+
+def row(vmid: int, node: str = "pve1", **fields: t.Any) -> dict[str, t.Any]:
+    settled = {"name": f"vm{vmid}", "maxmem": 2**30, "maxcpu": 2, "status": "stopped"}
+    return {"type": "qemu", "vmid": vmid, "node": node, **settled, **fields}
+
+
+def listed(vmid: int, **fields: t.Any) -> dict[str, t.Any]:
+    return {"vmid": vmid, "name": f"vm{vmid}", "maxmem": 2**30, "cpus": 2, "status": "stopped", **fields}
+
+
+def task(type: str, vmid: int, node: str = "pve1", ended: float | None = 990, **fields: t.Any) -> dict[str, t.Any]:
+    end = {} if ended is None else {"endtime": ended, "status": "OK"}
+    return {"type": type, "id": str(vmid), "node": node, "starttime": 900, **end, **fields}
+
+
+def settled(reader: Answers, **options: t.Any) -> dict[int, Guest]:
+    snapshot = settle(reader, read_snapshot(reader), sleep=lambda seconds: None, **options)
+    return {guest.vmid: guest for guest in snapshot.guests}
+
+
+def cluster(rows: list[t.Any], tasks: list[t.Any], time: float | None = 1000.0, **lists: t.Any) -> Answers:
+    answers = {f"/nodes/{node}/qemu": answer for node, answer in lists.items()}
+    return Answers({"/cluster/resources": [*NODES, *rows], "/cluster/tasks": tasks, **answers}, time)
+
+
+@pytest.mark.parametrize("view", ["pve1", "pve2"])
+@pytest.mark.parametrize(
+    ("name", "real"),
+    [
+        ("timeline-create-fresh-vmid-disk", "fresh1"),
+        ("timeline-recreate-of-recently-deleted-vmid-disk", "web01"),
+        ("timeline-create-slow-import", "slow"),
+        ("timeline-clone-full", "cl"),
+    ],
+)
+def test_at_every_moment_of_a_recorded_create_the_guest_is_as_its_node_lists_it(recording, name, real, view):
+    recorded = recording("8.4", name)
+    named = 0
+    for at_ms in sorted({event["t_resp_ms"] for event in recorded["events"]}):
+        timeline = Timeline(recorded, view, at_ms)
+        guests = settle(timeline, read_snapshot(timeline), patience=0).guests
+
+        names = {guest.name for guest in guests}
+        assert names <= {None, real}
+        if timeline.listed and timeline.listed["name"] == real and guests:
+            assert names == {real}
+            assert {guest.memory for guest in guests} == {timeline.listed["maxmem"]}
+            named += 1
+    assert named > 10
+
+
+def test_on_a_quiet_cluster_only_the_tasks_are_read():
+    reader = cluster([row(100)], [task("qmcreate", 100, ended=900), task("vzdump", 100)])
+
+    assert settled(reader)[100].name == "vm100"
+    assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
+
+
+def test_a_vmid_in_use_again_gets_the_name_of_its_new_guest():
+    reader = cluster([row(100, name="old"), row(101, "pve2")], [task("qmdestroy", 100)], pve1=[listed(100, name="new")])
+
+    assert settled(reader)[100].name == "new"
+    assert reader.calls[2:] == ["/nodes/pve1/qemu"]
+
+
+def test_a_guest_that_was_just_started_runs():
+    reader = cluster([row(100)], [task("qmstart", 100)], pve1=[listed(100, status="running")])
+
+    assert settled(reader)[100].running
+
+
+def test_what_a_clone_made_is_read_though_its_task_names_the_source_only():
+    reader = cluster([row(100), row(105)], [task("qmclone", 100)], pve1=[listed(100), listed(105, maxmem=2**33)])
+
+    assert settled(reader)[105].memory == 2**33
+
+
+def test_a_guest_made_since_the_first_read_is_added():
+    reader = cluster([], [task("qmcreate", 107)], pve1=[listed(107, tags="a;b")])
+
+    added = settled(reader)[107]
+    assert (added.name, added.node, added.kind, added.tags) == ("vm107", "pve1", "qemu", frozenset("ab"))
+
+
+def test_a_guest_whose_create_failed_meanwhile_is_dropped():
+    reader = cluster([row(100), row(101, name=None, lock="create")], [], pve1=[listed(100)])
+
+    assert list(settled(reader, auditor=True)) == [100]
+
+
+def test_a_guest_that_vanished_without_any_doubt_about_it_is_kept():
+    reader = cluster([row(100), row(101, name=None)], [task("qmstop", 7)], pve1=[listed(101)])
+
+    assert sorted(settled(reader)) == [100, 101]
+
+
+def test_pool_and_ha_are_kept_as_a_nodes_list_lacks_them():
+    reader = cluster([row(100, pool="lab", hastate="started")], [task("qmstart", 100)], pve1=[listed(100)])
+
+    guest = settled(reader)[100]
+    assert (guest.pool, guest.ha_managed) == ("lab", True)
+
+
+def test_a_container_is_read_from_the_list_of_containers():
+    reader = cluster([row(200, type="lxc", name=None)], [task("vzcreate", 200)])
+    reader.answers["/nodes/pve1/lxc"] = [listed(200, vmid="200", name="ct")]
+
+    assert settled(reader)[200].name == "ct"
+
+
+def test_a_guest_still_being_made_is_waited_for():
+    making, made = [listed(100, name="VM 100", lock="create")], [listed(100, name="web")]
+    reader = cluster(
+        [row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)], pve1=[making, making, made]
+    )
+
+    assert settled(reader)[100].name == "web"
+
+
+def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
+    pauses: list[float] = []
+    making = [listed(100, name="VM 100", lock="create")]
+    reader = cluster([row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)], pve1=making)
+
+    snapshot = settle(reader, read_snapshot(reader), patience=2, sleep=pauses.append)
+
+    assert snapshot.guests[0].name is None
+    assert sum(pauses) == 2
+
+
+def test_a_guest_that_the_caller_knows_is_neither_read_nor_waited_for():
+    reader = cluster([row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)])
+
+    assert settled(reader, known=[100])[100].name is None
+    assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
+
+
+def test_without_a_clock_the_newest_task_tells_the_time():
+    tasks = [task("qmdestroy", 100, ended=5000), task("vzdump", 9, ended=5010)]
+    reader = cluster([row(100, name="old")], tasks, time=None, pve1=[listed(100, name="new")])
+
+    assert settled(reader)[100].name == "new"
+
+
+def test_guests_of_a_node_that_is_offline_are_not_asked_for():
+    reader = cluster([row(100, "pve3", name=None)], [task("qmcreate", 100, "pve3")])
+
+    assert settled(reader)[100].name is None
+
+
+def test_guests_of_a_node_that_does_not_answer_stay_as_they_were():
+    reader = cluster([row(100, name=None, tags="a")], [task("qmcreate", 100)], pve1=NodeUnreachable("595"))
+
+    assert settled(reader)[100].tags == {"a"}
+
+
+@pytest.mark.parametrize("options", [{"allowed-tags": []}, PermissionDenied("403")])
+def test_who_sees_no_tasks_asks_every_node_with_guests(options):
+    reader = cluster([row(100, name="old"), row(101)], [], pve1=[listed(100, name="new"), listed(101)])
+    reader.answers["/cluster/options"] = options
+
+    assert settled(reader)[100].name == "new"
+    assert "/nodes/pve2/qemu" not in reader.calls
+
+
+def test_who_may_see_all_tasks_and_sees_none_asks_no_node():
+    reader = cluster([row(100)], [])
+
+    assert settled(reader)[100].name == "vm100"
+    assert reader.calls[2:] == ["/cluster/options"]
+
+
+def test_the_options_read_for_the_bounds_also_tell_whether_tasks_are_seen():
+    reader = cluster([row(100)], [])
+    snapshot = read_settled(reader, Needs(next_id=True))
+
+    assert snapshot.guests[0].name == "vm100"
+    assert reader.calls == ["/cluster/resources", "/cluster/options", "/cluster/tasks"]

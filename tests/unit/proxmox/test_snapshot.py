@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The cluster as data, from answers recorded on real clusters."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+    Needs,
+    identity,
+    read_snapshot,
+)
+
+RESOURCES = "/cluster/resources"
+GIB = 1024**3
+
+
+def read(recorded: dict[str, t.Any], needs: Needs | None = None, **answers: t.Any) -> Snapshot:
+    return read_snapshot(RecordedReader({RESOURCES: recorded["body"], **answers}), needs)
+
+
+def guest(snapshot: Snapshot, vmid: int) -> Guest:
+    return next(guest for guest in snapshot.guests if guest.vmid == vmid)
+
+
+def test_one_answer_gives_nodes_guests_and_storages(recording):
+    snapshot = read(recording("9.2", "cluster-resources-full-mix"))
+
+    assert {node.name: (node.online, node.cores, node.memory) for node in snapshot.nodes} == dict.fromkeys(
+        ("pve1", "pve2", "pve3"), (True, 2, 25276510208)
+    )
+    web = guest(snapshot, 101)
+    assert (web.name, web.node, web.kind, web.status, web.pool) == ("web01", "pve1", "qemu", "stopped", "lab")
+    assert (web.cores, web.memory, web.tags, web.running) == (2, 512 * 1024**2, frozenset({"core", "lab"}), False)
+    assert guest(snapshot, 120).running
+    assert guest(snapshot, 200).kind == "lxc"
+    assert [vm.vmid for vm in snapshot.guests if vm.template] == [9000]
+    assert len(snapshot.guests) == 14
+
+
+def test_storages_are_listed_per_node_with_what_they_may_hold(recording):
+    snapshot = read(recording("9.2", "cluster-resources-full-mix"))
+
+    assert (
+        Storage(
+            "shared", "pve3", "dir", True, frozenset({"iso", "images", "snippets"}), True, 270553174016, 27957370880
+        )
+        in snapshot.storages
+    )
+
+
+@pytest.mark.parametrize("version", ["8.4", "9.2"])
+def test_rows_of_types_not_known_are_ignored(recording, version):
+    recorded = recording(version, "cluster-resources-full-mix")
+    recorded["body"]["data"].append({"type": "quantum", "id": "quantum/1"})
+
+    assert read(recorded) == read(recording(version, "cluster-resources-full-mix"))
+
+
+def test_a_node_in_maintenance_is_online_and_marked(recording):
+    snapshot = read(recording("9.2", "maintenance-cluster-resources"))
+
+    assert {node.name: (node.online, node.maintenance) for node in snapshot.nodes} == {
+        "pve1": (True, False),
+        "pve2": (True, False),
+        "pve3": (True, True),
+    }
+    assert guest(snapshot, 120).ha_managed
+    assert not guest(snapshot, 102).ha_managed
+
+
+def test_a_dead_node_is_offline_and_its_guests_are_kept_without_names(recording):
+    snapshot = read(recording("8.4", "nodedown-cluster-resources-after-5min"))
+
+    assert {node.name for node in snapshot.nodes if not node.online} == {"pve2", "pve3"}
+    lost = guest(snapshot, 101)
+    assert (lost.name, lost.status, lost.memory, lost.tags) == (None, "unknown", 0, frozenset({"core", "lab"}))
+    assert {storage.active for storage in snapshot.storages if storage.node == "pve2"} == {False}
+
+
+def test_a_user_without_rights_sees_nodes_without_figures(recording):
+    snapshot = read(recording("8.4", "cluster-resources-as-nobody_pve_tok"))
+
+    assert {(node.online, node.cores, node.memory) for node in snapshot.nodes} == {(True, 0, 0)}
+    assert snapshot.guests == ()
+
+
+def test_a_new_guest_has_no_name_and_no_placeholder_for_one(recording):
+    recorded = recording("9.2", "cluster-resources-shortly-after-create")
+    recorded["body"]["data"].append(
+        {"type": "qemu", "vmid": 621, "node": "pve1", "name": "VM 621", "maxmem": 512, "maxcpu": 1, "status": "stopped"}
+    )
+    snapshot = read(recorded)
+
+    assert guest(snapshot, 620).name is None
+    assert guest(snapshot, 621).name is None
+
+
+def next_id(options: t.Any = None, nextid: t.Any = None) -> Snapshot:
+    answers = {RESOURCES: [], "/cluster/options": options, "/cluster/nextid": nextid}
+    return read_snapshot(
+        RecordedReader({path: answer for path, answer in answers.items() if answer is not None}), Needs(next_id=True)
+    )
+
+
+def test_the_upper_bound_of_next_id_is_the_first_id_not_given(recording):
+    assert next_id({"mac_prefix": "x", "next-id": {"lower": "5000", "upper": "5003"}}).next_id == (5000, 5002)
+
+
+def test_without_a_setting_the_defaults_of_proxmox_hold(recording):
+    assert next_id(recording("8.4", "cluster-options-default")["body"]).next_id == (100, 999_999)
+
+
+def test_a_lower_bound_below_the_lowest_vmid_is_raised_to_it():
+    assert next_id({"mac_prefix": "x", "next-id": {"lower": "50"}}).next_id == (100, 999_999)
+
+
+def test_who_may_not_see_the_bounds_starts_at_the_id_that_proxmox_suggests(recording):
+    filtered = recording("9.2", "cluster-options-as-op3-list")["body"]
+
+    assert next_id(filtered, {"data": "5000"}).next_id[0] == 5000
+
+
+def test_the_bounds_are_not_read_unless_needed():
+    assert read_snapshot(RecordedReader({RESOURCES: []}), Needs()).next_id == (100, 999_999)
+
+
+def test_a_cluster_is_known_by_its_name(recording):
+    assert (
+        identity(RecordedReader({RESOURCES: [], "/cluster/status": recording("8.4", "cluster-status")["body"]}))
+        == "lab"
+    )
+
+
+def test_a_lone_node_is_known_by_its_own_name():
+    status = [{"type": "node", "id": "node/pve", "name": "pve", "local": 1}]
+
+    assert identity(RecordedReader({RESOURCES: [], "/cluster/status": status})) == "pve"
+
+
+def test_the_nodes_stand_for_a_cluster_whose_name_cannot_be_read(recording):
+    reader = RecordedReader({RESOURCES: recording("8.4", "cluster-resources-as-nobody_pve_tok")["body"]})
+
+    assert identity(reader) == "pve1,pve2,pve3"

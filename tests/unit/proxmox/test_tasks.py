@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tasks are followed to their real end, however long the way."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    ConnectionFailed,
+    TaskFailed,
+    TaskTimeout,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
+
+UPID = "UPID:pve2:00000650:0005621F:6B0150A8:qmcreate:400:op@pve!tok:"
+OK = {"status": "stopped", "exitstatus": "OK"}
+RUNNING = {"status": "running"}
+
+
+class World:
+    """A clock that only sleeping moves, and a task whose status and log are given."""
+
+    def __init__(self, *statuses: t.Any, log: list[str] | None = None) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+        self.calls: list[str] = []
+        self._statuses = list(statuses)
+        self._log = log or []
+        self.follower = TaskFollower(self, timeout=100, clock=lambda: self.now, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        self.calls.append(path)
+        if path.endswith("/log"):
+            start, limit = more.get("start", 0), more.get("limit", 50)
+            return [{"n": start + i + 1, "t": line} for i, line in enumerate(self._log[start : start + limit])]
+        status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+        if isinstance(status, Exception):
+            raise status
+        return status
+
+    def server_time(self) -> float | None:
+        return None
+
+
+def test_a_upid_tells_node_start_kind_and_user():
+    upid = Upid.parse(UPID)
+
+    assert (upid.node, upid.started, upid.type, upid.id, upid.user) == (
+        "pve2",
+        1795248296,
+        "qmcreate",
+        "400",
+        "op@pve!tok",
+    )
+
+
+@pytest.mark.parametrize("text", [None, "", "UPID:pve1", {"a": 1}])
+def test_what_is_no_upid_is_an_error(text):
+    with pytest.raises(ApiError, match="UPID"):
+        Upid.parse(text)
+
+
+def test_a_task_is_looked_at_soon_and_then_ever_more_rarely():
+    world = World(*[RUNNING] * 30, OK)
+
+    assert world.follower.wait(UPID).warnings == 0
+    assert world.pauses[0] == 0.1
+    assert world.pauses == sorted(world.pauses)
+    assert max(world.pauses) == 2.0
+
+
+def test_the_status_is_asked_for_on_the_node_of_the_task():
+    world = World(OK)
+    world.follower.wait(UPID)
+
+    assert world.calls == [f"/nodes/pve2/tasks/{UPID}/status"]
+
+
+def test_warnings_are_a_good_end_and_are_returned_with_the_log():
+    result = World({"status": "stopped", "exitstatus": "WARNINGS: 2"}, log=["a", "b"]).follower.wait(UPID)
+
+    assert (result.warnings, result.log) == (2, ("a", "b"))
+
+
+def test_a_failed_task_is_told_with_the_end_of_a_log_of_any_length():
+    log = [f"line {number}" for number in range(1234)]
+    world = World({"status": "stopped", "exitstatus": "disk full"}, log=[*log, "TASK ERROR: disk full"])
+
+    with pytest.raises(TaskFailed) as raised:
+        world.follower.wait(UPID)
+
+    assert "qmcreate 400 on node pve2 failed: disk full" in raised.value.message
+    assert raised.value.message.endswith("line 1232 | line 1233")
+    assert raised.value.details["exitstatus"] == "disk full"
+    assert raised.value.details["log"][-1] == "TASK ERROR: disk full"
+    assert len(raised.value.details["log"]) == 10
+
+
+def test_a_recorded_failure_is_told_in_its_own_words(recording):
+    status = recording("8.4", "task-status-stopped-by-user")["body"]["data"]
+    log = [line["t"] for line in recording("8.4", "task-log-finished")["body"]["data"]]
+
+    with pytest.raises(TaskFailed, match="failed: interrupted by signal"):
+        World(status, log=log).follower.wait(status["upid"])
+
+
+def test_a_task_that_outlasts_its_time_is_named_with_its_node():
+    world = World(RUNNING)
+
+    with pytest.raises(TaskTimeout) as raised:
+        world.follower.wait(UPID, timeout=5)
+
+    assert world.now == 5
+    assert raised.value.details == {"upid": UPID, "node": "pve2"}
+    assert UPID in raised.value.message
+
+
+def test_the_end_is_seen_although_the_node_was_out_of_reach_on_the_way():
+    world = World(RUNNING, NodeUnreachable("595"), ConnectionFailed("dropped"), OK)
+
+    assert world.follower.wait(UPID).upid == UPID
+
+
+def test_a_node_that_stays_out_of_reach_ends_the_waiting_in_time():
+    with pytest.raises(TaskTimeout, match="No route to host"):
+        World(NodeUnreachable("No route to host")).follower.wait(UPID)
+
+
+def test_a_status_that_cannot_be_read_is_an_error_at_once():
+    world = World(ApiError("no such task"))
+
+    with pytest.raises(ApiError, match="no such task"):
+        world.follower.wait(UPID)
+    assert world.pauses == []
