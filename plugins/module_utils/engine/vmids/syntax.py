@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a regular expression into a tree, as far as it says something about decimal numbers.
+
+What is read: digits and other literals, `.`, `\\d \\D \\w \\W \\s \\S`, classes, groups (plain, `?:`, named), `|`,
+`? * + {m} {m,} {m,n}` and their lazy forms, and the anchors `^ $ \\A \\Z \\z`. All of it is regular, so that
+a match can be found without trying one way after the other. Whatever else Python or Go would read is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .choice import InvalidVMIDChoice
+
+DIGITS = "0123456789"
+START = "^"
+END = "$"
+
+# The first bounds the time that the parser takes, the second keeps it, as it calls itself for every group, far from the
+# interpreter's own limit.
+MAX_LENGTH = 10_000
+MAX_NESTED_GROUPS = 50
+
+_ALL = frozenset(DIGITS)
+_NONE: frozenset[str] = frozenset()
+_ESCAPED_CLASSES = {"d": _ALL, "w": _ALL, "S": _ALL, "D": _NONE, "W": _NONE, "s": _NONE}
+_ESCAPED_ANCHORS = {"A": START, "Z": END, "z": END}
+_QUANTIFIERS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_COUNTS = re.compile(r"\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
+_GROUP_PREFIX = re.compile(r"\?(?::|P?<[A-Za-z_]\w*>)")
+_UNSUPPORTED_GROUPS = {
+    "?=": "look-ahead is",
+    "?!": "look-ahead is",
+    "?<=": "look-behind is",
+    "?<!": "look-behind is",
+    "?(": "conditionals are",
+    "?P=": "backreferences are",
+    "?>": "atomic groups are",
+    "?#": "comments are",
+}
+
+
+class InvalidVMIDPattern(InvalidVMIDChoice):
+    """A VMID regex has a mistake, uses what is not supported, is too complex, or can match no VMID."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        super().__init__(f"invalid VMID regex {shown!r}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One of `allowed`: digits, or one of the markers `START` and `END`. Empty: matches nothing."""
+
+    allowed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """`items`, one after the other. Without items: the empty string."""
+
+    items: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """One of `branches`."""
+
+    branches: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item`, at least `least` and at most `most` times; None: any number of times."""
+
+    item: Tree
+    least: int
+    most: int | None
+
+
+Tree: TypeAlias = Symbol | Sequence | Alternatives | Repeat
+
+
+def parse(text: str) -> Tree:
+    """Read a regular expression.
+
+    Raises:
+        InvalidVMIDPattern: it has a mistake, or something that is not supported; the message says what and where.
+    """
+    if len(text) > MAX_LENGTH:
+        raise InvalidVMIDPattern(text, f"it is longer than {MAX_LENGTH} characters")
+    return _Parser(text).parse()
+
+
+class _Parser:
+    """Reads from left to right; a method for each rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._open_groups = 0
+
+    def parse(self) -> Tree:
+        tree = self._alternatives()
+        if self._at < len(self._text):
+            raise self._error("')' without '('")
+        return tree
+
+    def _alternatives(self) -> Tree:
+        branches = [self._sequence()]
+        while self._skip("|"):
+            branches.append(self._sequence())
+        return Alternatives(tuple(branches))
+
+    def _sequence(self) -> Tree:
+        items: list[Tree] = []
+        while self._next not in {"", "|", ")"}:
+            items.append(self._repeated())
+        return Sequence(tuple(items))
+
+    def _repeated(self) -> Tree:
+        item = self._atom()
+        counts = self._counts()
+        if counts is None:
+            return item
+        self._skip("?")
+        if self._next in {"*", "+", "?", "{"}:
+            raise self._error("a repeat of a repeat needs a group, and possessive repeats are not supported")
+        return Repeat(item, *counts)
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        if self._next in _QUANTIFIERS:
+            return _QUANTIFIERS[self._take()]
+        if self._next != "{":
+            return None
+        match = _COUNTS.match(self._text, self._at)
+        if match is None:
+            raise self._error("a repeat is written {m}, {m,} or {m,n}, and a literal brace \\{")
+        least = int(match[1])
+        most = int(match[3]) if match[3] else None if match[2] else least
+        if most is not None and least > most:
+            raise self._error(f"{match[0]} asks for more at least than at most")
+        self._at = match.end()
+        return least, most
+
+    def _atom(self) -> Tree:
+        if self._next in {"*", "+", "?", "{"}:
+            raise self._error(f"there is nothing that {self._next!r} could repeat")
+        char = self._take()
+        if char == "(":
+            return self._group()
+        if char == "[":
+            return Symbol(self._class())
+        if char == "\\":
+            return Symbol(self._escaped())
+        if char in {START, END}:
+            return Symbol(frozenset(char))
+        return Symbol(_ALL if char == "." else _ALL & {char})
+
+    def _group(self) -> Tree:
+        if self._next == "?":
+            self._group_prefix()
+        self._open_groups += 1
+        if self._open_groups > MAX_NESTED_GROUPS:
+            raise self._error(f"groups are nested deeper than {MAX_NESTED_GROUPS}")
+        tree = self._alternatives()
+        if not self._skip(")"):
+            raise self._error("a group is not closed")
+        self._open_groups -= 1
+        return tree
+
+    def _group_prefix(self) -> None:
+        match = _GROUP_PREFIX.match(self._text, self._at)
+        if match is None:
+            rest = self._text[self._at :]
+            kinds = (kind for prefix, kind in _UNSUPPORTED_GROUPS.items() if rest.startswith(prefix))
+            raise self._error(f"{next(kinds, 'inline flags and other (?...) groups are')} not supported")
+        self._at = match.end()
+
+    def _escaped(self) -> frozenset[str]:
+        char = self._take()
+        if char in _ESCAPED_ANCHORS:
+            return frozenset(_ESCAPED_ANCHORS[char])
+        return self._escaped_in_class(char)
+
+    def _escaped_in_class(self, char: str) -> frozenset[str]:
+        if char in _ESCAPED_CLASSES:
+            return _ESCAPED_CLASSES[char]
+        if not char:
+            raise self._error("nothing follows the last backslash")
+        if char in DIGITS:
+            raise self._error("backreferences and octal escapes are not supported")
+        if char.isalpha():
+            raise self._error(f"\\{char} is not supported")
+        return _NONE
+
+    def _class(self) -> frozenset[str]:
+        negated = self._skip("^")
+        allowed = self._class_item()
+        while not self._skip("]"):
+            allowed |= self._class_item()
+        return _ALL - allowed if negated else allowed
+
+    def _class_item(self) -> frozenset[str]:
+        if self._text.startswith(("[:", "[.", "[="), self._at):
+            raise self._error("POSIX classes are not supported; [[:digit:]] is \\d")
+        first = self._take()
+        if not first:
+            raise self._error("a class is not closed by ']'")
+        if first == "\\":
+            first = self._take()
+            if first in _ESCAPED_CLASSES or first.isalnum() or not first:
+                return self._escaped_in_class(first)
+        if self._next != "-" or self._text[self._at + 1 : self._at + 2] in {"", "]"}:
+            return _ALL & {first}
+        self._take()
+        last = self._take()
+        if last == "\\":
+            last = self._take()
+            if not last or last.isalnum():
+                raise self._error(f"\\{last} cannot end a range in a class")
+        if first > last:
+            raise self._error(f"the range {first}-{last} in a class runs backwards")
+        return frozenset(digit for digit in DIGITS if first <= digit <= last)
+
+    @property
+    def _next(self) -> str:
+        """The next character, or the empty string at the end."""
+        return self._text[self._at : self._at + 1]
+
+    def _take(self) -> str:
+        char = self._next
+        self._at += len(char)
+        return char
+
+    def _skip(self, char: str) -> bool:
+        if self._next != char:
+            return False
+        self._at += 1
+        return True
+
+    def _error(self, reason: str) -> InvalidVMIDPattern:
+        return InvalidVMIDPattern(self._text, f"{reason} (at character {min(self._at + 1, len(self._text))})")
