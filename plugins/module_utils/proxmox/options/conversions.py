@@ -1,0 +1,291 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How one sort of VM option is declared to Ansible, sent to Proxmox, and compared with what Proxmox shows.
+
+to_api gives the value for the API; an empty text stands for "unset it". same tells whether a value as to_api gave it
+and one as the VM's config shows it mean the same. merged is what to send so that nothing that Proxmox invented is lost.
+shown is for people.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from .drives import Drive, parse_drive
+from .properties import PropertyKind
+from .values import Secret, boolean, invalid, number
+
+Value = str | int | Drive
+"""A value of the API as to_api gives it; a drive is written out when its storage is known."""
+
+_TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
+_VERSIONED_MACHINE = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
+
+
+class Conversion:
+    """One sort of option. Subclasses say how it differs from a plain text."""
+
+    def spec(self) -> dict[str, t.Any]:
+        """Return the option's entry in an Ansible argument spec."""
+        return {"type": "str"}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the value for the API. Raises InvalidRequest, which names option, value and what was expected."""
+        return str(value)
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Tell whether both mean the same to Proxmox."""
+        return str(wanted) == str(current)
+
+    def merged(self, wanted: t.Any, current: t.Any) -> Value:
+        """Return the wanted value with what must be kept of the current one."""
+        return t.cast(Value, wanted)
+
+    def shown(self, value: t.Any) -> t.Any:
+        """Return the value as people read it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Text(Conversion):
+    """A text that Proxmox keeps as it is."""
+
+    pattern: str | None = None
+    expected: str = ""
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the text, checked against the pattern."""
+        text = str(value)
+        if text and self.pattern and not re.fullmatch(self.pattern, text):
+            raise invalid(option, value, self.expected)
+        return text
+
+
+class Description(Text):
+    """A text of many lines; Proxmox does not keep blank lines at the end."""
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare without what is not kept."""
+        return str(wanted).rstrip("\n") == str(current).rstrip("\n")
+
+
+@dataclass(frozen=True)
+class Choice(Conversion):
+    """One of several words."""
+
+    choices: tuple[str, ...]
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare the words."""
+        return {"type": "str", "choices": list(self.choices)}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the word."""
+        if str(value) not in self.choices:
+            raise invalid(option, value, "one of " + ", ".join(self.choices))
+        return str(value)
+
+
+class Boolean(Conversion):
+    """A switch. Proxmox takes 0 and 1 only."""
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a boolean."""
+        return {"type": "bool"}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return 0 or 1."""
+        truth = boolean(value)
+        if truth is None:
+            raise invalid(option, value, "a boolean")
+        return int(truth)
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare truth."""
+        return boolean(wanted) == boolean(current)
+
+
+@dataclass(frozen=True)
+class Number(Conversion):
+    """A number within the limits of the API schema."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    whole: bool = True
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare an integer, or a float where fractions are allowed."""
+        return {"type": "int" if self.whole else "float"}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return an int when it is whole, else the digits."""
+        text = number(option, value, self.minimum, self.maximum, whole=self.whole)
+        return text if "." in text else int(text)
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare as numbers. Memory may be shown as C(current=512)."""
+        try:
+            return float(wanted) == float(str(current).removeprefix("current="))
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True)
+class Properties(Conversion):
+    """A property string. required is the property without which it means nothing."""
+
+    kind: PropertyKind
+    required: tuple[str, ...] = ()
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the string in its one spelling."""
+        if value == "":
+            return ""
+        properties = self.kind.of(option, value)
+        if self.required and not any(key in properties for key in self.required):
+            raise invalid(option, value, " or ".join(self.required))
+        return self.kind.format(properties)
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare what the properties mean: any order, any spelling, defaults left out, what Proxmox invented."""
+        given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
+        return self.kind.same(self._pinned(given, present), present)
+
+    def merged(self, wanted: t.Any, current: t.Any) -> Value:
+        """Keep what Proxmox invented: a MAC address, a UUID."""
+        given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
+        return self.kind.format(self.kind.keep_generated(self._pinned(given, present), present))
+
+    def _pinned(self, wanted: dict[str, str], current: dict[str, str]) -> dict[str, str]:
+        # Proxmox writes the newest version into the machine type of a Windows guest that asked for none.
+        prefix = _VERSIONED_MACHINE.get(wanted.get("type", "")) if self.kind.name == "machine" else None
+        if prefix and current.get("type", "").startswith(prefix):
+            return {**wanted, "type": current["type"]}
+        return wanted
+
+
+@dataclass(frozen=True)
+class Words(Conversion):
+    """A list of words that Proxmox keeps as one text."""
+
+    separator: str = " "
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a list."""
+        return {"type": "list", "elements": "str"}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the words joined."""
+        words = [value] if isinstance(value, str) else list(t.cast(Sequence[t.Any], value))
+        return self.separator.join(self.check(option, [str(word).strip() for word in words]))
+
+    def check(self, option: str, words: list[str]) -> list[str]:
+        """Return the words to join."""
+        for word in words:
+            if not word or re.search(r"[\s,;]", word):
+                raise invalid(option, word, "a list of single words")
+        return words
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare word by word, whatever separates them."""
+        return self.words(wanted) == self.words(current)
+
+    @staticmethod
+    def words(text: t.Any) -> list[str]:
+        """Return the words of a joined text."""
+        return re.split(r"[\s,;]+", str(text).strip(" ,;"))
+
+
+class Tags(Words):
+    """Tags: lower case, sorted, each once, as Proxmox stores them on a change (but not when it creates a VM)."""
+
+    def check(self, option: str, words: list[str]) -> list[str]:
+        """Return the tags as Proxmox would store them."""
+        tags = sorted({word.lower() for word in words})
+        for tag in tags:
+            if not _TAG.fullmatch(tag):
+                raise invalid(option, tag, "tags of letters, digits, _, -, + and ., the first a letter, a digit or _")
+        return tags
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare as sets in lower case."""
+        return {word.lower() for word in self.words(wanted)} == {word.lower() for word in self.words(current)}
+
+
+class Hotplug(Text):
+    """Features between commas, C(1) for Proxmox's default set, C(0) for none."""
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare as sets."""
+        return self._features(wanted) == self._features(current)
+
+    @staticmethod
+    def _features(value: t.Any) -> set[str]:
+        names = {"1": "network,disk,usb", "0": ""}.get(str(value), str(value))
+        return {name.strip() for name in names.split(",")} - {""}
+
+
+class SshKeys(Conversion):
+    """Public keys, a line each. Proxmox wants and shows them URL-encoded."""
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a text that is no secret, in spite of its name."""
+        return {"type": "str", "no_log": False}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the keys URL-encoded."""
+        return quote("\n".join(self._lines(str(value))), safe="")
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare the keys line by line."""
+        return self._lines(unquote(str(wanted))) == self._lines(unquote(str(current)))
+
+    def shown(self, value: t.Any) -> t.Any:
+        """Return the keys as lines."""
+        return value if value is None else "\n".join(self._lines(unquote(str(value))))
+
+    @staticmethod
+    def _lines(text: str) -> list[str]:
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class Password(Conversion):
+    """A password. Proxmox stores a hash and shows stars, so one that is set counts as the one that is wanted."""
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a secret."""
+        return {"type": "str", "no_log": True}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the password, so that printing it by accident shows stars."""
+        return Secret(value)
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Tell whether one is set at all."""
+        return bool(current)
+
+    def shown(self, value: t.Any) -> t.Any:
+        """Return stars."""
+        return value if value is None else "********"
+
+
+@dataclass(frozen=True)
+class Drives(Conversion):
+    """A drive. suboptions is the argument spec of a drive that is given as a mapping of fixed keys."""
+
+    suboptions: Mapping[str, dict[str, t.Any]] | None = None
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a mapping."""
+        if self.suboptions is None:
+            return {"type": "dict"}
+        return {"type": "dict", "options": {name: dict(each) for name, each in self.suboptions.items()}}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the drive, to be written out when its storage is known."""
+        return parse_drive(option, value)

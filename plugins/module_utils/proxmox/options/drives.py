@@ -1,0 +1,196 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A drive of a VM: read from what a playbook gives, asked for of the scheduler, and written as Proxmox takes it.
+
+A drive is given as Proxmox's own string, of which the storage may be left out, or as a mapping of the same keys:
+
+    vmdata:32,ssd=1                                   a new disk of 32 GiB on vmdata
+    :32                                               a new disk of 32 GiB on a storage that the scheduler chooses
+    vmdata:0,import-from=local:import/debian.qcow2    a copy of that image
+    vmdata:cloudinit                                  a cloud-init drive
+    local:iso/debian.iso,media=cdrom                  a CD image
+    none,media=cdrom                                  an empty CD-ROM drive
+    vmdata:vm-101-disk-0                              a volume that exists
+    {size: 512M, storage_class: fast, ssd: true}      as a mapping; storage, volume and import_from are keys as well
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...model import MIB, Disk
+from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
+from .properties import PropertyKind
+from .values import format_gib, invalid, size_in_gib
+
+# What Proxmox allocates for EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
+SMALL_VOLUME = 4 * MIB
+
+_KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": EFIDISK, "tpmstate": TPMSTATE}
+_NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,18})?)")
+_CLOUDINIT = re.compile(r"(?:([^/:\s]*):)?cloudinit")
+_CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
+_STORAGE = re.compile(r"[A-Za-z][\w.-]*")
+_VOLUME = re.compile(r"([A-Za-z][\w.-]*):(\S+)")
+_UNIT = re.compile(r"\d+(\.\d+)?[KMGTkmgt]i?[Bb]?")
+# Keys of a mapping beside those of Proxmox.
+_PLACE = ("storage", "storage_class")
+_EXPECTED = "STORAGE:GIB, :GIB, STORAGE:cloudinit, a volume (STORAGE:NAME), none or cdrom"
+# Read only when a volume is made; a config never shows them.
+CREATION_ONLY = frozenset({"format", "import-from"})
+
+
+def kind_of(slot: str) -> PropertyKind:
+    """Return the kind of property string that a slot (C(scsi0), C(efidisk0)) holds."""
+    return _KINDS[slot.rstrip("0123456789")]
+
+
+def is_cloudinit(volume: str) -> bool:
+    """Tell whether a volume of a config is a cloud-init drive."""
+    return _CLOUDINIT_VOLUME.search(volume) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """One drive that is asked for.
+
+    size is in bytes, 0 when it was not given. storage is None when one is to be chosen, within storage_class if that is
+    given. volume is what the drive holds when nothing is made for it: a volume, C(none), C(cdrom) or a path. source is
+    what is copied into a new volume. options are the other properties, each in its one spelling.
+    """
+
+    slot: str
+    size: int = 0
+    storage: str | None = None
+    storage_class: str | None = None
+    volume: str | None = None
+    source: str | None = None
+    cloudinit: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def small(self) -> bool:
+        """Tell whether Proxmox alone decides the size: EFI variables, TPM state, cloud-init."""
+        return self.cloudinit or self.slot.startswith(("efidisk", "tpmstate"))
+
+    @property
+    def cdrom(self) -> bool:
+        """Tell whether it is a CD-ROM drive with a medium or without."""
+        return self.options.get("media") == "cdrom" or self.volume == "cdrom"
+
+    def to_disk(self) -> Disk | None:
+        """Return what the scheduler has to find room or the volume for; None when nothing of a storage is needed."""
+        if self.volume is None:
+            return Disk(
+                slot=self.slot,
+                size=SMALL_VOLUME if self.small else self.size,
+                storage=self.storage,
+                storage_class=self.storage_class,
+                source=self.source,
+            )
+        found = _VOLUME.fullmatch(self.volume)
+        if found is None:
+            return None
+        folder = found[2].partition("/")[0]
+        content = folder if folder in ("iso", "import") else "images"
+        return Disk(slot=self.slot, storage=found[1], content=content, volume=self.volume)
+
+    def to_api(self, storage: str | None) -> str:
+        """Return the value for Proxmox, with what is new on that storage. storage is not used for a volume that exists.
+
+        The size of an imported volume is its source's: a larger one is a resize afterwards. Raises InvalidRequest when
+        a storage is needed and none is given.
+        """
+        if self.volume is not None:
+            file = self.volume
+        elif storage is None:
+            raise invalid(self.slot, "a drive without storage", "a storage")
+        elif self.cloudinit:
+            file = f"{storage}:cloudinit"
+        elif self.source is not None:
+            file = f"{storage}:0"
+        else:
+            # Proxmox ignores this number for EFI variables and TPM state, but wants one.
+            file = f"{storage}:{1 if self.small else format_gib(self.size)}"
+        source = {"import-from": self.source} if self.source is not None else {}
+        return kind_of(self.slot).format({"file": file, **self.options, **source})
+
+
+def parse_drive(slot: str, value: t.Any) -> Drive:
+    """Return the drive that a string or a mapping describes.
+
+    Raises InvalidRequest, which names slot, value and what was expected.
+    """
+    kind = kind_of(slot)
+    storage = storage_class = None
+    if isinstance(value, Mapping):
+        given = {str(key): each for key, each in value.items() if each is not None}
+        storage, storage_class = (_name(slot, key, given.pop(key, None)) for key in _PLACE)
+        if slot.startswith("tpmstate"):
+            given["version"] = "v" + str(given.get("version", "2.0")).removeprefix("v")
+        options = kind.of(slot, given, also=_PLACE)
+    else:
+        options = kind.parse(slot, str(value))
+        if "file" not in options:
+            raise invalid(slot, value, _EXPECTED)
+
+    file = options.pop("file", "")
+    source = options.pop("import-from", None)
+    asked = size_in_gib(f"{slot}.size", options.pop("size", "0"))
+    new = _NEW_DISK.fullmatch(file)
+    cloudinit = _CLOUDINIT.fullmatch(file)
+    made = new or cloudinit
+    named = made[1] or None if made else None
+    size = size_in_gib(slot, new[2]) if new else 0
+    if storage and (named or (file and not made)):
+        raise invalid(slot, value, "the storage once, in the volume or as storage")
+    if size and asked and size != asked:
+        raise invalid(slot, value, "one size")
+
+    drive = Drive(
+        slot=slot,
+        size=size or asked,
+        storage=storage or named,
+        storage_class=storage_class,
+        volume=None if made or not file else file,
+        source=source,
+        cloudinit=cloudinit is not None,
+        options=options,
+    )
+    _check(drive, value)
+    return drive
+
+
+def _name(slot: str, key: str, value: t.Any) -> str | None:
+    if value is None:
+        return None
+    if not _STORAGE.fullmatch(str(value)):
+        raise invalid(f"{slot}.{key}", value, f"the name of a {key.replace('_', ' ')}")
+    return str(value)
+
+
+def _check(drive: Drive, value: t.Any) -> None:
+    """Refuse what Proxmox would refuse, or would accept and then fail on."""
+    if drive.volume is None:
+        if drive.storage and not _STORAGE.fullmatch(drive.storage):
+            raise invalid(drive.slot, value, _EXPECTED)
+        if drive.storage and drive.storage_class:
+            raise invalid(drive.slot, value, "a storage or a storage class, not both")
+        if not (drive.size or drive.small or drive.source):
+            raise invalid(drive.slot, value, "a size above 0 GiB, or import-from")
+        return
+    if drive.source or drive.storage_class:
+        raise invalid(drive.slot, value, "import-from and storage_class for a new volume only")
+    if drive.volume in ("none", "cdrom") or drive.volume.startswith("/"):
+        return
+    found = _VOLUME.fullmatch(drive.volume)
+    if found is None:
+        raise invalid(drive.slot, value, _EXPECTED)
+    if _UNIT.fullmatch(found[2]):
+        raise invalid(drive.slot, value, f"a size in GiB without a unit, for example {found[1]}:32")
+    if found[2].startswith("iso/") and not drive.cdrom:
+        raise invalid(drive.slot, value, "media=cdrom beside an ISO image")

@@ -1,0 +1,262 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kinds of property strings in a VM's config: their properties, limits and defaults in Proxmox VE 8.4 and 9.2.
+
+Where the API schema names no default, the one here is what Proxmox does when the property is absent.
+"""
+
+from __future__ import annotations
+
+from .properties import Property, PropertyKind
+
+_TEXT = Property()
+_SET = Property("set")
+_FLAG = Property("boolean")
+_OFF = Property("boolean", default="0")
+_ON = Property("boolean", default="1")
+_COUNT = Property("integer")
+_SECONDS = Property("integer", minimum=1)
+_NUMBER = Property("number")
+
+_ID_RANGES = r"\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*"
+_MAC = Property(
+    "mac",
+    generated=True,
+    # The second digit of a unicast address is even.
+    pattern=r"[0-9A-F][02468ACE](?::[0-9A-F]{2}){5}",
+    expected="a unicast MAC address, for example BC:24:11:00:00:01",
+)
+
+
+def _choice(*choices: str, default: str | None = None) -> Property:
+    return Property(choices=choices, default=default)
+
+
+# --- devices and settings ---------------------------------------------------------------------------------------------
+
+AGENT = PropertyKind(
+    "agent",
+    {
+        "enabled": _OFF,
+        "freeze-fs": _ON,
+        "fstrim_cloned_disks": _OFF,
+        "type": _choice("virtio", "isa", default="virtio"),
+    },
+    default_key="enabled",
+    aliases={"freeze-fs-on-backup": "freeze-fs", "guest-fsfreeze": "freeze-fs"},
+)
+AUDIO = PropertyKind(
+    "audio",
+    {
+        "device": _choice("ich9-intel-hda", "intel-hda", "AC97"),
+        "driver": _choice("spice", "none", default="spice"),
+    },
+)
+BOOT = PropertyKind(
+    "boot",
+    {
+        "legacy": Property(pattern="[acdn]{1,4}", expected="order=DEVICE;DEVICE... or up to four of a, c, d, n"),
+        "order": _TEXT,
+    },
+    default_key="legacy",
+)
+CICUSTOM = PropertyKind("cicustom", {"meta": _TEXT, "network": _TEXT, "user": _TEXT, "vendor": _TEXT})
+CPU = PropertyKind(
+    "cpu",
+    {
+        "cputype": Property(default="kvm64"),
+        "flags": Property("set", pattern=r"[+-][\w.-]+(;[+-][\w.-]+)*", expected="flags with a sign: +aes;-pcid"),
+        "guest-phys-bits": _COUNT,
+        "hidden": _OFF,
+        "hv-vendor-id": _TEXT,
+        "level": _COUNT,
+        "phys-bits": _TEXT,
+        "reported-model": _TEXT,
+    },
+    default_key="cputype",
+)
+HOSTPCI = PropertyKind(
+    "hostpci",
+    {
+        "host": _TEXT,
+        "device-id": _TEXT,
+        "driver": _choice("vfio", "keep", default="vfio"),
+        "legacy-igd": _OFF,
+        "mapping": _TEXT,
+        "mdev": _TEXT,
+        "pcie": _OFF,
+        "rombar": _ON,
+        "romfile": _TEXT,
+        "sub-device-id": _TEXT,
+        "sub-vendor-id": _TEXT,
+        "vendor-id": _TEXT,
+        "x-vga": _OFF,
+    },
+    default_key="host",
+)
+IPCONFIG = PropertyKind("ipconfig", {"gw": _TEXT, "gw6": _TEXT, "ip": _TEXT, "ip6": _TEXT})
+MACHINE = PropertyKind(
+    "machine",
+    {
+        "type": Property(
+            default="pc",
+            pattern=r"pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(-\d+(\.\d+)+)?(\+pve\d+)?",
+            expected="pc, q35, virt, or a version of one: pc-i440fx-9.0, pc-q35-9.0",
+        ),
+        "aw-bits": Property("number", minimum=32, maximum=64),
+        "enable-s3": _FLAG,
+        "enable-s4": _FLAG,
+        "viommu": _choice("intel", "virtio"),
+    },
+    default_key="type",
+)
+NET_MODELS = (
+    *("e1000", "e1000-82540em", "e1000-82544gc", "e1000-82545em", "e1000e", "i82551", "i82557b", "i82559er"),
+    *("ne2k_isa", "ne2k_pci", "pcnet", "rtl8139", "virtio", "vmxnet3"),
+)
+NET = PropertyKind(
+    "net",
+    {
+        "model": _choice(*NET_MODELS),
+        "bridge": _TEXT,
+        "firewall": _OFF,
+        "host-tunnel": _OFF,
+        "link_down": _OFF,
+        "macaddr": _MAC,
+        "mtu": Property("integer", minimum=1, maximum=65520),
+        "queues": Property("integer", minimum=0, maximum=64),
+        "rate": Property("number", minimum=0),
+        "tag": Property("integer", minimum=1, maximum=4094),
+        "trunks": Property("set", pattern=_ID_RANGES, expected="VLAN ids or ranges: 10;20-29"),
+    },
+    default_key="model",
+    paired=("model", "macaddr"),
+)
+NUMA = PropertyKind(
+    "numa",
+    {
+        "cpus": Property("set", pattern=_ID_RANGES, expected="CPU ids or ranges: 0;2-3"),
+        "hostnodes": Property("set", pattern=_ID_RANGES, expected="NUMA node ids or ranges: 0;2-3"),
+        "memory": _NUMBER,
+        "policy": _choice("preferred", "bind", "interleave"),
+    },
+)
+RNG = PropertyKind(
+    "rng",
+    {
+        "source": _choice("/dev/urandom", "/dev/random", "/dev/hwrng"),
+        "max_bytes": Property("integer", default="1024"),
+        "period": Property("integer", default="1000"),
+    },
+    default_key="source",
+)
+SMBIOS = PropertyKind(
+    "smbios",
+    {
+        "base64": _OFF,
+        "family": _TEXT,
+        "manufacturer": _TEXT,
+        "product": _TEXT,
+        "serial": _TEXT,
+        "sku": _TEXT,
+        "uuid": Property(generated=True, pattern="[0-9a-fA-F-]{36}", expected="a UUID"),
+        "version": _TEXT,
+    },
+)
+STARTUP = PropertyKind("startup", {"order": _COUNT, "up": _COUNT, "down": _COUNT}, default_key="order")
+USB = PropertyKind("usb", {"host": _TEXT, "mapping": _TEXT, "usb3": _OFF}, default_key="host")
+VGA = PropertyKind(
+    "vga",
+    {
+        "type": _choice(
+            *("cirrus", "qxl", "qxl2", "qxl3", "qxl4", "none", "serial0", "serial1", "serial2", "serial3"),
+            *("std", "virtio", "virtio-gl", "vmware"),
+            default="std",
+        ),
+        "clipboard": _choice("vnc"),
+        "memory": Property("integer", minimum=4, maximum=512),
+    },
+    default_key="type",
+)
+WATCHDOG = PropertyKind(
+    "watchdog",
+    {
+        "model": _choice("i6300esb", "ib700", default="i6300esb"),
+        "action": _choice("reset", "shutdown", "poweroff", "pause", "debug", "none"),
+    },
+    default_key="model",
+)
+
+
+# --- drives -----------------------------------------------------------------------------------------------------------
+
+_FORMAT = _choice("raw", "qcow", "qed", "qcow2", "vmdk", "cloop")
+_VOLUME = {"file": _TEXT, "format": _FORMAT, "import-from": _TEXT, "size": _TEXT}
+_LIMITS = ("", "_rd", "_wr")
+_DRIVE = {
+    **_VOLUME,
+    "aio": _choice("native", "threads", "io_uring"),
+    "backup": _ON,
+    **{f"bps{each}": _COUNT for each in _LIMITS},
+    **{f"bps{each}_max_length": _SECONDS for each in _LIMITS},
+    "cache": _choice("none", "writethrough", "writeback", "unsafe", "directsync", default="none"),
+    "detect_zeroes": _ON,
+    "discard": _choice("ignore", "on", default="ignore"),
+    **{f"iops{each}": _COUNT for each in _LIMITS},
+    **{f"iops{each}_max": _COUNT for each in _LIMITS},
+    **{f"iops{each}_max_length": _SECONDS for each in _LIMITS},
+    **{f"mbps{each}": _NUMBER for each in _LIMITS},
+    **{f"mbps{each}_max": _NUMBER for each in _LIMITS},
+    "media": _choice("cdrom", "disk", default="disk"),
+    "replicate": _ON,
+    "rerror": _choice("ignore", "report", "stop"),
+    "serial": _TEXT,
+    "shared": _OFF,
+    "snapshot": _OFF,
+    "werror": _choice("enospc", "ignore", "report", "stop"),
+}
+# Gone in Proxmox VE 9.
+_GEOMETRY = {"cyls": _COUNT, "heads": _COUNT, "secs": _COUNT, "trans": _choice("none", "lba", "auto")}
+_WWN = Property(pattern="0x[0-9a-fA-F]{16}", expected="0x and 16 hexadecimal digits")
+_ALIASES = {
+    "volume": "file",
+    **{f"{unit}{each}_length": f"{unit}{each}_max_length" for unit in ("bps", "iops") for each in ("_rd", "_wr")},
+}
+
+
+def _drive(name: str, **properties: Property) -> PropertyKind:
+    return PropertyKind(name, {**_DRIVE, **_GEOMETRY, **properties}, default_key="file", aliases=_ALIASES)
+
+
+IDE = _drive("ide", model=_TEXT, ssd=_OFF, wwn=_WWN)
+SATA = _drive("sata", ssd=_OFF, wwn=_WWN)
+SCSI = _drive(
+    "scsi",
+    iothread=_OFF,
+    product=Property(pattern=r"[A-Za-z0-9\-_\s]{,16}", expected="up to 16 letters, digits, dashes, blanks"),
+    queues=Property("integer", minimum=2),
+    ro=_OFF,
+    scsiblock=_OFF,
+    ssd=_OFF,
+    vendor=Property(pattern=r"[A-Za-z0-9\-_\s]{,8}", expected="up to 8 letters, digits, dashes, blanks"),
+    wwn=_WWN,
+)
+VIRTIO = _drive("virtio", iothread=_OFF, ro=_OFF)
+EFIDISK = PropertyKind(
+    "efidisk",
+    {
+        **_VOLUME,
+        "efitype": _choice("2m", "4m", default="2m"),
+        "ms-cert": Property(choices=("2011", "2023", "2023w", "2023k"), default="2011", generated=True),
+        "pre-enrolled-keys": _OFF,
+    },
+    default_key="file",
+    aliases={"volume": "file"},
+)
+TPMSTATE = PropertyKind(
+    "tpmstate",
+    {**_VOLUME, "format": _choice("raw", "qcow2", "vmdk"), "version": _choice("v1.2", "v2.0", default="v1.2")},
+    default_key="file",
+    aliases={"volume": "file"},
+)

@@ -1,0 +1,155 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proxmox's property strings (C(virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1)): parsed, checked, written, compared.
+
+A kind knows its properties. Parsing gives every property in one spelling: what means the same is then the same.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...errors import InvalidRequest
+from .values import boolean, invalid, number
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property of a kind.
+
+    type: string, boolean, integer, number, set (parts between semicolons whose order means nothing) or mac. default is
+    what Proxmox assumes when it is absent, None when that is not one fixed value. generated: Proxmox invents it when it
+    is absent. pattern must match in full, expected says it in words.
+    """
+
+    type: str = "string"
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    default: str | None = None
+    generated: bool = False
+    pattern: str | None = None
+    expected: str = ""
+
+    def normalize(self, option: str, value: t.Any) -> str:
+        """Return the one spelling of a value. Raises InvalidRequest."""
+        if self.type == "boolean":
+            truth = boolean(value)
+            if truth is None:
+                raise invalid(option, value, "a boolean")
+            return str(int(truth))
+        if self.type in ("integer", "number"):
+            return number(option, value, self.minimum, self.maximum, whole=self.type == "integer")
+        if self.type == "set":
+            parts = value if isinstance(value, list | tuple) else str(value).split(";")
+            text = ";".join(sorted({str(part).strip() for part in parts} - {""}))
+        else:
+            text = str(value).strip()
+        if self.type == "mac":
+            text = text.upper()
+        if self.choices and text not in self.choices:
+            raise invalid(option, value, "one of " + ", ".join(self.choices))
+        if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text)):
+            raise invalid(option, value, self.expected or "a text without commas")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyKind:
+    """What may stand in one sort of property string.
+
+    default_key is the property whose name may be left out. aliases maps other names to properties. paired names a
+    property whose VALUE may stand as a name, and the property that then takes the value (C(virtio=MAC) is model=virtio,
+    macaddr=MAC).
+    """
+
+    name: str
+    properties: Mapping[str, Property]
+    default_key: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    paired: tuple[str, str] | None = None
+
+    def parse(self, option: str, text: str) -> dict[str, str]:
+        """Return the properties of a string, each in its one spelling. Raises InvalidRequest."""
+        return self._collect(option, self._split(option, text))
+
+    def read(self, text: str) -> dict[str, str]:
+        """Return the properties of a string of Proxmox's own; what is not known here is kept as it stands."""
+        properties: dict[str, str] = {}
+        for part in filter(str.strip, text.split(",")):
+            try:
+                properties.update(self.parse("", part))
+            except InvalidRequest:
+                key, _equals, value = part.strip().partition("=")
+                properties[key] = value
+        return properties
+
+    def of(self, option: str, value: t.Any, also: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return the properties of a value given as a string, a mapping or a single scalar.
+
+        Raises InvalidRequest; also names keys that the caller knows beside the kind's own, for the text of the error.
+        """
+        if isinstance(value, Mapping):
+            return self._collect(option, [(str(key), each) for key, each in value.items() if each is not None], also)
+        return self.parse(option, str(value))
+
+    def format(self, properties: Mapping[str, str]) -> str:
+        """Return the property string: the default property first, the others by name."""
+        rest = dict(properties)
+        parts = []
+        if self.paired and all(key in rest for key in self.paired):
+            name, value = self.paired
+            parts.append(f"{rest.pop(name)}={rest.pop(value)}")
+        elif self.default_key in rest:
+            parts.append(rest.pop(self.default_key))
+        return ",".join([*parts, *(f"{key}={rest[key]}" for key in sorted(rest))])
+
+    def complete(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties with what Proxmox assumes for those that are absent."""
+        assumed = {key: each.default for key, each in self.properties.items() if each.default is not None}
+        return {**assumed, **properties}
+
+    def keep_generated(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
+        """Return the wanted properties, with those current ones that Proxmox invented and that are not asked for."""
+        kept = {
+            key: value for key, value in current.items() if key in self.properties and self.properties[key].generated
+        }
+        return {**kept, **wanted}
+
+    def same(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> bool:
+        """Tell whether both mean the same to Proxmox."""
+        return self.complete(self.keep_generated(wanted, current)) == self.complete(current)
+
+    def _split(self, option: str, text: str) -> list[tuple[str, str]]:
+        given = []
+        for part in filter(str.strip, text.split(",")):
+            key, equals, value = part.strip().partition("=")
+            if not equals:
+                if self.default_key is None:
+                    raise invalid(option, part, "key=value")
+                key, value = self.default_key, key
+            given.append((key, value))
+        return given
+
+    def _collect(self, option: str, given: list[tuple[str, t.Any]], also: tuple[str, ...] = ()) -> dict[str, str]:
+        properties: dict[str, str] = {}
+        for key, value in given:
+            for name, each in self._resolve(option, key, value, also):
+                if name in properties:
+                    raise InvalidRequest(f"{option}: {name!r} is given twice", option=option)
+                properties[name] = self.properties[name].normalize(f"{option}.{name}", each)
+        return properties
+
+    def _resolve(self, option: str, key: str, value: t.Any, also: tuple[str, ...]) -> list[tuple[str, t.Any]]:
+        for name in (key, key.replace("_", "-")):
+            name = self.aliases.get(name, name)
+            if name in self.properties:
+                return [(name, value)]
+        if self.paired and key in self.properties[self.paired[0]].choices:
+            return [(self.paired[0], key), (self.paired[1], value)]
+        known = ", ".join(sorted({*self.properties, *also}))
+        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")

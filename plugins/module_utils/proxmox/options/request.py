@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a playbook's options to a request, and from a decided request to the parameters that create the VM."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+
+from ...errors import InvalidRequest
+from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
+from .conversions import Value
+from .drives import Drive
+from .kinds import CPU, NET
+from .table import to_api
+from .values import invalid, number
+
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+# An option and the context key that says the same.
+_CONTEXT_KEYS = {
+    "node_regex": "node.qemu-scheduler/regex",
+    "vmid_range": "vmid.qemu-scheduler/range",
+    "vmid_regex": "vmid.qemu-scheduler/regex",
+}
+
+
+def vm_request(params: Mapping[str, t.Any]) -> Request:
+    """Return the request that a VM's options make, without the placement rules and the clone source.
+
+    params are VM options and name, vmid, pool, state, node, node_regex, vmid_range, vmid_regex, context, clone; what is
+    None was not given. name may be left out when vmid is given, and is then empty. options of the request are what
+    to_api gives. cores and memory are Proxmox's defaults when not given, also for a clone: its source's sizes are not
+    known here.
+
+    Raises InvalidRequest, which names option, value and what was expected.
+    """
+    options = to_api(params)
+    cloned = params.get("clone") is not None
+    cpu = CPU.read(str(options.get("cpu", "")))
+    nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
+    _check_memory(options)
+    _check_efidisk(options, cloned)
+    return Request(
+        name=_name(params),
+        vmid=_vmid(params.get("vmid")),
+        cores=_vcpus(options, cloned),
+        memory=int(t.cast(int, options.get("memory", 512))) * MIB,
+        disks=tuple(disk for drive in drives_of(options).values() if (disk := drive.to_disk()) is not None),
+        node=params.get("node"),
+        node_regex=params.get("node_regex"),
+        vmid_range=params.get("vmid_range"),
+        vmid_regex=params.get("vmid_regex"),
+        context=_context(params),
+        tags=frozenset(filter(None, str(options.get("tags", "")).split(";"))),
+        pool=params.get("pool"),
+        running=params.get("state") == "started",
+        bridges=frozenset(net["bridge"] for net in nets if "bridge" in net),
+        cpu_type=cpu.get("cputype"),
+        cpu_flags=frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
+        options=options,
+    )
+
+
+def create_parameters(request: Request, decision: Decision) -> dict[str, str | int]:
+    """Return the parameters of C(POST /nodes/NODE/qemu) for a decided request: all but start.
+
+    Raises InvalidRequest when an allocated device wants a parameter that the request sets itself.
+    """
+    parameters: dict[str, str | int] = {"vmid": decision.vmid}
+    if request.name:
+        parameters["name"] = request.name
+    if request.pool:
+        parameters["pool"] = request.pool
+    parameters.update(placed_options(request, decision.storages))
+    for device in decision.devices:
+        if device.option in parameters:
+            raise InvalidRequest(
+                f"{device.option}: is given, but claim {device.claim!r} needs it", option=device.option
+            )
+        parameters[device.option] = device.value
+    return parameters
+
+
+def placed_options(request: Request, storages: Mapping[str, str]) -> dict[str, str | int]:
+    """Return the request's options as the API takes them, drives on their decided storages, without those to unset."""
+    return {
+        key: value.to_api(storages.get(key, value.storage)) if isinstance(value, Drive) else value
+        for key, value in request.options.items()
+        if value != ""
+    }
+
+
+def import_resizes(request: Request) -> dict[str, int]:
+    """Return the sizes (bytes) given for imported drives, by slot: Proxmox imports them in their own size."""
+    return {slot: drive.size for slot, drive in drives_of(request.options).items() if drive.source and drive.size}
+
+
+def drives_of(options: Mapping[str, t.Any]) -> dict[str, Drive]:
+    """Return the drives among the options of a request, by slot."""
+    return {slot: value for slot, value in options.items() if isinstance(value, Drive)}
+
+
+def _name(params: Mapping[str, t.Any]) -> str:
+    name = params.get("name")
+    if name is None:
+        if params.get("vmid") is None:
+            raise InvalidRequest("name: is missing, give name or vmid", option="name")
+        return ""
+    if not _NAME.fullmatch(str(name)):
+        raise invalid("name", name, "letters, digits and dashes in parts between dots, none with a dash at an end")
+    return str(name)
+
+
+def _vmid(value: t.Any) -> int | None:
+    return None if value is None else int(number("vmid", value, VMID_MIN, VMID_MAX, whole=True))
+
+
+def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
+    context = {str(key): str(value) for key, value in (params.get("context") or {}).items() if value is not None}
+    for option, key in _CONTEXT_KEYS.items():
+        given = params.get(option)
+        if given is not None and key in context and context[key] != given:
+            raise InvalidRequest(f"{option}: {given!r} contradicts {context[key]!r} of context {key}", option=option)
+    return context
+
+
+def _vcpus(options: Mapping[str, Value], cloned: bool) -> int:
+    """Return how many vCPUs the VM will show: vcpus when set, else cores times sockets."""
+    total = int(t.cast(int, options.get("cores", 1))) * int(t.cast(int, options.get("sockets", 1)))
+    vcpus = int(t.cast(int, options.get("vcpus", total)))
+    if vcpus > total and not (cloned and "cores" not in options):
+        # Proxmox creates such a VM and then cannot start it.
+        raise invalid("vcpus", vcpus, f"at most cores times sockets ({total})")
+    return vcpus
+
+
+def _check_memory(options: Mapping[str, Value]) -> None:
+    memory, balloon = options.get("memory"), options.get("balloon")
+    if isinstance(memory, int) and isinstance(balloon, int) and balloon > memory:
+        raise invalid("balloon", balloon, f"at most memory ({memory})")
+
+
+def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:
+    bios = options.get("bios", None if cloned else "seabios")
+    if "efidisk0" in options and bios not in (None, "ovmf"):
+        raise invalid("efidisk0", "given", f"bios=ovmf beside it, not {bios}")

@@ -1,0 +1,204 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of VM options: each stands here once, with its type, its API parameter, its limits and its default.
+
+The argument spec, the API's parameters, and the comparison with an existing VM all follow from it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import kinds
+from .conversions import (
+    Boolean,
+    Choice,
+    Conversion,
+    Description,
+    Drives,
+    Hotplug,
+    Number,
+    Password,
+    Properties,
+    SshKeys,
+    Tags,
+    Text,
+    Value,
+    Words,
+)
+from .values import invalid
+
+_EFIDISK: dict[str, dict[str, t.Any]] = {
+    "storage": {"type": "str"},
+    "storage_class": {"type": "str"},
+    "format": {"type": "str"},
+    "efitype": {"type": "str", "choices": ["2m", "4m"]},
+    "pre_enrolled_keys": {"type": "bool"},
+}
+_TPMSTATE: dict[str, dict[str, t.Any]] = {
+    "storage": {"type": "str"},
+    "storage_class": {"type": "str"},
+    "version": {"type": "str", "choices": ["1.2", "2.0"], "default": "2.0"},
+}
+_OSTYPES = ("other", "wxp", "w2k", "w2k3", "w2k8", "wvista", "win7", "win8", "win10", "win11", "l24", "l26", "solaris")
+_SCSIHW = ("lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi")
+_KEYBOARDS = (
+    *("de", "de-ch", "da", "en-gb", "en-us", "es", "fi", "fr", "fr-be", "fr-ca", "fr-ch", "hu", "is", "it", "ja", "lt"),
+    *("mk", "nl", "no", "pl", "pt", "pt-br", "sv", "sl", "tr"),
+)
+_DATE = Text(r"now|\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{1,2}:\d{1,2})?", "now, 2006-06-17 or 2006-06-17T16:01:21")
+_FEATURES = ("network", "disk", "cpu", "memory", "usb", "cloudinit")
+_FEATURE = f"({'|'.join(_FEATURES)})"
+_HOTPLUG = Hotplug(rf"[01]|{_FEATURE}(,{_FEATURE})*", "0, 1 or some of " + ",".join(_FEATURES))
+_PARALLEL = Text(r"/dev/parport\d+|/dev/usb/lp\d+", "/dev/parportN or /dev/usb/lpN")
+_SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev")
+
+
+@dataclass(frozen=True)
+class VMOption:
+    """One option that describes a VM.
+
+    name is Ansible's, api the parameter of the API. count is set for a family of numbered parameters (C(scsi0) to
+    C(scsi30)), given as a mapping. default is what Proxmox takes when a config lacks the parameter, None when the VM
+    then has no such thing.
+    """
+
+    name: str
+    conversion: Conversion
+    api: str
+    count: int = 0
+    default: str | int | None = None
+
+
+def _option(name: str, conversion: Conversion, default: str | int | None = None, api: str = "") -> VMOption:
+    return VMOption(name, conversion, api or name, default=default)
+
+
+def _family(name: str, conversion: Conversion, count: int) -> VMOption:
+    return VMOption(name, conversion, name, count=count)
+
+
+# fmt: off
+VM_OPTIONS: tuple[VMOption, ...] = (
+    _option("acpi", Boolean(), default=1),
+    _option("agent", Properties(kinds.AGENT), default="0"),
+    _option("args", Text()),
+    _family("audio", Properties(kinds.AUDIO, ("device",)), 1),
+    _option("autostart", Boolean(), default=0),
+    _option("balloon", Number(0)),
+    _option("bios", Choice(("seabios", "ovmf")), default="seabios"),
+    _option("boot", Properties(kinds.BOOT)),
+    _option("bootdisk", Text(r"(ide|sata|scsi|virtio)\d+", "a disk, for example scsi0")),
+    _option("cicustom", Properties(kinds.CICUSTOM)),
+    _option("cipassword", Password()),
+    _option("citype", Choice(("nocloud", "configdrive2", "opennebula"))),
+    _option("ciupgrade", Boolean(), default=1),
+    _option("ciuser", Text()),
+    _option("cores", Number(1), default=1),
+    _option("cpu", Properties(kinds.CPU, ("cputype",)), default="kvm64"),
+    _option("cpulimit", Number(0, 128, whole=False), default=0),
+    _option("cpuunits", Number(1, 262144)),
+    _option("description", Description()),
+    _option("efidisk0", Drives(_EFIDISK)),
+    _option("freeze", Boolean(), default=0),
+    _option("hookscript", Text()),
+    _family("hostpci", Properties(kinds.HOSTPCI, ("host", "mapping")), 16),
+    _option("hotplug", _HOTPLUG, default="1"),
+    _option("hugepages", Choice(("any", "2", "1024"))),
+    _family("ide", Drives(), 4),
+    _family("ipconfig", Properties(kinds.IPCONFIG), 32),
+    _option("keyboard", Choice(_KEYBOARDS)),
+    _option("kvm", Boolean(), default=1),
+    _option("localtime", Boolean()),
+    _option("machine", Properties(kinds.MACHINE), default="pc"),
+    _option("memory", Number(16), default=512),
+    _option("migrate_downtime", Number(0, whole=False), default="0.1"),
+    _option("migrate_speed", Number(0), default=0),
+    _option("nameservers", Words(), api="nameserver"),
+    _family("net", Properties(kinds.NET, ("model",)), 32),
+    _family("numa", Properties(kinds.NUMA, ("cpus",)), 8),
+    _option("numa_enabled", Boolean(), default=0, api="numa"),
+    _option("onboot", Boolean(), default=0),
+    _option("ostype", Choice(_OSTYPES), default="other"),
+    _family("parallel", _PARALLEL, 3),
+    _option("protection", Boolean(), default=0),
+    _option("reboot", Boolean(), default=1),
+    _option("rng0", Properties(kinds.RNG, ("source",))),
+    _family("sata", Drives(), 6),
+    _family("scsi", Drives(), 31),
+    _option("scsihw", Choice(_SCSIHW), default="lsi"),
+    _option("searchdomains", Words(), api="searchdomain"),
+    _family("serial", _SERIAL, 4),
+    _option("shares", Number(0, 50000), default=1000),
+    _option("smbios", Properties(kinds.SMBIOS), api="smbios1"),
+    _option("sockets", Number(1), default=1),
+    _option("sshkeys", SshKeys()),
+    _option("startdate", _DATE, default="now"),
+    _option("startup", Properties(kinds.STARTUP)),
+    _option("tablet", Boolean(), default=1),
+    _option("tags", Tags(";")),
+    _option("tdf", Boolean(), default=0),
+    _option("template", Boolean(), default=0),
+    _option("tpmstate0", Drives(_TPMSTATE)),
+    _family("usb", Properties(kinds.USB, ("host", "mapping")), 14),
+    _option("vcpus", Number(1)),
+    _option("vga", Properties(kinds.VGA), default="std"),
+    _family("virtio", Drives(), 16),
+    _option("watchdog", Properties(kinds.WATCHDOG)),
+)
+# fmt: on
+
+_BY_PARAMETER = {option.api: option for option in VM_OPTIONS if not option.count}
+_FAMILIES = {option.api: option for option in VM_OPTIONS if option.count}
+
+
+def vm_argument_spec() -> dict[str, t.Any]:
+    """Return the Ansible argument spec of all VM options, for the top level of a module or as suboptions."""
+    return {option.name: {"type": "dict"} if option.count else option.conversion.spec() for option in VM_OPTIONS}
+
+
+def option_of(parameter: str) -> VMOption | None:
+    """Return the option that an API parameter (C(memory), C(scsi0)) belongs to, None when it is not in the table."""
+    if parameter in _BY_PARAMETER:
+        return _BY_PARAMETER[parameter]
+    found = re.fullmatch(r"([a-z]+)(0|[1-9]\d?)", parameter)
+    family = _FAMILIES.get(found[1]) if found else None
+    return family if family and found and int(found[2]) < family.count else None
+
+
+def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
+    """Return the API parameters of the VM options that are set, in the table's order.
+
+    Families become numbered parameters, drives Drive objects. An empty text or list gives an empty text: unset it.
+    Options that are not of the table are left alone. Raises InvalidRequest, which names option, value and what was
+    expected.
+    """
+    api: dict[str, Value] = {}
+    for option in VM_OPTIONS:
+        value = params.get(option.name)
+        if value is None:
+            continue
+        if option.count:
+            api.update(_numbered(option, value))
+        else:
+            api[option.api] = option.conversion.to_api(option.name, value)
+    return api
+
+
+def _numbered(family: VMOption, value: t.Any) -> dict[str, Value]:
+    expected = f"a mapping with keys {family.api}0 to {family.api}{family.count - 1}"
+    if family.count == 1:
+        expected = f"a mapping with the key {family.api}0"
+    if not isinstance(value, Mapping):
+        raise invalid(family.name, value, expected)
+    api = {}
+    for key, each in value.items():
+        if option_of(str(key)) is not family:
+            raise invalid(f"{family.name}.{key}", each, expected)
+        if each is not None:
+            api[str(key)] = family.conversion.to_api(str(key), each)
+    return api
