@@ -54,7 +54,7 @@ bench: setup ## Measure requests and times against the simulated cluster
 build: setup ## Build the collection's tarball into build/
 	@hack/build.sh
 
-docs: setup ## Write the parts of docs/ that are generated
+docs: setup ## Render the reference of modules and roles into build/docs
 	@hack/docs.sh
 
 compat: setup ## Run the tests on every Python and ansible-core that can be found

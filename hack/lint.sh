@@ -24,9 +24,7 @@ check() {
 
 check ansible-lint ansible-lint -q --strict --nocolor
 check antsibull-changelog antsibull-changelog lint
-if [ -d docs/docsite ]; then
-  check antsibull-docs antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck .
-fi
+check antsibull-docs antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck .
 check mypy mypy --package ansible_collections.qemu_scheduler.proxmox.plugins
 check reuse reuse lint --quiet
 check ruff ruff check --quiet --output-format concise
