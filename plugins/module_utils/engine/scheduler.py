@@ -24,7 +24,7 @@ from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
-from .vmids.combining import intersection
+from .vmids.intersection import intersection
 from .vmids.ranges import AnyVMID
 
 EVALUATIONS_KEPT = 256

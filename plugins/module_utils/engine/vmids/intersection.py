@@ -40,3 +40,12 @@ class Intersection(VMIDChoice):
     def describe(self) -> str:
         """See `VMIDChoice.describe`."""
         return f"{self.within.describe()} and {self.choice.describe()}"
+
+
+def intersection(first: VMIDChoice, second: VMIDChoice) -> VMIDChoice:
+    """Return what both allow; one of them must be a range. Raises InvalidVMIDChoice when nothing is left."""
+    if isinstance(second, VMIDRange):
+        return Intersection(first, second)
+    if isinstance(first, VMIDRange):
+        return Intersection(second, first)
+    raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be asked for together")
