@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import Decision, NodeVerdict, Request
-from .evaluation import Choice, Rejection
+from .evaluation import Choice
 from .framework.status import Code
+from .guard import Rejection
 
 STORAGE_PLUGINS = frozenset({"VolumeBinding"})
 """When only these rejected what every other filter let through, the error is NoStorageAvailable."""

@@ -12,18 +12,16 @@ per VM.
 from __future__ import annotations
 
 import heapq
-import typing as t
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
-from ..errors import CollectionError, PluginFailed
+from ..errors import CollectionError
 from ..model import NodeVerdict, PluginScore, Request
 from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import UNIQUE, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-
-T = t.TypeVar("T")
+from .guard import Rejection, asked, checked, failed, guarded, in_range
 
 NO_SCORE = -1.0
 """Stands where a node was rejected; below every score."""
@@ -32,28 +30,13 @@ _HEAP_SLACK = 4
 """The heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
 
-class Rejection(t.NamedTuple):
-    """Which plugin rejected a node, and why."""
-
-    plugin: str
-    status: Status
-
-
-def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
-    """Call into a plugin; whatever it raises becomes PluginFailed, but for what is addressed to the user already."""
-    try:
-        return call(*args)
-    except CollectionError:
-        raise
-    except Exception as error:  # a plugin may be anybody's code and raise anything
-        raise PluginFailed(
-            f"plugin {plugin.name} failed: {type(error).__name__}: {error}", plugin=plugin.name
-        ) from error
-
-
-def signature(profile: Profile, request: Request) -> Hashable | None:
+def signature(profile: Profile, cluster: ClusterState, request: Request) -> Hashable | None:
     """What all plugins of a profile look at in a request; None when one of them shares nothing."""
-    parts = [guarded(plugin, plugin.signature, request) for plugin in profile.all()]
+    parts = []
+    for plugin in profile.all():
+        part = guarded(plugin, plugin.signature_in, cluster, request)
+        guarded(plugin, hash, part)
+        parts.append(part)
     return None if UNIQUE in parts else (profile.name, *parts)
 
 
@@ -69,15 +52,16 @@ class Evaluation:
         self._profile = profile
         self._cursor = len(cluster.journal)
         self._pre_filters: list[PreFilterPlugin] = []
-        filters = self._run_pre_filter(now)
-        self._node_filters = [f for f in filters if f.filter_scope(request) is Scope.NODE]
-        self._domain_filters = [f for f in filters if f.filter_scope(request) is Scope.DOMAIN]
-        self._cluster_filters = [f for f in filters if f.filter_scope(request) is Scope.CLUSTER]
-        scorers: list[ScorePlugin] = [s for s in profile.plugins("scores") if profile.weights[s.name] > 0]
-        self._node_scorers = self._run_pre_score(
-            [s for s in scorers if s.score_scope(request) is Scope.NODE], cluster.nodes
-        )
-        self._cluster_scorers = [s for s in scorers if s.score_scope(request) is Scope.CLUSTER]
+        self._refused: dict[str, Status] = {}
+        self._refusals: dict[str, dict[str, Status]] | None = None
+        filters = [(f, guarded(f, f.filter_scope, request)) for f in self._run_pre_filter(now)]
+        self._node_filters = [f for f, scope in filters if scope is Scope.NODE]
+        self._domain_filters = [f for f, scope in filters if scope is Scope.DOMAIN]
+        self._cluster_filters = [f for f, scope in filters if scope is Scope.CLUSTER]
+        in_force: list[ScorePlugin] = [s for s in profile.plugins("scores") if profile.weights[s.name] > 0]
+        scorers = [(s, guarded(s, s.score_scope, request)) for s in in_force]
+        self._node_scorers = self._run_pre_score([s for s, scope in scorers if scope is Scope.NODE], cluster.nodes)
+        self._cluster_scorers = [s for s, scope in scorers if scope is Scope.CLUSTER]
         self._rejections: list[Rejection | None] = [None] * len(cluster.nodes)
         self._scores: list[tuple[float, ...]] = [()] * len(cluster.nodes)
         self._totals: list[float] = [NO_SCORE] * len(cluster.nodes)
@@ -110,13 +94,23 @@ class Evaluation:
         return choice
 
     def refusals(self) -> dict[str, dict[str, Status]]:
-        """For each node, every filter that refuses it: what the explanation of a failure starts from."""
+        """For each node, every plugin that refuses it: what the explanation of a failure starts from."""
         self._catch_up()
-        filters = [*self._node_filters, *self._domain_filters, *self._cluster_filters]
-        return {
-            info.name: {f.name: status for f in filters if (status := self._filter(f, info)) is not None}
-            for info in self._cluster.nodes
-        }
+        if self._refusals is None:
+            # A plugin that refused in PreFilter has left no state that its Filter could work with.
+            filters = [
+                f
+                for f in (*self._node_filters, *self._domain_filters, *self._cluster_filters)
+                if f.name not in self._refused
+            ]
+            self._refusals = {
+                info.name: {
+                    **self._refused,
+                    **{f.name: status for f in filters if (status := self._filter(f, info)) is not None},
+                }
+                for info in self._cluster.nodes
+            }
+        return self._refusals
 
     # --- keeping up ---
 
@@ -128,7 +122,9 @@ class Evaluation:
         for change in journal[self._cursor :]:
             for plugin in self._pre_filters:
                 call = plugin.add_vm if change.added else plugin.remove_vm
-                guarded(plugin, call, self.state, self.request, change.guest, change.node)
+                others = guarded(plugin, call, self.state, self.request, change.guest, change.node)
+                if others:
+                    dirty.update({info.index: info for info in others})
             dirty[change.node.index] = change.node
             if self.request.disks or self.request.clone:
                 for storage, _node in change.guest.storage_pending:
@@ -136,6 +132,7 @@ class Evaluation:
                     if seen is not None and seen.use.shared:
                         dirty.update({info.index: info for info in self._cluster.nodes_with_storage(storage)})
         self._cursor = len(journal)
+        self._refusals = None
         for info in dirty.values():
             self._evaluate(info)
             self._push(info.index)
@@ -146,27 +143,28 @@ class Evaluation:
         for plugin in self._profile.all():
             if not isinstance(plugin, PreFilterPlugin):
                 continue
-            status = guarded(plugin, plugin.pre_filter, self.state, self.request, self._cluster, now)
+            status = asked(plugin, plugin.pre_filter, self.state, self.request, self._cluster, now)
             if status is not None and status.code is Code.SKIP:
                 skipped.add(plugin.name)
                 continue
             self._pre_filters.append(plugin)
-            if status is not None and self.refused is None:
-                self.refused = Rejection(plugin.name, status)
+            if status is not None:
+                self._refused[plugin.name] = status
+                self.refused = self.refused or Rejection(plugin.name, status)
         return [plugin for plugin in self._profile.plugins("filters") if plugin.name not in skipped]
 
     def _run_pre_score(self, scorers: Sequence[ScorePlugin], nodes: Sequence[NodeInfo]) -> list[ScorePlugin]:
         kept: list[ScorePlugin] = []
         for scorer in scorers:
             if isinstance(scorer, PreScorePlugin):
-                status = guarded(scorer, scorer.pre_score, self.state, self.request, nodes)
+                status = asked(scorer, scorer.pre_score, self.state, self.request, nodes)
                 if status is not None and status.code is Code.SKIP:
                     continue
             kept.append(scorer)
         return kept
 
     def _filter(self, plugin: FilterPlugin, info: NodeInfo) -> Status | None:
-        return guarded(plugin, plugin.filter, self.state, self.request, info)
+        return asked(plugin, plugin.filter, self.state, self.request, info)
 
     def _evaluate(self, info: NodeInfo) -> None:
         """Ask the plugins of Scope.NODE about one node."""
@@ -175,14 +173,14 @@ class Evaluation:
         try:
             for plugin in self._node_filters:
                 status = plugin.filter(state, request, info)
-                if status is not None:
+                if status is not None and (status := checked(plugin, status)) is not None:
                     self._rejections[index] = Rejection(plugin.name, status)
                     self._totals[index] = NO_SCORE
                     return
             scores = []
             total = 0.0
             for plugin in self._node_scorers:
-                score = plugin.score(state, request, info)
+                score = in_range(plugin, plugin.score(state, request, info))
                 scores.append(score)
                 total += self._profile.weights[plugin.name] * score
         except CollectionError:
@@ -190,8 +188,8 @@ class Evaluation:
         except (
             Exception
         ) as error:  # a plugin may be anybody's code; guarded() per call would cost more than most plugins do
-            name = plugin.name if plugin else "?"
-            raise PluginFailed(f"plugin {name} failed: {type(error).__name__}: {error}", plugin=name) from error
+            assert plugin is not None
+            raise failed(plugin, f"{type(error).__name__}: {error}") from error
         self._rejections[index] = None
         self._scores[index] = tuple(scores)
         self._totals[index] = total
@@ -201,7 +199,7 @@ class Evaluation:
     def _build_heaps(self) -> None:
         self._groups = {}
         for info in self._cluster.nodes:
-            group = tuple(f.domain(self.state, self.request, info) for f in self._domain_filters)
+            group = tuple(guarded(f, f.domain, self.state, self.request, info) for f in self._domain_filters)
             self._group_of[info.index] = group
             self._groups.setdefault(group, [])
             if self._totals[info.index] >= 0:
@@ -255,7 +253,7 @@ class Evaluation:
         totals = [self._totals[info.index] for info in candidates]
         for scorer in scorers:
             raw = [guarded(scorer, scorer.score, self.state, self.request, info) for info in candidates]
-            normalized = guarded(scorer, scorer.normalize, self.state, self.request, raw)
+            normalized = self._normalize(scorer, raw)
             weight = self._profile.weights[scorer.name]
             for position, info in enumerate(candidates):
                 totals[position] += weight * normalized[position]
@@ -267,6 +265,12 @@ class Evaluation:
         choice.index = candidates[best].index
         choice.score = totals[best] / weight_sum
         choice.weight_sum = weight_sum
+
+    def _normalize(self, scorer: ScorePlugin, raw: list[float]) -> list[float]:
+        normalized = guarded(scorer, scorer.normalize, self.state, self.request, raw)
+        if len(normalized) != len(raw):
+            raise failed(scorer, f"normalize made {len(normalized)} scores of {len(raw)}")
+        return [guarded(scorer, in_range, scorer, score) for score in normalized]
 
     def _weight_sum(self, scorers: Sequence[ScorePlugin]) -> float:
         return sum(self._profile.weights[scorer.name] for scorer in scorers) or 1.0

@@ -42,12 +42,14 @@ class Binding:
 class Conflict:
     """Why the drives cannot go to a node.
 
-    reason is the same for all nodes that lack the same; detail is this node's.
+    reason is the same for all nodes that lack the same; detail is this node's. missing is how many bytes the first
+    drive in the way lacks, when space is all that it lacks.
     """
 
     reason: str
     detail: str = ""
     resolvable: bool = True
+    missing: int = 0
 
 
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Conflict:
@@ -157,7 +159,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
         return Conflict(WRONG_CONTENT.format(name, disk.content), resolvable=False)
     free = room(storage, wanted, binding.bytes.get(name, 0))
     if disk.size > free:
-        return Conflict(NO_SPACE.format(name), f"{disk.slot} {_needs(disk.size, free)}")
+        return Conflict(NO_SPACE.format(name), f"{disk.slot} {_needs(disk.size, free)}", missing=disk.size - free)
     return name
 
 
@@ -175,7 +177,8 @@ def _choose(disk: Disk, node: NodeInfo, wanted: StorageClass, binding: Binding) 
     if best is None:
         return Conflict(NO_CANDIDATE.format(label), f"{disk.slot}: none is active and fits", resolvable=True)
     if disk.size > best[0]:
-        return Conflict(NO_CANDIDATE.format(label), f"{disk.slot} {_needs(disk.size, best[0])} on {best[1]}")
+        detail = f"{disk.slot} {_needs(disk.size, best[0])} on {best[1]}"
+        return Conflict(NO_CANDIDATE.format(label), detail, missing=disk.size - best[0])
     return best[1]
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import typing as t
 from dataclasses import dataclass
 
 
@@ -20,6 +21,16 @@ class Code(enum.Enum):
     ERROR = "Error"
 
 
+class Shortage(t.NamedTuple):
+    """How much of what was missing.
+
+    resource: C(cpu) (vCPUs), C(memory) or C(storage) (both in bytes).
+    """
+
+    resource: str
+    amount: float
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A plugin's answer when it is not a plain yes; the plain yes is C(None).
@@ -27,20 +38,24 @@ class Status:
     Attributes:
         reason: completes the sentence "3 node(s) ..."; the same words for every node that fails in the same way.
         detail: what is particular to this node ("26.0 of 32.0 GiB would be used"), or empty.
+        shortages: set when the node would do if it had that much more; what was missing, as data.
+        until: when time alone will change the answer, in seconds on the clock of Request.created; None: it will not.
     """
 
     code: Code
     reason: str = ""
     detail: str = ""
+    shortages: tuple[Shortage, ...] = ()
+    until: float | None = None
 
     @property
     def text(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else self.reason
 
 
-def unschedulable(reason: str, detail: str = "") -> Status:
+def unschedulable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
     """Not now, but a change of the cluster may help."""
-    return Status(Code.UNSCHEDULABLE, reason, detail)
+    return Status(Code.UNSCHEDULABLE, reason, detail, () if shortage is None else (shortage,))
 
 
 def unresolvable(reason: str, detail: str = "") -> Status:
@@ -49,3 +64,4 @@ def unresolvable(reason: str, detail: str = "") -> Status:
 
 
 SKIP = Status(Code.SKIP)
+WAIT = Status(Code.WAIT)

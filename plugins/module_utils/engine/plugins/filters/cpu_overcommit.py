@@ -13,7 +13,7 @@ from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
-from ...framework.status import Status, unschedulable
+from ...framework.status import Shortage, Status, unschedulable
 from ...overcommit import COMMON_SETTINGS, Ratios
 
 REASON = "would exceed the CPU overcommit ratio {}"
@@ -50,4 +50,8 @@ class CPUOvercommit(FilterPlugin):
         limit = ratio * (host.cores - reserved)
         if wanted <= limit:
             return None
-        return unschedulable(REASON.format(ratio), f"{wanted:g} vCPUs against a limit of {max(limit, 0):g}")
+        return unschedulable(
+            REASON.format(ratio),
+            f"{wanted:g} vCPUs against a limit of {max(limit, 0):g}",
+            Shortage("cpu", wanted - limit),
+        )

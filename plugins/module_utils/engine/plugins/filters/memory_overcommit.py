@@ -13,7 +13,7 @@ from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
-from ...framework.status import Status, unschedulable
+from ...framework.status import Shortage, Status, unschedulable
 from ...overcommit import COMMON_SETTINGS, Ratios
 
 REASON = "would exceed the memory overcommit ratio {}"
@@ -52,5 +52,7 @@ class MemoryOvercommit(FilterPlugin):
         if wanted <= limit:
             return None
         return unschedulable(
-            REASON.format(ratio), f"{wanted / GIB:.1f} GiB against a limit of {max(limit, 0) / GIB:.1f} GiB"
+            REASON.format(ratio),
+            f"{wanted / GIB:.1f} GiB against a limit of {max(limit, 0) / GIB:.1f} GiB",
+            Shortage("memory", wanted - limit),
         )

@@ -15,7 +15,7 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
-from ...framework.status import SKIP, Code, Status
+from ...framework.status import SKIP, Code, Shortage, Status
 from ...storage_classes import parse_storage_classes
 from ...volumes import Conflict, find_volumes
 
@@ -69,4 +69,5 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
 def _status(conflict: Conflict) -> Status:
     code = Code.UNSCHEDULABLE if conflict.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Status(code, conflict.reason, conflict.detail)
+    shortages = (Shortage("storage", conflict.missing),) if conflict.missing else ()
+    return Status(code, conflict.reason, conflict.detail, shortages)

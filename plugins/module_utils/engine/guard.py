@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Calling into plugins, which may be anybody's code: what goes wrong in one fails its VM and nothing else."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+from ..errors import CollectionError, PluginFailed
+from .framework.interface import Plugin
+from .framework.status import Code, Status
+
+T = t.TypeVar("T")
+
+_SLACK = 1e-6
+"""What a score may be beyond 0..100 by rounding."""
+
+
+class Rejection(t.NamedTuple):
+    """Which plugin rejected a node, and why."""
+
+    plugin: str
+    status: Status
+
+
+def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
+    """Call into a plugin; whatever it raises becomes PluginFailed, but for what is addressed to the user already."""
+    try:
+        return call(*args)
+    except CollectionError:
+        raise
+    except Exception as error:  # a plugin may be anybody's code and raise anything
+        raise failed(plugin, f"{type(error).__name__}: {error}") from error
+
+
+def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
+    """Call a method that answers with a status, and check the answer."""
+    return checked(plugin, guarded(plugin, call, *args))
+
+
+def checked(plugin: Plugin, answer: object) -> Status | None:
+    """The answer as a status, Success made the plain yes that it means. Raises PluginFailed for anything else."""
+    if answer is None:
+        return None
+    if not isinstance(answer, Status):
+        raise failed(plugin, f"expected a Status or None, got {answer!r}")
+    return None if answer.code is Code.SUCCESS else answer
+
+
+def in_range(plugin: Plugin, score: float) -> float:
+    """The score. Raises PluginFailed when it is not within 0..100: it would outweigh, or undo, all others."""
+    if not -_SLACK <= score <= 100.0 + _SLACK:
+        raise failed(plugin, f"expected a score within 0..100, got {score!r}")
+    return score if score > 0.0 else 0.0
+
+
+def failed(plugin: Plugin, what: str) -> PluginFailed:
+    """The error that says what a plugin did wrong."""
+    return PluginFailed(f"plugin {plugin.name} failed: {what}", plugin=plugin.name)
