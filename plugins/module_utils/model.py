@@ -68,7 +68,8 @@ class Guest:
     name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...),
     or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
     to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
-    on its node that it will hold but that Device.in_use does not count yet.
+    on its node that it will hold but that Device.in_use does not count yet. group, apart (what it must be apart from)
+    and ha_rule (the HA rule or group that it joins) are known only for VMs that were decided, not for those read.
     """
 
     vmid: int
@@ -83,6 +84,8 @@ class Guest:
     pool: str | None = None
     lock: str | None = None
     group: str | None = None
+    apart: tuple[AffinityTerm, ...] = ()
+    ha_rule: str | None = None
     ha_managed: bool = False
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[tuple[str, str], ...] = ()
@@ -313,11 +316,18 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HAIntent:
-    """The HA rule or group that the VM shall join, and the state in which HA shall keep it (None: not added to HA)."""
+    """The HA rule (from Proxmox VE 9 on) or HA group (before) that the VM shall join, and the state in which HA shall
+    keep it (None: that of a VM added to HA without a word).
+    """
 
     rule: str | None = None
     group: str | None = None
     state: str | None = None
+
+    @property
+    def joins(self) -> str | None:
+        """The name of the rule or group."""
+        return self.rule or self.group
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ was made before can look at what changed and at nothing else.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..model import Decision, Device, Guest, Node, Snapshot, Storage
+from ..model import AffinityTerm, Decision, Device, Guest, Node, Snapshot, Storage
 from .vmids.taken import TakenVMIDs
 
 
@@ -91,6 +92,7 @@ class ClusterState:
     Attributes:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
+        repelling: what decided VMs must be apart from, each term with the number of VMs that have it.
         journal: the changes in order; append-only.
     """
 
@@ -100,6 +102,7 @@ class ClusterState:
             NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
         ]
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
+        self.repelling: Counter[AffinityTerm] = Counter()
         self.journal: list[Change] = []
         self._by_name = {info.name: info for info in self.nodes}
         self._guests: dict[int, Guest] = {}
@@ -164,14 +167,15 @@ class ClusterState:
     def confirm(self, guest: Guest) -> bool:
         """The API shows guest:
 
-        when it is the assumed VM with its real sizes, end the assumption; tell whether it did.
+        when it is the assumed VM with its real sizes, end the assumption; tell whether it did. What Proxmox does not
+        know of the VM (its group, what it must be apart from) is kept.
         """
         assumed = self._guests.get(guest.vmid)
         if guest.vmid not in self._assumed or assumed is None:
             return False
         if guest.name != assumed.name or guest.memory == 0 or guest.lock in ("create", "clone"):
             return False
-        self.restore(guest)
+        self.restore(replace(guest, group=assumed.group, apart=assumed.apart, ha_rule=assumed.ha_rule))
         return True
 
     # --- inside ---
@@ -195,7 +199,8 @@ class ClusterState:
 
     def _remove(self, vmid: int) -> None:
         guest = self._guests.pop(vmid)
-        self.taken.remove(vmid)
+        if vmid not in self.snapshot.vmids_unseen:
+            self.taken.remove(vmid)
         self._count(guest, -1)
 
     def _count(self, guest: Guest, sign: int) -> None:
@@ -216,6 +221,10 @@ class ClusterState:
             if guest.running:
                 info.cores += sign * guest.cores
                 info.memory += sign * guest.memory
+        for term in guest.apart:
+            self.repelling[term] += sign
+            if not self.repelling[term]:
+                del self.repelling[term]
         if guest.devices:
             held = {(use.device.driver, use.device.id): use for use in info.devices}
             for key in guest.devices:
@@ -237,6 +246,8 @@ def assumed_guest(decision: Decision) -> Guest:
         tags=request.tags,
         pool=request.pool,
         group=request.gang.name if request.gang else None,
+        apart=tuple(term for term in request.affinity if term.required and not term.together),
+        ha_rule=request.ha.joins if request.ha else None,
         storage_pending=decision.storage_bytes,
         devices=tuple((a.driver, a.device) for a in decision.devices),
     )

@@ -17,12 +17,13 @@ from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, VMIDConfl
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo
 from .diagnosis import Outcome, not_reserved, unplaceable
-from .evaluation import Choice, Evaluation, Rejection, guarded, signature
+from .evaluation import Choice, Evaluation, signature
 from .framework.cycle_state import CycleState
 from .framework.draft import Draft
 from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code
+from .guard import Rejection, asked, guarded
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
 from .vmids.intersection import intersection
 from .vmids.ranges import AnyVMID
@@ -133,13 +134,14 @@ class Scheduler:
         return allowed
 
     def _evaluation(self, profile: Profile, request: Request, now: float) -> Evaluation:
-        key = signature(profile, request)
+        key = signature(profile, self.cluster, request)
         known = self._evaluations.get(key) if key is not None else None
         if known is not None:
             self._evaluations.move_to_end(key)
             return known
         made = Evaluation(profile, self.cluster, request, now)
-        if key is not None:
+        # What refuses a request on every node is looked up anew each time: nothing tells when it ends.
+        if key is not None and made.refused is None:
             self._evaluations[key] = made
             if len(self._evaluations) > EVALUATIONS_KEPT:
                 self._evaluations.popitem(last=False)
@@ -153,7 +155,7 @@ class Scheduler:
         try:
             for plugin in profile.plugins("reserves"):
                 done.append(plugin)
-                status = guarded(plugin, plugin.reserve, state, request, node, draft)
+                status = asked(plugin, plugin.reserve, state, request, node, draft)
                 if status is not None and status.code is not Code.SKIP:
                     self._unreserve(done, state, request, node)
                     return Rejection(plugin.name, status)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import abc
 import enum
 import typing as t
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from ...model import Decision, Guest, Request
 from .config import Setting
@@ -40,7 +40,8 @@ class Scope(enum.Enum):
     """How far a plugin looks. The narrower, the less has to be looked at again after each placement."""
 
     NODE = "node"
-    """The verdict follows from C(signature) and from this one node with its guests, storages and devices."""
+    """The verdict follows from C(signature) and from this one node with its guests, storages and devices, or C(add_vm)
+    and C(remove_vm) tell when it changes."""
     DOMAIN = "domain"
     """The verdict is the same for all nodes of one topology domain, and follows from what C(add_vm) has seen."""
     CLUSTER = "cluster"
@@ -77,6 +78,13 @@ class Plugin(abc.ABC):
         """
         return UNIQUE
 
+    def signature_in(self, cluster: ClusterState, request: Request) -> Hashable:
+        """Like C(signature), for a plugin where it is the guests of the cluster that ask something about the request.
+
+        Verdicts are reused only while this answer stays the same.
+        """
+        return self.signature(request)
+
 
 class PreEnqueuePlugin(Plugin):
     """May hold a request out of the active queue."""
@@ -103,11 +111,16 @@ class PreFilterPlugin(Plugin):
         SKIP leaves this plugin's Filter out; another status refuses every node.
         """
 
-    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> None:
-        """Bring C(state) up to date after guest was added to node."""
+    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
+        """Bring C(state) up to date after guest was added to node.
 
-    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> None:
-        """Bring C(state) up to date after guest was removed from node."""
+        Return the other nodes whose verdict of C(Scope.NODE) may have changed by that; they are asked again.
+        """
+        return None
+
+    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
+        """Bring C(state) up to date after guest was removed from node; return what C(add_vm) returns."""
+        return None
 
 
 class FilterPlugin(Plugin):
