@@ -1,0 +1,262 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HA resources, the groups of release 8, and the HA manager's status."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .. import ha_rules
+from ..errors import die, parameter_error
+from ..property_strings import split_list
+from ..routing import Call, route
+
+MIGRATED = "ha groups have been migrated to rules"
+_NOT_STORED = {"sid", "digest", "delete", "type", "node"}
+
+
+@route("GET", "/cluster/ha")
+def index(call: Call) -> list[dict[str, str]]:
+    names = ["status", "resources", "groups"] + (["rules"] if call.cluster.modern else [])
+    return [{"id": name} for name in names]
+
+
+def sid_of(call: Call) -> str:
+    """The full resource id: a bare number is a guest of whatever kind it is."""
+    text = str(call["sid"])
+    if ":" in text:
+        return text
+    guest = call.cluster.guests.get(int(text))
+    return f"ct:{text}" if guest is not None and guest.kind == "lxc" else f"vm:{text}"
+
+
+def _row(call: Call, sid: str) -> dict[str, Any]:
+    ha = call.cluster.ha
+    row = {**ha.resources[sid], "sid": sid, "digest": ha.digest(ha.resources)}
+    group = row.get("group")
+    if group is not None and group not in ha.groups:
+        row["errors"] = {"group": f"group '{group}' does not exist"}
+    return row
+
+
+@route("GET", "/cluster/ha/resources")
+def resources(call: Call) -> list[dict[str, Any]]:
+    wanted = call.get("type")
+    rows = [_row(call, sid) for sid, entry in call.cluster.ha.resources.items() if wanted in (None, entry["type"])]
+    return call.cluster.shuffled(rows)
+
+
+@route("GET", "/cluster/ha/resources/{sid}")
+def resource(call: Call) -> dict[str, Any]:
+    sid = sid_of(call)
+    if sid not in call.cluster.ha.resources:
+        raise die(f"no such resource '{sid}'")
+    return _row(call, sid)
+
+
+def _refuse_group(call: Call) -> None:
+    if call.cluster.modern and call.get("group") is not None:
+        raise die(f"invalid parameter 'group': {MIGRATED}")
+
+
+@route("POST", "/cluster/ha/resources")
+async def add_resource(call: Call) -> None:
+    _refuse_group(call)
+    sid, ha = sid_of(call), call.cluster.ha
+    if ha.guest_of(sid) is None:
+        raise die(f"resource '{sid}' does not exist in cluster")
+    await call.cluster.need_quorum_for("create resource", "domain-ha")
+    if sid in ha.resources:
+        raise die(f"create resource failed: resource ID '{sid}' already defined")
+    ha.add(sid, {key: value for key, value in call.values.items() if key not in _NOT_STORED})
+
+
+@route("PUT", "/cluster/ha/resources/{sid}")
+async def change_resource(call: Call) -> None:
+    _refuse_group(call)
+    sid, ha = sid_of(call), call.cluster.ha
+    await call.cluster.need_quorum_for("update resource", "domain-ha")
+    if sid not in ha.resources:
+        raise die(f"update resource failed: no such resource '{sid}'")
+    ha.resources[sid] |= {key: value for key, value in call.values.items() if key not in _NOT_STORED}
+    for option in split_list(call.get("delete")):
+        ha.resources[sid].pop(option, None)
+    ha.act(sid)
+
+
+@route("DELETE", "/cluster/ha/resources/{sid}")
+async def delete_resource(call: Call) -> None:
+    await call.cluster.need_quorum_for("delete resource", "domain-ha")
+    call.cluster.ha.remove(sid_of(call), from_rules=bool(call.get("purge", 1)))
+
+
+@route("POST", "/cluster/ha/resources/{sid}/migrate", "/cluster/ha/resources/{sid}/relocate")
+def migrate(call: Call) -> dict[str, Any] | None:
+    cluster, ha, sid, target = call.cluster, call.cluster.ha, sid_of(call), str(call["node"])
+    if sid not in ha.resources:
+        raise die(f"resource '{sid}' is not HA managed")
+    if not cluster.modern:
+        return None
+    answer: dict[str, Any] = {"sid": sid, "requested-node": target}
+    enemies = ha_rules.blocking(ha.rules, sid, ha.located(), target)
+    if enemies:
+        answer["blocking-resources"] = [{"sid": enemy, "cause": "resource-affinity"} for enemy in enemies]
+    return answer
+
+
+def _need_groups(call: Call, verb: str) -> None:
+    if call.cluster.modern:
+        raise die(f"cannot {verb}: {MIGRATED}")
+
+
+def _group_row(call: Call, name: str) -> dict[str, Any]:
+    ha = call.cluster.ha
+    return {**ha.groups[name], "group": name, "type": "group", "digest": ha.digest(ha.groups)}
+
+
+@route("GET", "/cluster/ha/groups")
+def groups(call: Call) -> list[dict[str, Any]]:
+    _need_groups(call, "index groups")
+    return [_group_row(call, name) for name in call.cluster.ha.groups]
+
+
+@route("GET", "/cluster/ha/groups/{group}")
+def group(call: Call) -> dict[str, Any]:
+    _need_groups(call, "read group")
+    if call["group"] not in call.cluster.ha.groups:
+        raise die(f"no such ha group '{call['group']}'")
+    return _group_row(call, call["group"])
+
+
+@route("POST", "/cluster/ha/groups")
+def create_group(call: Call) -> None:
+    _need_groups(call, "create group")
+    name, ha = str(call["group"]), call.cluster.ha
+    if name in ha.groups:
+        raise die(f"create ha group failed: ha group ID '{name}' already defined")
+    ha.groups[name] = {key: value for key, value in call.values.items() if key not in ("group", "type", "digest")}
+
+
+@route("PUT", "/cluster/ha/groups/{group}")
+def change_group(call: Call) -> None:
+    _need_groups(call, "update group")
+    name, ha = str(call["group"]), call.cluster.ha
+    if name not in ha.groups:
+        raise die(f"update ha group failed: ha group '{name}' does not exist")
+    ha.groups[name] |= {
+        key: value for key, value in call.values.items() if key not in ("group", "type", "digest", "delete")
+    }
+    for option in split_list(call.get("delete")):
+        ha.groups[name].pop(option, None)
+
+
+@route("DELETE", "/cluster/ha/groups/{group}")
+def delete_group(call: Call) -> None:
+    _need_groups(call, "delete group")
+    name, ha = str(call["group"]), call.cluster.ha
+    for sid, entry in ha.resources.items():
+        if entry.get("group") == name:
+            raise die(f"delete ha group failed: ha group is used by service '{sid}'")
+    ha.groups.pop(name, None)
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(seconds))
+
+
+@route("GET", "/cluster/ha/status/current")
+def status(call: Call) -> list[dict[str, Any]]:
+    cluster, ha, local = call.cluster, call.cluster.ha, call.cluster.local_node.name
+    quorum = "OK" if cluster.quorate else f"No quorum on node '{local}'!"
+    rows: list[dict[str, Any]] = [
+        {"id": "quorum", "type": "quorum", "node": local, "quorate": int(cluster.quorate), "status": quorum}
+    ]
+    now = int(cluster.clock.now())
+    maintained = any(node.maintenance for node in cluster.nodes.values())
+    armed = (ha.ever_active or maintained) and cluster.quorate
+    if ha.ever_active or maintained:
+        dead = "" if cluster.quorate else "old timestamp - dead?"
+        rows.append({
+            "id": "master", "type": "master", "node": local, "timestamp": now,
+            "status": f"{local} ({dead or 'active'}, {_stamp(now)})",
+        })
+    if cluster.modern:
+        text = "armed (CRM watchdog active)" if armed else "standby (CRM watchdog standby)"
+        rows.append({
+            "id": "fencing", "type": "fencing", "node": local, "armed-state": "armed" if armed else "standby",
+            "status": text,
+        })
+    if ha.ever_active or maintained:
+        rows += [_lrm_row(call, name, now) for name in cluster.nodes]
+        rows += [_service_row(call, sid) for sid in ha.resources]
+    return rows
+
+
+def _lrm_row(call: Call, name: str, now: int) -> dict[str, Any]:
+    cluster = call.cluster
+    node = cluster.nodes[name]
+    state = "maintenance mode" if node.maintenance else "active" if name in cluster.ha.located().values() else "idle"
+    if cluster.statistics.offline_known(node) or not cluster.quorate:
+        state, now = "old timestamp - dead?", int(node.offline_since or now)
+    if cluster.modern:
+        watchdog = "active" if state in ("active", "maintenance mode") else "standby"
+        state = f"{state}, watchdog {watchdog}"
+    return {
+        "id": f"lrm:{name}", "type": "lrm", "node": name, "timestamp": now,
+        "status": f"{name} ({state}, {_stamp(now)})",
+    }
+
+
+def _service_row(call: Call, sid: str) -> dict[str, Any]:
+    cluster, ha = call.cluster, call.cluster.ha
+    entry, state = ha.resources[sid], ha.service_state(sid)
+    guest = ha.guest_of(sid)
+    node = guest.node if guest is not None else cluster.local_node.name
+    row: dict[str, Any] = {
+        "id": f"service:{sid}", "type": "service", "sid": sid, "node": node, "state": state,
+        "request_state": entry.get("state", "started"), "max_restart": int(entry.get("max_restart", 1)),
+        "max_relocate": int(entry.get("max_relocate", 1)), "status": f"{sid} ({node}, {state})",
+    }
+    if state not in ("queued", "ignored"):
+        row["crm_state"] = "started" if state == "starting" else state
+    if cluster.modern:
+        row["failback"] = int(entry.get("failback", 1))
+    return row | {key: entry[key] for key in ("group", "comment") if key in entry}
+
+
+@route("GET", "/cluster/ha/status/manager_status")
+def manager_status(call: Call) -> dict[str, Any]:
+    cluster, ha = call.cluster, call.cluster.ha
+    local = cluster.local_node.name
+    answer: dict[str, Any] = {
+        "quorum": {"node": local, "quorate": str(int(cluster.quorate))},
+        "manager_status": {"node_status": {}},
+    }
+    maintained = [node.name for node in cluster.nodes.values() if node.maintenance]
+    if not ha.ever_active and not maintained:
+        return answer
+    manager = answer["manager_status"]
+    manager["node_status"] = {
+        name: "unknown" if cluster.statistics.offline_known(node) else "maintenance" if node.maintenance else "online"
+        for name, node in cluster.nodes.items()
+    }
+    manager |= {
+        "master_node": local, "timestamp": int(cluster.clock.now()),
+        "service_status": {
+            sid: {"node": node, "state": ha.service_state(sid), "uid": ha.digest(sid)[:22]}
+            for sid, node in ha.located().items()
+        },
+    }
+    if maintained:
+        manager["node_request"] = {name: {"maintenance": 1} for name in maintained}
+    answer["lrm_status"] = {
+        name: {"state": "maintenance" if node.maintenance else "active", "mode": "active", "results": {},
+               "timestamp": int(cluster.clock.now())}
+        for name, node in cluster.nodes.items()
+    }
+    return answer
+
+
+__all__ = ["parameter_error", "sid_of"]

@@ -1,0 +1,239 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Power: start, stop, shutdown, reboot, reset, suspend and resume, by the node or by the HA manager."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..access import Identity
+from ..cluster import Cluster
+from ..errors import TaskError, die
+from ..faults import Effects
+from ..model import Guest
+from ..property_strings import MIB, parse
+from ..routing import Call, route
+from ..tasks import Orders, Task
+from .qemu_read import of
+
+
+def start_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | None = None) -> str:
+    """Start a ``qmstart`` worker on the guest's node."""
+
+    async def work(task: Task) -> None:
+        await _run(cluster, guest, task)
+
+    return cluster.tasks.start(guest.node, "qmstart", guest.vmid, who, work, orders)
+
+
+async def _run(cluster: Cluster, guest: Guest, task: Task) -> None:
+    if cluster.guests.get(guest.vmid) is not guest:
+        raise TaskError(f"Configuration file 'nodes/{guest.node}/qemu-server/{guest.vmid}.conf' does not exist")
+    await cluster.hold(guest)
+    try:
+        if guest.config_lock:
+            raise TaskError(f"VM is locked ({guest.config_lock})")
+        if guest.template:
+            raise TaskError("you can't start a vm if it's a template")
+        if guest.running:
+            raise TaskError(f"VM {guest.vmid} already running")
+        _check_hardware(cluster, guest, task)
+        await task.work(cluster.clock, cluster.timing.start_seconds)
+        cluster.touch(guest)
+        for key, value in guest.pending.items():
+            if value is None:
+                guest.config.pop(key, None)
+            else:
+                guest.config[key] = value
+        guest.pending.clear()
+        guest.status = guest.qmpstatus = "running"
+        guest.started_at = cluster.clock.now()
+        guest.pid = task.pid
+    finally:
+        guest.lock.release()
+
+
+def _check_hardware(cluster: Cluster, guest: Guest, task: Task) -> None:
+    """What Proxmox accepts in a config and finds out only now."""
+    node = cluster.nodes[guest.node]
+    cpus = int(guest.config.get("sockets", 1)) * int(guest.config.get("cores", 1))
+    if cpus > node.cores:
+        raise TaskError(f"MAX {node.cores} vcpus allowed per VM on this node")
+    for key, value in guest.config.items():
+        if re.fullmatch(r"net\d+", key):
+            bridge = parse(str(value), "model").get("bridge")
+            if bridge and bridge not in node.bridges and bridge not in node.vnets:
+                task.say(f"bridge '{bridge}' does not exist")
+                raise TaskError("start failed: QEMU exited with code 1")
+        match = re.fullmatch(r"(hostpci|usb)\d+", key)
+        if match:
+            _check_mapping(cluster, guest, match[1], parse(str(value), "host").get("mapping"), task)
+    running = [other for other in cluster.guests.values() if other.node == guest.node and other.running]
+    if sum(other.maxmem for other in running) + guest.maxmem > 3 * node.memory + 8 * 1024 * MIB:
+        raise TaskError("start failed: QEMU exited with code 1")
+
+
+def _check_mapping(cluster: Cluster, guest: Guest, kind: str, name: str | None, task: Task) -> None:
+    if name is None:
+        return
+    mapping = cluster.mappings["pci" if kind == "hostpci" else "usb"].get(name)
+    here = [text for text in (mapping or {}).get("map", []) if parse(text, "node")["node"] == guest.node]
+    if here:
+        return
+    what = "PCI" if kind == "hostpci" else "USB"
+    text = f"{what} device mapping not found for '{name}'"
+    if cluster.modern:
+        task.say(text)
+    raise TaskError(text)
+
+
+def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | None = None) -> str:
+    """Start a ``qmstop`` worker; stopping what is stopped is fine."""
+
+    async def work(task: Task) -> None:
+        await cluster.hold(guest)
+        try:
+            await task.work(cluster.clock, cluster.timing.stop_seconds if guest.running else 0)
+            off(cluster, guest)
+        finally:
+            guest.lock.release()
+
+    return cluster.tasks.start(guest.node, "qmstop", guest.vmid, who, work, orders)
+
+
+def off(cluster: Cluster, guest: Guest) -> None:
+    """The QEMU process ends; what was pending becomes the config."""
+    cluster.touch(guest)
+    guest.status = guest.qmpstatus = "stopped"
+    for key, value in guest.pending.items():
+        if value is None:
+            guest.config.pop(key, None)
+        else:
+            guest.config[key] = value
+    guest.pending.clear()
+
+
+def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:
+    """Hand the wish to the HA manager: the worker is done at once, the guest later."""
+    ha = call.cluster.ha
+
+    async def work(task: Task) -> None:
+        task.say(f"Requesting HA {verb} for VM {guest.vmid}")
+        await task.work(call.cluster.clock, 0.5)
+        ha.set_state(ha.sid(guest), state)
+
+    return call.task(f"ha{verb}", guest.vmid, work)
+
+
+def _manager_cares(call: Call, guest: Guest) -> bool:
+    ha = call.cluster.ha
+    return ha.managed(guest) and ha.resources[ha.sid(guest)].get("state") != "ignored"
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/start")
+def start(call: Call) -> str:
+    cluster, vmid = call.cluster, int(call["vmid"])
+    cluster.need_quorum()
+    guest = cluster.guests.get(vmid)
+    if guest is None or guest.node != call.node or guest.kind != "qemu":
+        guest = Guest(vmid, call.node)
+    if _manager_cares(call, guest) and not guest.running:
+        return _by_manager(call, guest, "started", "start")
+    return start_guest(cluster, guest, call.who, call.effects.orders)
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/stop")
+def stop(call: Call) -> str:
+    guest = of(call)
+    call.cluster.need_quorum()
+    if _manager_cares(call, guest) and guest.running:
+        return _by_manager(call, guest, "stopped", "stop")
+    return stop_guest(call.cluster, guest, call.who, call.effects.orders)
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/shutdown")
+def shutdown(call: Call) -> str:
+    cluster, guest = call.cluster, of(call)
+    if _manager_cares(call, guest) and guest.running:
+        return _by_manager(call, guest, "stopped", "stop")
+    timeout = float(call.get("timeout", 60))
+
+    async def work(task: Task) -> None:
+        await cluster.hold(guest)
+        try:
+            if guest.running:
+                await _powerdown(cluster, guest, task, timeout, bool(call.get("forceStop")))
+                off(cluster, guest)
+            else:
+                await task.work(cluster.clock, 0)
+        finally:
+            guest.lock.release()
+
+    return call.task("qmshutdown", guest.vmid, work)
+
+
+async def _powerdown(cluster: Cluster, guest: Guest, task: Task, timeout: float, force: bool) -> None:
+    needed = cluster.timing.shutdown_seconds
+    if guest.acpi and needed <= timeout:
+        await task.work(cluster.clock, needed)
+        return
+    await task.work(cluster.clock, timeout)
+    if not force:
+        raise TaskError("VM quit/powerdown failed - got timeout")
+    task.say("VM still running - terminating now with SIGTERM")
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/reboot")
+def reboot(call: Call) -> str:
+    cluster, guest = call.cluster, _running(call)
+
+    async def work(task: Task) -> None:
+        await cluster.hold(guest)
+        try:
+            await _powerdown(cluster, guest, task, float(call.get("timeout", 60)), False)
+            off(cluster, guest)
+            guest.status = guest.qmpstatus = "running"
+            guest.started_at = cluster.clock.now()
+        finally:
+            guest.lock.release()
+
+    return call.task("qmreboot", guest.vmid, work)
+
+
+def _running(call: Call) -> Guest:
+    guest = of(call)
+    if not guest.running:
+        raise die(f"VM {guest.vmid} not running")
+    return guest
+
+
+def _simple(call: Call, kind: str, **state: Any) -> str:
+    cluster, guest = call.cluster, _running(call)
+
+    async def work(task: Task) -> None:
+        await task.work(cluster.clock, 0)
+        cluster.touch(guest)
+        for name, value in state.items():
+            setattr(guest, name, value)
+
+    return call.task(kind, guest.vmid, work)
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/reset")
+def reset(call: Call) -> str:
+    return _simple(call, "qmreset", started_at=call.cluster.clock.now())
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/suspend")
+def suspend(call: Call) -> str:
+    return _simple(call, "qmpause", qmpstatus="paused")
+
+
+@route("POST", "/nodes/{node}/qemu/{vmid}/status/resume")
+def resume(call: Call) -> str:
+    return _simple(call, "qmresume", qmpstatus="running")
+
+
+__all__ = ["Effects", "off", "start_guest", "stop_guest"]

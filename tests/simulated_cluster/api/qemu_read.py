@@ -1,0 +1,105 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading VMs: the fresh list of a node, config, pending changes, current status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Guest
+from ..routing import Call, route
+
+
+def of(call: Call) -> Guest:
+    """The VM that the path names."""
+    return call.cluster.guest("qemu", call.node, call["vmid"])
+
+
+def status_row(call: Call, guest: Guest, full: bool) -> dict[str, Any]:
+    """What a node's own list shows of a VM; ``full`` adds what costs a question to QEMU."""
+    cluster = call.cluster
+    running = guest.running
+    mem = int(guest.maxmem * guest.memory_use) if running else 0
+    row: dict[str, Any] = {
+        "vmid": guest.vmid, "name": guest.name, "status": guest.status, "cpu": guest.cpu_use if running else 0,
+        "cpus": guest.maxcpu(cluster.nodes[guest.node].cores), "mem": mem, "maxmem": guest.maxmem, "disk": 0,
+        "maxdisk": guest.maxdisk, "netin": 0, "netout": 0,
+        "uptime": max(0, int(cluster.clock.now() - guest.started_at)) if running else 0,
+    }
+    if guest.tags:
+        row["tags"] = guest.tags
+    if guest.config_lock:
+        row["lock"] = guest.config_lock
+    if guest.template:
+        row["template"] = 1
+    if running:
+        row["pid"] = guest.pid
+    if cluster.modern:
+        row["memhost"] = mem
+        if running:
+            for kind in ("cpu", "io", "memory"):
+                row |= {f"pressure{kind}some": 0, f"pressure{kind}full": 0}
+    if full:
+        row["qmpstatus"] = guest.qmpstatus
+    return row
+
+
+@route("GET", "/nodes/{node}/qemu")
+def qemu_list(call: Call) -> list[dict[str, Any]]:
+    guests = [guest for guest in call.cluster.guests.values() if guest.node == call.node and guest.kind == "qemu"]
+    rows = [
+        status_row(call, guest, bool(call.get("full"))) for guest in guests
+        if call.allowed(f"/vms/{guest.vmid}", "VM.Audit")
+    ]
+    return call.cluster.shuffled(rows)
+
+
+@route("GET", "/nodes/{node}/qemu/{vmid}/config")
+def config(call: Call) -> dict[str, Any]:
+    guest = of(call)
+    values = dict(guest.config)
+    if not call.get("current"):
+        for key, value in guest.pending.items():
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+    if "cipassword" in values:
+        values["cipassword"] = "**********"
+    return values | {"digest": guest.digest()}
+
+
+@route("GET", "/nodes/{node}/qemu/{vmid}/pending")
+def pending(call: Call) -> list[dict[str, Any]]:
+    guest = of(call)
+    rows: list[dict[str, Any]] = [{"key": "digest", "value": guest.digest()}]
+    for key in dict.fromkeys([*guest.config, *guest.pending]):
+        row: dict[str, Any] = {"key": key}
+        if key in guest.config:
+            row["value"] = guest.config[key]
+        if key in guest.pending:
+            if guest.pending[key] is None:
+                row["delete"] = 1
+            else:
+                row["pending"] = guest.pending[key]
+        rows.append(row)
+    return rows
+
+
+@route("GET", "/nodes/{node}/qemu/{vmid}/status/current")
+def status_current(call: Call) -> dict[str, Any]:
+    guest, ha = of(call), call.cluster.ha
+    row = status_row(call, guest, full=True)
+    row["ha"] = {"managed": 0}
+    if ha.managed(guest):
+        resource = ha.resources[ha.sid(guest)]
+        row["ha"] = {"managed": 1, "state": resource.get("state", "started")}
+        if "group" in resource:
+            row["ha"]["group"] = resource["group"]
+    if str(guest.config.get("agent", "0")).startswith(("1", "enabled=1")):
+        row["agent"] = 1
+    if guest.running:
+        taps = [key for key in guest.config if key.startswith("net")]
+        row["nics"] = {f"tap{guest.vmid}i{key[3:]}": {"netin": 0, "netout": 0} for key in taps}
+    return row

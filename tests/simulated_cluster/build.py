@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a checked description to a cluster that runs."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from .access import AclEntry, Token, User
+from .cluster import Cluster
+from .description import DescriptionError
+from .errors import ApiError, TaskError
+from .model import SHARED_TYPES, Guest, Node, Storage, Volume
+from .property_strings import GIB, MIB, format_size, parse, parse_net, render, render_net
+from .recorded import recorded_volumes
+
+DEFAULT_USER, DEFAULT_TOKEN = "automation@pve", "ansible"
+AUTOMATION_ROLE = (
+    "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit",
+    "VM.Config.Disk", "VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console",
+    "VM.Migrate", "VM.PowerMgmt", "Datastore.AllocateSpace", "Datastore.Audit", "Sys.Audit", "Sys.Console",
+    "Pool.Allocate", "Pool.Audit", "SDN.Audit", "SDN.Use", "Mapping.Audit", "Mapping.Use",
+)
+
+
+def build(data: dict[str, Any], *, version: str | None = None, time_scale: float = 1.0, seed: int = 0) -> Cluster:
+    """The cluster that ``data`` describes."""
+    cluster = Cluster(version or str(data.get("version", "9.2")), time_scale, seed)
+    cluster.name = str(data.get("cluster", "lab"))
+    for key, value in data.get("timing", {}).items():
+        setattr(cluster.timing, key, float(value))
+    if "tick" in data:
+        cluster.timing.pvestatd_seconds = float(data["tick"])
+    _nodes(cluster, data["nodes"])
+    _storages(cluster, data.get("storages") or [])
+    _files(cluster, data)
+    _access(cluster, data)
+    for entry in data.get("guests") or []:
+        _guest(cluster, entry)
+    _options(cluster, data)
+    for kind, entries in (data.get("mappings") or {}).items():
+        for entry in entries:
+            cluster.mappings[kind][entry["id"]] = {key: value for key, value in entry.items() if key != "id"}
+    _ha(cluster, data.get("ha") or {})
+    cluster.start()
+    return cluster
+
+
+def _nodes(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
+    now = cluster.clock.now()
+    for number, entry in enumerate(entries, start=1):
+        values = {key: value for key, value in entry.items() if key not in ("memory", "disk")}
+        node = Node(number=number, memory=int(entry["memory"]) * MIB, **values)
+        node.disk = int(float(entry.get("disk", 64)) * GIB)
+        node.booted_at = now - 86400 - 3600 * number
+        # Offline and maintenance nodes have been so for a minute: known to all, figures not yet expired.
+        node.offline_since = None if node.online else now - 60
+        node.maintenance_since = now - 60 if node.maintenance else None
+        cluster.nodes[node.name] = node
+
+
+def _storages(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
+    for entry in entries:
+        shared = bool(entry.get("shared", entry["type"] in SHARED_TYPES))
+        size = entry["size"]
+        limited = entry.get("nodes") or (list(size) if isinstance(size, dict) and not shared else None)
+        storage = Storage(
+            str(entry["name"]), str(entry["type"]), list(entry.get("content") or ["images", "rootdir"]), shared,
+            limited, bool(entry.get("enabled", True)), options=dict(entry.get("options") or {}),
+        )
+        places: list[str | None] = [None] if shared else list(limited or cluster.nodes)
+        for place in places:
+            storage.sizes[place] = _bytes(size, place)
+            storage.base_used[place] = _bytes(entry.get("used", 0), place)
+        cluster.storages[storage.name] = storage
+
+
+def _bytes(size: Any, place: str | None) -> int:
+    return int(float(size.get(place, 0) if isinstance(size, dict) else size) * GIB)
+
+
+def _files(cluster: Cluster, data: dict[str, Any]) -> None:
+    for part, content in (("isos", "iso"), ("images", "import")):
+        for storage_name, files in (data.get(part) or {}).items():
+            storage = cluster.storages[storage_name]
+            for name, gib in files.items():
+                for place in list(storage.sizes):
+                    extension = str(name).rpartition(".")[2]
+                    cluster.volumes.add(Volume(
+                        f"{storage_name}:{content}/{name}", storage_name, place, int(float(gib) * GIB), content,
+                        "iso" if content == "iso" else extension, ctime=int(cluster.clock.now()),
+                    ))
+
+
+def _access(cluster: Cluster, data: dict[str, Any]) -> None:
+    access = cluster.access
+    access.users["root@pam"] = User("root@pam", password=secrets.token_urlsafe(12))
+    for name, privileges in (data.get("roles") or {}).items():
+        unknown = sorted(set(privileges) - access.all_privileges)
+        if unknown:
+            raise DescriptionError(f"role {name}: unknown privilege(s) {', '.join(unknown)}")
+        access.roles[name] = frozenset(privileges)
+    for entry in data.get("users") or []:
+        access.users[entry["name"]] = User(
+            entry["name"], password=entry.get("password"), enable=bool(entry.get("enable", True)),
+            expire=int(entry.get("expire", 0)),
+        )
+    for entry in data.get("tokens") or []:
+        userid, _, name = entry["id"].partition("!")
+        if userid not in access.users:
+            raise DescriptionError(f"token {entry['id']}: there is no user {userid!r}")
+        access.users[userid].tokens[name] = Token(
+            entry.get("secret") or cluster.random_uuid(), bool(entry.get("privsep", True)), int(entry.get("expire", 0))
+        )
+    for entry in data.get("acl") or []:
+        kind = next(kind for kind in ("user", "token", "group") if kind in entry)
+        if entry["role"] not in access.roles:
+            raise DescriptionError(f"acl {entry['path']}: there is no role {entry['role']!r}")
+        access.acl.append(AclEntry(entry["path"], kind, entry[kind], entry["role"], bool(entry.get("propagate", True))))
+    for entry in data.get("pools") or []:
+        pool = {"name": entry} if isinstance(entry, str) else entry
+        access.pools[pool["name"]] = {
+            "comment": pool.get("comment"), "vms": set(), "storages": set(pool.get("storages", [])),
+        }
+    _default_token(cluster)
+    access.changed()
+
+
+def _default_token(cluster: Cluster) -> None:
+    """The collection's own user, unless the description has it otherwise."""
+    access = cluster.access
+    if DEFAULT_USER not in access.users:
+        access.users[DEFAULT_USER] = User(DEFAULT_USER)
+        access.roles.setdefault("Automation", frozenset(AUTOMATION_ROLE))
+        access.acl.append(AclEntry("/", "user", DEFAULT_USER, "Automation"))
+    if DEFAULT_TOKEN not in access.users[DEFAULT_USER].tokens:
+        access.users[DEFAULT_USER].tokens[DEFAULT_TOKEN] = Token(cluster.random_uuid(), privsep=False)
+
+
+def _guest(cluster: Cluster, entry: dict[str, Any]) -> None:
+    add_described_guest(cluster, entry)
+
+
+def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
+    """A guest as the description (or the control plane) words it, disks allocated."""
+    vmid, kind = int(entry["vmid"]), entry.get("type", "qemu")
+    guest = Guest(vmid, entry["node"], kind)
+    config = guest.config
+    if kind == "qemu":
+        config |= {
+            "boot": " ", "memory": str(entry.get("memory", 512)), "smbios1": f"uuid={cluster.random_uuid()}",
+            "vmgenid": cluster.random_uuid(), "meta": f"creation-qemu=9.2.0,ctime={int(cluster.clock.now())}",
+        }
+    else:
+        config |= {"memory": int(entry.get("memory", 512)), "ostype": "debian", "arch": "amd64"}
+    for key in ("cores", "sockets"):
+        if entry.get(key):
+            config[key] = int(entry[key])
+    if entry.get("name"):
+        config["name" if kind == "qemu" else "hostname"] = str(entry["name"])
+    if entry.get("tags"):
+        tags = entry["tags"]
+        config["tags"] = tags if isinstance(tags, str) else ";".join(sorted(tags))
+    try:
+        _disks(cluster, guest, entry)
+    except (TaskError, ApiError) as error:
+        raise DescriptionError(f"guest {vmid}: {error}") from None
+    if entry.get("template"):
+        config["template"] = 1
+    if entry.get("status") == "running":
+        guest.status = guest.qmpstatus = "running"
+        guest.started_at = cluster.clock.now() - 3600
+        guest.pid = cluster.rng.randrange(1000, 30000)
+    for key in ("agent", "acpi", "cpu_use", "memory_use"):
+        if key in entry:
+            setattr(guest, key, entry[key])
+    cluster.add_guest(guest)
+    if entry.get("pool"):
+        cluster.access.pools[entry["pool"]]["vms"].add(vmid)
+        cluster.access.changed()
+    return guest
+
+
+def _disks(cluster: Cluster, guest: Guest, entry: dict[str, Any]) -> None:
+    config = dict(entry.get("config") or {})
+    for key, text in {**config, **(entry.get("disks") or {})}.items():
+        guest.config[key] = _disk(cluster, guest, key, str(text), bool(entry.get("template"))) if (
+            key in (entry.get("disks") or {}) or str(text).endswith(":cloudinit")
+        ) else _option(cluster, key, text)
+    for volid, size in recorded_volumes(config):
+        storage = cluster.storages.get(volid.partition(":")[0])
+        if storage is not None and cluster.volumes.find(volid, guest.node) is None:
+            volume = Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid)
+            # What a recording says is used already includes these volumes.
+            storage.base_used[volume.place] = max(0, storage.base_used.get(volume.place, 0) - size)
+            cluster.volumes.add(volume)
+    if guest.kind == "qemu" and guest.config["boot"] == " ":
+        order = [key for key in guest.config if key in (entry.get("disks") or {}) and key[:3] in ("scs", "vir", "sat")]
+        order += [key for key in guest.config if key.startswith("net")][:1]
+        guest.config["boot"] = "order=" + ";".join(order) if order else " "
+
+
+def _option(cluster: Cluster, key: str, value: Any) -> Any:
+    if key.startswith("net") and key[3:].isdigit():
+        parts = parse_net(str(value))
+        if "model" in parts:
+            parts.setdefault("macaddr", cluster.random_mac())
+            return render_net(parts)
+    return value
+
+
+def _disk(cluster: Cluster, guest: Guest, key: str, text: str, template: bool) -> str:
+    parts = parse(text)
+    storage_name, _, size = parts.pop("file").partition(":")
+    storage = cluster.storages[storage_name]
+    if size == "cloudinit":
+        volume = cluster.volumes.allocate_cloudinit(storage, guest.node, guest.vmid)
+        return render({"file": volume.volid, "media": "cdrom", **parts})
+    if not size.replace(".", "").isdigit():
+        return text
+    volume = cluster.volumes.allocate(storage, guest.node, guest.vmid, int(float(size) * GIB), parts.get("format"))
+    if template:
+        cluster.volumes.remove(volume)
+        volume.volid = volume.volid.replace(f"vm-{guest.vmid}-", f"base-{guest.vmid}-")
+        cluster.volumes.add(volume)
+    parts.pop("format", None)
+    return render({"file": volume.volid, "size": format_size(volume.size), **parts})
+
+
+def _options(cluster: Cluster, data: dict[str, Any]) -> None:
+    cluster.options = dict(data.get("options") or {})
+    if data.get("next_id"):
+        cluster.options["next-id"] = {key: str(value) for key, value in data["next_id"].items()}
+
+
+def _ha(cluster: Cluster, entries: dict[str, Any]) -> None:
+    ha, past = cluster.ha, ("digest", "errors", "order")
+    for entry in entries.get("groups") or []:
+        ha.groups[entry["group"]] = {k: v for k, v in entry.items() if k not in (*past, "group", "type")}
+    for entry in entries.get("resources") or []:
+        sid = str(entry["sid"])
+        ha.resources[sid] = {"type": sid.partition(":")[0], **{k: v for k, v in entry.items() if k not in past}}
+        ha.ever_active = True
+    for entry in entries.get("rules") or []:
+        ha.rules[entry["rule"]] = {k: v for k, v in entry.items() if k not in (*past, "rule")}

@@ -1,0 +1,194 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole simulated cluster: what a handler may read and change."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .access import Access, Tickets
+from .clock import Clock
+from .errors import ApiError, TaskError, die
+from .faults import Faults
+from .ha import HighAvailability
+from .model import Guest, Node, Storage
+from .pvestatd import Statistics
+from .request_log import RequestLog
+from .schema import Schema, Validator
+from .tasks import Tasks
+from .volumes import Volumes
+
+RELEASES = {"8.4": ("8.4.21", "2606ac850d46da29"), "9.2": ("9.2.11", "14a22df35955d97d")}
+
+
+@dataclass
+class Timing:
+    """How long things take, in Proxmox seconds."""
+
+    create_seconds: float = 0.3
+    disk_seconds: float = 0.2
+    import_seconds_per_gib: float = 2.0
+    clone_seconds: float = 0.4
+    clone_seconds_per_gib: float = 2.0
+    start_seconds: float = 1.0
+    stop_seconds: float = 1.0
+    shutdown_seconds: float = 5.0
+    delete_seconds: float = 0.3
+    resize_seconds: float = 0.3
+    template_seconds: float = 0.5
+    migrate_seconds: float = 2.0
+    agent_seconds: float = 10.0
+    pvestatd_seconds: float = 10.0
+    worker_cache_seconds: float = 2.0
+    ha_seconds: float = 8.0
+    maintenance_seconds: float = 12.0
+    offline_seconds: float = 8.0
+    node_down_seconds: float = 3.0
+    unauthorized_seconds: float = 3.0
+    lock_seconds: float = 10.0
+    noquorum_seconds: float = 9.0
+    request_seconds: float = 0.0
+
+    @classmethod
+    def names(cls) -> set[str]:
+        return {entry.name for entry in fields(cls)}
+
+
+class Cluster:
+    """State, time and bookkeeping of one simulated cluster."""
+
+    def __init__(self, version: str, time_scale: float, seed: int) -> None:
+        self.version = version
+        self.clock = Clock(time_scale)
+        self.rng = random.Random(seed)
+        self.timing = Timing()
+        self.schema = Schema.load(version)
+        self.name = "lab"
+        self.nodes: dict[str, Node] = {}
+        self.guests: dict[int, Guest] = {}
+        self.storages: dict[str, Storage] = {}
+        self.options: dict[str, Any] = {}
+        self.mappings: dict[str, dict[str, dict[str, Any]]] = {"pci": {}, "usb": {}, "dir": {}}
+        self.custom_cpus: dict[str, dict[str, Any]] = {}
+        self.quorate = True
+        self.access = Access(version)
+        self.tickets = Tickets()
+        self.tasks = Tasks(self.clock)
+        self.volumes = Volumes(self)
+        self.ha = HighAvailability(self)
+        self.faults = Faults()
+        self.log = RequestLog()
+        self.validator = Validator(self.custom_cpus)
+        self._statistics: Statistics | None = None
+
+    @property
+    def modern(self) -> bool:
+        """True from release 9 on."""
+        return not self.version.startswith("8")
+
+    @property
+    def statistics(self) -> Statistics:
+        if self._statistics is None:
+            raise RuntimeError("the cluster has not been started")
+        return self._statistics
+
+    def start(self) -> None:
+        """Let time begin, once everything described is there."""
+        self._statistics = Statistics(self, self.rng)
+        self._statistics.publish_all()
+
+    def statistics_settle(self) -> None:
+        """Let rounds that are due see the state before a change; nothing while the cluster is being built."""
+        if self._statistics is not None:
+            self._statistics.settle()
+
+    def touch(self, guest: Guest) -> None:
+        if self._statistics is not None:
+            self._statistics.touch(guest)
+
+    @property
+    def local_node(self) -> Node:
+        """The node that answers on the API port: the first that is online."""
+        return next((node for node in self.nodes.values() if node.online), next(iter(self.nodes.values())))
+
+    def guest(self, kind: str, node: str, vmid: int | str) -> Guest:
+        """The guest of that kind on that node; the error that Proxmox gives for every other case."""
+        found = self.guests.get(int(vmid))
+        if found is None or found.node != node or found.kind != kind:
+            folder = "qemu-server" if kind == "qemu" else "lxc"
+            raise die(f"Configuration file 'nodes/{node}/{folder}/{vmid}.conf' does not exist")
+        return found
+
+    def add_guest(self, guest: Guest) -> None:
+        self.statistics_settle()
+        self.guests[guest.vmid] = guest
+        self.touch(guest)
+
+    def remove_guest(self, guest: Guest) -> None:
+        """Take the config away; the last published figures stay until a new guest of that VMID replaces them."""
+        self.touch(guest)
+        self.guests.pop(guest.vmid, None)
+        pool = self.access.pool_of(guest.vmid)
+        if pool is not None:
+            self.access.pools[pool]["vms"].discard(guest.vmid)
+            self.access.changed()
+
+    def set_config(self, guest: Guest, **values: Any) -> None:
+        """Write options of a guest; ``None`` removes one."""
+        self.touch(guest)
+        for key, value in values.items():
+            if value is None:
+                guest.config.pop(key, None)
+            else:
+                guest.config[key] = value
+
+    def in_use(self, vmid: int) -> str | None:
+        """Who has a VMID, in the words of ``check_vmid_unused``."""
+        guest = self.guests.get(vmid)
+        if guest is None:
+            return None
+        return f"{'VM' if guest.kind == 'qemu' else 'CT'} {vmid} already exists on node '{guest.node}'"
+
+    def need_quorum(self) -> None:
+        if not self.quorate:
+            raise die("cluster not ready - no quorum?")
+
+    async def need_quorum_for(self, what: str, file: str = "file-user_cfg") -> None:
+        """Writes to cluster files block for a while before they give up."""
+        if not self.quorate:
+            await self.clock.sleep(self.timing.noquorum_seconds)
+            raise die(f"{what} failed: cfs-lock '{file}' error: no quorum!")
+
+    def need_writable(self, guest: Guest) -> None:
+        """A config file cannot be replaced while the cluster file system is read-only."""
+        if not self.quorate:
+            pid = self.rng.randrange(900, 30000)
+            raise ApiError(
+                500, f"unable to open file '/etc/pve/nodes/{guest.node}/qemu-server/{guest.vmid}.conf.tmp.{pid}'"
+                " - Permission denied",
+            )
+
+    async def hold(self, guest: Guest, error: type[Exception] = TaskError) -> None:
+        """Take the guest's file lock, as every writer of its config does; the caller releases it."""
+        try:
+            await asyncio.wait_for(guest.lock.acquire(), max(0.05, self.timing.lock_seconds * self.clock.scale))
+        except asyncio.TimeoutError:
+            text = f"can't lock file '/var/lock/qemu-server/lock-{guest.vmid}.conf' - got timeout"
+            raise (ApiError(500, text) if error is ApiError else TaskError(text)) from None
+
+    def random_mac(self) -> str:
+        prefix = str(self.options.get("mac_prefix", "BC:24:11"))
+        return prefix + "".join(f":{self.rng.randrange(256):02X}" for _ in range(5 - prefix.count(":")))
+
+    def random_uuid(self) -> str:
+        text = f"{self.rng.getrandbits(128):032x}"
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
+
+    def shuffled(self, rows: list[Any]) -> list[Any]:
+        """Rows in the random order in which Perl's hashes come out."""
+        self.rng.shuffle(rows)
+        return rows

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a test can make go wrong with chosen requests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .tasks import Orders
+
+
+@dataclass
+class Fault:
+    """One rule. It applies to requests whose method and path match, after the first ``after``, ``count`` times."""
+
+    path: str = ""
+    method: str = ""
+    count: int | None = None
+    after: int = 0
+    status: int | None = None
+    message: str = ""
+    drop: str | None = None
+    delay: float = 0.0
+    hang: bool = False
+    task_error: str | None = None
+    task_seconds: float | None = None
+    vmid_taken: bool = False
+    seen: int = field(default=0, init=False)
+    applied: int = field(default=0, init=False)
+
+    @classmethod
+    def parse(cls, spec: dict[str, Any]) -> Fault:
+        """A fault from the control plane; ValueError for a key that means nothing."""
+        known = {entry.name for entry in fields(cls) if entry.init}
+        unknown = set(spec) - known
+        if unknown:
+            raise ValueError(f"unknown fault option(s) {sorted(unknown)}; known: {sorted(known)}")
+        if spec.get("drop") not in (None, "before", "after"):
+            raise ValueError("drop must be 'before' or 'after'")
+        fault = cls(**spec)
+        re.compile(fault.path)
+        return fault
+
+    def matches(self, method: str, path: str) -> bool:
+        """Count a request and say whether the fault applies to it."""
+        if self.method and self.method.upper() != method:
+            return False
+        if not re.search(self.path, path):
+            return False
+        self.seen += 1
+        if self.seen <= self.after or (self.count is not None and self.applied >= self.count):
+            return False
+        self.applied += 1
+        return True
+
+
+@dataclass
+class Effects:
+    """All faults that apply to one request, together."""
+
+    faults: list[Fault]
+
+    @property
+    def delay(self) -> float:
+        return sum(fault.delay for fault in self.faults)
+
+    @property
+    def hang(self) -> bool:
+        return any(fault.hang for fault in self.faults)
+
+    @property
+    def vmid_taken(self) -> bool:
+        return any(fault.vmid_taken for fault in self.faults)
+
+    @property
+    def refusal(self) -> Fault | None:
+        return next((fault for fault in self.faults if fault.status is not None), None)
+
+    def drops(self, when: str) -> bool:
+        return any(fault.drop == when for fault in self.faults)
+
+    @property
+    def orders(self) -> Orders:
+        orders = Orders()
+        for fault in self.faults:
+            orders.error = orders.error or fault.task_error
+            orders.seconds = fault.task_seconds if fault.task_seconds is not None else orders.seconds
+        return orders
+
+
+class Faults:
+    """The rules in force."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def add(self, spec: dict[str, Any]) -> None:
+        self._faults.append(Fault.parse(spec))
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    def for_request(self, method: str, path: str) -> Effects:
+        """Path is without ``/api2/json``."""
+        return Effects([fault for fault in self._faults if fault.matches(method, path)])

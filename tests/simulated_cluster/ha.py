@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HA manager: resources, groups (release 8), rules (release 9), and the slow hand that starts and stops guests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import ha_rules
+from .access import Identity
+from .model import Guest
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+MANAGER = Identity("root@pam")
+
+
+class HighAvailability:
+    """HA configuration and the state that the manager has reached."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.resources: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.rules: dict[str, dict[str, Any]] = {}
+        self.ever_active = False
+        self._jobs: dict[str, asyncio.Task[None]] = {}
+        self._added_at: dict[str, float] = {}
+
+    @staticmethod
+    def sid(guest: Guest) -> str:
+        return f"{'vm' if guest.kind == 'qemu' else 'ct'}:{guest.vmid}"
+
+    def managed(self, guest: Guest) -> bool:
+        return self.sid(guest) in self.resources
+
+    def digest(self, section: object) -> str:
+        return hashlib.sha1(json.dumps(section, sort_keys=True).encode()).hexdigest()
+
+    def guest_of(self, sid: str) -> Guest | None:
+        """The guest that a resource id names."""
+        number = sid.partition(":")[2]
+        return self._cluster.guests.get(int(number)) if number.isdigit() else None
+
+    def add(self, sid: str, options: dict[str, Any]) -> None:
+        self.resources[sid] = {"sid": sid, "type": sid.partition(":")[0], **options}
+        self._added_at[sid] = self._cluster.clock.now()
+        self.ever_active = True
+        self.act(sid)
+
+    def remove(self, sid: str, from_rules: bool = True) -> None:
+        self.resources.pop(sid, None)
+        if from_rules:
+            for rule in self.rules.values():
+                rest = [other for other in ha_rules.resources_of(rule) if other != sid]
+                if len(rest) != len(ha_rules.resources_of(rule)):
+                    rule["resources"] = ",".join(rest)
+            for name in [name for name, rule in self.rules.items() if not rule["resources"]]:
+                del self.rules[name]
+
+    def set_state(self, sid: str, state: str) -> None:
+        self.resources[sid]["state"] = state
+        self.act(sid)
+
+    def shown_state(self, guest: Guest) -> str | None:
+        """``hastate`` in the guest's row: null on release 8 until the manager has seen a new resource."""
+        sid = self.sid(guest)
+        fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
+        if fresh and not self._cluster.modern:
+            return None
+        return str(self.resources[sid].get("state", "started"))
+
+    def service_state(self, sid: str) -> str:
+        """``state`` in the HA status: queued at first, then what the manager wants and gets."""
+        fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
+        wanted = str(self.resources[sid].get("state", "started"))
+        if fresh and wanted != "ignored":
+            return "queued"
+        guest = self.guest_of(sid)
+        if wanted == "started" and guest is not None and not guest.running:
+            return "starting"
+        return wanted
+
+    def act(self, sid: str) -> None:
+        """Let the manager bring a resource into its state, some time later."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        job = self._jobs.get(sid)
+        if job is not None:
+            job.cancel()
+        self._jobs[sid] = loop.create_task(self._reach(sid))
+
+    async def _reach(self, sid: str) -> None:
+        from .api.qemu_power import start_guest, stop_guest
+
+        cluster = self._cluster
+        await cluster.clock.sleep(cluster.timing.ha_seconds)
+        resource, guest = self.resources.get(sid), self.guest_of(sid)
+        if resource is None or guest is None or guest.kind != "qemu":
+            return
+        wanted = resource.get("state", "started")
+        if wanted in ("started", "enabled") and not guest.running:
+            self._evade_maintenance(guest)
+            start_guest(cluster, guest, MANAGER)
+        elif wanted in ("stopped", "disabled") and guest.running:
+            stop_guest(cluster, guest, MANAGER)
+
+    def _evade_maintenance(self, guest: Guest) -> None:
+        """A guest that is to start on a node in maintenance is moved off first."""
+        cluster = self._cluster
+        if not cluster.nodes[guest.node].maintenance:
+            return
+        others = [node for node in cluster.nodes.values() if node.online and not node.maintenance]
+        local = any(volume.place is not None for volume in cluster.volumes.of_guest(guest.vmid))
+        if others and not local:
+            cluster.touch(guest)
+            guest.node = others[0].name
+            cluster.touch(guest)
+
+    def stop_jobs(self) -> None:
+        for job in self._jobs.values():
+            job.cancel()
+
+    def located(self) -> dict[str, str]:
+        """Resource id to the node it is on."""
+        return {sid: guest.node for sid in self.resources if (guest := self.guest_of(sid)) is not None}
+
+    def rule_rows(self) -> list[dict[str, Any]]:
+        """The rules as the API lists them, with what is wrong with each."""
+        wrong = ha_rules.problems(self.rules, len(self._cluster.nodes))
+        digest = self.digest(self.rules)
+        rows = []
+        for order, (name, rule) in enumerate(self.rules.items(), start=1):
+            row = {"rule": name, **rule, "order": order, "digest": digest}
+            if name in wrong:
+                row["errors"] = {"resources": wrong[name]}
+            rows.append(row)
+        return rows

@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The things a cluster is made of: nodes, guests, storages and volumes, with the figures Proxmox derives from them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from .property_strings import DRIVE_ORDER, MIB, is_cdrom, is_drive, parse, parse_size
+
+BLOCK_TYPES = frozenset({"lvm", "lvmthin", "zfspool", "rbd", "zfs", "iscsi", "iscsidirect"})
+SHARED_TYPES = frozenset({"rbd", "cephfs", "nfs", "cifs", "iscsi", "iscsidirect", "pbs", "zfs", "esxi"})
+THICK_TYPES = frozenset({"lvm"})
+
+
+@dataclass
+class Node:
+    """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions."""
+
+    name: str
+    number: int
+    cores: int
+    memory: int
+    online: bool = True
+    maintenance: bool = False
+    cpu_use: float = 0.02
+    memory_use: float = 0.1
+    disk: int = 64 * 1024**3
+    bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
+    vnets: list[str] = field(default_factory=list)
+    cpu: dict[str, Any] = field(default_factory=dict)
+    pci: list[dict[str, Any]] = field(default_factory=list)
+    usb: list[dict[str, Any]] = field(default_factory=list)
+    changed_at: float = 0.0
+    booted_at: float = 0.0
+    offline_since: float | None = None
+    maintenance_since: float | None = None
+
+    @property
+    def address(self) -> str:
+        return f"10.99.{self.number // 250}.{self.number % 250}"
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.name.encode()).hexdigest().upper()
+        return ":".join(digest[i : i + 2] for i in range(0, 64, 2))
+
+
+@dataclass
+class Storage:
+    """A storage definition. Sizes in bytes, per node; ``None`` as node is the one pool of a shared storage."""
+
+    name: str
+    type: str
+    content: list[str]
+    shared: bool = False
+    nodes: list[str] | None = None
+    enabled: bool = True
+    sizes: dict[str | None, int] = field(default_factory=dict)
+    base_used: dict[str | None, int] = field(default_factory=dict)
+    allocated: dict[str | None, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    full: bool = False
+
+    @property
+    def block(self) -> bool:
+        return self.type in BLOCK_TYPES
+
+    @property
+    def path(self) -> str:
+        fallback = f"/mnt/pve/{self.name}" if self.shared else f"/var/lib/{self.name}"
+        return str(self.options.get("path", "/var/lib/vz" if self.name == "local" else fallback))
+
+    def place(self, node: str) -> str | None:
+        """The key of the pool that ``node`` uses."""
+        return None if self.shared else node
+
+    def on_node(self, node: str) -> bool:
+        return self.nodes is None or node in self.nodes
+
+    def usable(self, node: str) -> bool:
+        return self.enabled and self.on_node(node)
+
+    def total(self, node: str) -> int:
+        return self.sizes.get(self.place(node), 0)
+
+    def used(self, node: str) -> int:
+        place = self.place(node)
+        if self.full:
+            return self.total(node)
+        return min(self.total(node), self.base_used.get(place, 0) + self.allocated.get(place, 0))
+
+
+@dataclass
+class Volume:
+    """A disk image, ISO file or the like; size in bytes as provisioned."""
+
+    volid: str
+    storage: str
+    place: str | None
+    size: int
+    content: str = "images"
+    format: str = "raw"
+    vmid: int | None = None
+    parent: str | None = None
+    ctime: int = 0
+    base: str | None = None
+
+
+@dataclass
+class Guest:
+    """A VM or container: its config file's content and what runs of it."""
+
+    vmid: int
+    node: str
+    kind: str = "qemu"
+    config: dict[str, Any] = field(default_factory=dict)
+    status: str = "stopped"
+    qmpstatus: str = "stopped"
+    pending: dict[str, Any] = field(default_factory=dict)
+    started_at: float = 0.0
+    cpu_use: float = 0.05
+    memory_use: float = 0.5
+    agent: dict[str, Any] | None = None
+    acpi: bool = True
+    snapshots: dict[str, Any] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    pid: int = 0
+
+    @property
+    def running(self) -> bool:
+        return self.status == "running"
+
+    @property
+    def name(self) -> str:
+        if self.kind == "lxc":
+            return str(self.config.get("hostname", f"CT{self.vmid}"))
+        return str(self.config.get("name", f"VM {self.vmid}"))
+
+    @property
+    def template(self) -> bool:
+        return bool(self.config.get("template"))
+
+    @property
+    def tags(self) -> str | None:
+        return self.config.get("tags") or None
+
+    @property
+    def config_lock(self) -> str | None:
+        """The ``lock`` in the config (create, clone, backup, ...)."""
+        return self.config.get("lock")
+
+    @property
+    def maxmem(self) -> int:
+        return int(parse(str(self.config.get("memory", 512)), "current")["current"]) * MIB
+
+    def maxcpu(self, host_cores: int) -> int:
+        """Virtual CPUs as Proxmox reports them: never more than the host has, unless ``vcpus`` says so."""
+        if self.kind == "lxc":
+            return int(self.config.get("cores", host_cores))
+        if self.config.get("vcpus"):
+            return int(self.config["vcpus"])
+        return min(int(self.config.get("sockets", 1)) * int(self.config.get("cores", 1)), host_cores)
+
+    @property
+    def maxdisk(self) -> int:
+        """Size of the boot disk, 0 without one."""
+        if self.kind == "lxc":
+            return _size_of(parse(str(self.config.get("rootfs", "")), "volume"))
+        boot = str(self.config.get("boot", ""))
+        order = boot.removeprefix("order=").split(";") if boot.startswith("order=") else list(DRIVE_ORDER)
+        for key in order:
+            if key in self.config and is_drive(key):
+                drive = parse(str(self.config[key]))
+                if not is_cdrom(drive):
+                    return _size_of(drive)
+        return 0
+
+    def drives(self) -> dict[str, dict[str, str]]:
+        """Drive name to its parts, cloud-init and CD drives included."""
+        return {key: parse(str(value)) for key, value in self.config.items() if is_drive(key)}
+
+    def digest(self) -> str:
+        return hashlib.sha1(json.dumps([self.config, self.pending], sort_keys=True).encode()).hexdigest()
+
+
+def _size_of(drive: dict[str, str]) -> int:
+    return parse_size(drive["size"]) if "size" in drive else 0

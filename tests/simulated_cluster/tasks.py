@@ -1,0 +1,159 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Worker tasks: UPIDs, logs, exit texts, and the lists that show them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .access import Identity
+from .clock import Clock
+from .errors import ApiError, TaskError
+
+LISTED_PER_NODE = 25
+
+
+class OrderedFailure(TaskError):
+    """A failure that a fault asked for; its text is the exit text as it stands."""
+
+
+@dataclass
+class Orders:
+    """What a fault demands of the task that a call starts."""
+
+    error: str | None = None
+    seconds: float | None = None
+
+
+@dataclass
+class Task:
+    upid: str
+    node: str
+    kind: str
+    id: str
+    who: Identity
+    pid: int
+    pstart: int
+    starttime: int
+    log: list[str] = field(default_factory=list)
+    exitstatus: str | None = None
+    endtime: int | None = None
+    orders: Orders = field(default_factory=Orders)
+    runner: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.exitstatus is None
+
+    def say(self, line: str) -> None:
+        self.log.append(line)
+
+    async def work(self, clock: Clock, seconds: float) -> None:
+        """Spend the time that the job takes; where a fault demands it, another time or a failure after it."""
+        ordered, self.orders.seconds = self.orders.seconds, None
+        await clock.sleep(seconds if ordered is None else ordered)
+        if self.orders.error is not None:
+            raise OrderedFailure(self.orders.error)
+
+    def _identity(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "upid": self.upid, "node": self.node, "type": self.kind, "id": self.id, "user": self.who.user,
+            "starttime": self.starttime,
+        }
+        if self.who.token:
+            row["tokenid"] = self.who.token
+        return row
+
+    def status(self) -> dict[str, Any]:
+        """The answer of ``/nodes/X/tasks/UPID/status``."""
+        row = self._identity() | {"pid": self.pid, "pstart": self.pstart}
+        row["status"] = "running" if self.running else "stopped"
+        if not self.running:
+            row["exitstatus"] = self.exitstatus
+        return row
+
+    def cluster_row(self) -> dict[str, Any]:
+        """The row of ``/cluster/tasks``, where ``status`` is the exit text."""
+        if self.running:
+            return self._identity() | {"pid": self.pid, "saved": "0"}
+        return self._identity() | {"endtime": self.endtime, "status": self.exitstatus, "saved": "1"}
+
+    def node_row(self, active: bool) -> dict[str, Any]:
+        """The row of ``/nodes/X/tasks``."""
+        row = self._identity() | {"pid": self.pid, "pstart": self.pstart}
+        if self.running:
+            return row | {"status": "RUNNING", "saved": "0"} if active else row
+        return row | {"endtime": self.endtime, "status": self.exitstatus}
+
+
+class Tasks:
+    """All tasks of the cluster, newest last per node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_upid: dict[str, Task] = {}
+        self._by_node: dict[str, list[Task]] = {}
+        self._pids = itertools.count(1000)
+
+    def start(
+        self,
+        node: str,
+        kind: str,
+        id: object,
+        who: Identity,
+        body: Callable[[Task], Awaitable[None]],
+        orders: Orders | None = None,
+    ) -> str:
+        """Start ``body`` as a worker of ``node``; the UPID. ``TaskError`` raised in it is the exit text."""
+        now = self._clock.now()
+        pid, pstart = next(self._pids), int(now * 100) & 0x7FFFFFFF
+        upid = f"UPID:{node}:{pid:08X}:{pstart:08X}:{int(now):08X}:{kind}:{id}:{who.full}:"
+        task = Task(upid, node, kind, str(id), who, pid, pstart, int(now), orders=orders or Orders())
+        self._by_upid[upid] = task
+        self._by_node.setdefault(node, []).append(task)
+        task.runner = asyncio.ensure_future(self._run(task, body))
+        return upid
+
+    async def _run(self, task: Task, body: Callable[[Task], Awaitable[None]]) -> None:
+        exitstatus = "OK"
+        try:
+            await body(task)
+        except (TaskError, ApiError) as error:
+            exitstatus = str(error)
+        except asyncio.CancelledError:
+            exitstatus = "interrupted by signal"
+        task.exitstatus = exitstatus
+        task.endtime = int(self._clock.now())
+        if exitstatus == "OK":
+            task.say("TASK OK")
+        elif exitstatus.startswith("WARNINGS"):
+            task.say(f"TASK {exitstatus}")
+        else:
+            task.say(f"TASK ERROR: {exitstatus}")
+
+    def find(self, upid: str) -> Task | None:
+        return self._by_upid.get(upid)
+
+    def of_node(self, node: str) -> list[Task]:
+        """Tasks of a node, newest first."""
+        return self._by_node.get(node, [])[::-1]
+
+    def recent(self) -> list[Task]:
+        """What ``/cluster/tasks`` may show: every running task and the last few finished of each node."""
+        rows: list[Task] = []
+        for tasks in self._by_node.values():
+            finished = [task for task in tasks if not task.running]
+            rows += [task for task in tasks if task.running] + finished[-LISTED_PER_NODE:]
+        return rows
+
+    async def cancel_all(self) -> None:
+        """End what still runs, when the cluster is shut down."""
+        runners = [task.runner for task in self._by_upid.values() if task.runner and not task.runner.done()]
+        for runner in runners:
+            runner.cancel()
+        await asyncio.gather(*runners, return_exceptions=True)
