@@ -21,6 +21,7 @@ from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest, Snapshot
 from .failures import NotRecorded
 from .inventory_next_id import is_unfiltered
+from .outcomes import is_missing
 from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row, guest_of_row
@@ -91,15 +92,10 @@ def read_config(reader: Reader, node: str, vmid: int) -> dict[str, t.Any] | None
     try:
         config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config")
     except ApiError as error:
-        if is_missing(error):
+        if is_missing(error.message):
             return None
         raise
     return config
-
-
-def is_missing(error: ApiError) -> bool:
-    """Tell whether the API said that there is no such VM on the node asked."""
-    return "does not exist" in error.message and "Configuration file" in error.message
 
 
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
@@ -146,7 +142,8 @@ def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
 
 
 def _is_unfinished(guest: Guest) -> bool:
-    return guest.name is None or guest.memory <= 0 or guest.cores <= 0 or guest.lock in _BEING_MADE
+    # No name alone says nothing: a VM may have none. One that is just getting its name has a recent task.
+    return guest.memory <= 0 or guest.cores <= 0 or guest.lock in _BEING_MADE
 
 
 def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Guest]]:

@@ -6,17 +6,12 @@
 from __future__ import annotations
 
 import re
-import time
 import typing as t
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout
+from .polling import Poller
 from .reader import Reader
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 2.0
-_GROWTH = 1.5
 
 _LOG_PAGE = 500
 _LOG_TAIL = 10
@@ -70,17 +65,10 @@ class TaskFollower:
         timeout: seconds for one task, unless a wait says otherwise.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        timeout: float = 600.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, reader: Reader, timeout: float = 600.0, poller: Poller | None = None) -> None:
         self._reader = reader
-        self._timeout = timeout
-        self._clock = clock
-        self._sleep = sleep
+        self.timeout = timeout
+        self.poller = poller or Poller()
 
     def wait(self, upid: str, timeout: float | None = None) -> TaskResult:
         """Return when the task has ended well, perhaps with warnings.
@@ -93,27 +81,27 @@ class TaskFollower:
             PermissionDenied, ApiError, AuthenticationFailed: its status may not, or cannot, be read.
         """
         task = Upid.parse(upid)
-        seconds = self._timeout if timeout is None else timeout
-        deadline = self._clock() + seconds
-        pause = _FIRST_PAUSE
+        seconds = self.timeout if timeout is None else timeout
         unreachable = ""
-        while True:
+
+        def exitstatus() -> str | None:
+            nonlocal unreachable
             try:
                 status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
-                unreachable = ""
             except ConnectionFailed as error:
-                status, unreachable = {}, f"; the last look at it failed: {error.message}"
-            if status.get("status") == "stopped":
-                return self._ended(task, str(status.get("exitstatus") or ""))
-            left = deadline - self._clock()
-            if left <= 0:
-                raise TaskTimeout(
-                    f"task {upid} on node {task.node} has not ended within {seconds:g} s{unreachable}",
-                    upid=upid,
-                    node=task.node,
-                )
-            self._sleep(min(pause, left))
-            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+                unreachable = f"; the last look at it failed: {error.message}"
+                return None
+            unreachable = ""
+            return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
+
+        ended = self.poller.until(exitstatus, seconds)
+        if ended is None:
+            raise TaskTimeout(
+                f"task {upid} on node {task.node} has not ended within {seconds:g} s{unreachable}",
+                upid=upid,
+                node=task.node,
+            )
+        return self._ended(task, ended)
 
     def log_tail(self, upid: str) -> tuple[str, ...]:
         """Return the last lines of a task's log; nothing when it cannot be read."""

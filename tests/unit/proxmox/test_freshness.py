@@ -84,6 +84,10 @@ def row(vmid: int, node: str = "pve1", **fields: t.Any) -> dict[str, t.Any]:
     return {"type": "qemu", "vmid": vmid, "node": node, **settled, **fields}
 
 
+def unknown(vmid: int, node: str = "pve1", **fields: t.Any) -> dict[str, t.Any]:
+    return {"type": "qemu", "vmid": vmid, "node": node, "status": "unknown", **fields}
+
+
 def listed(vmid: int, **fields: t.Any) -> dict[str, t.Any]:
     return {"vmid": vmid, "name": f"vm{vmid}", "maxmem": 2**30, "cpus": 2, "status": "stopped", **fields}
 
@@ -163,13 +167,13 @@ def test_a_guest_made_since_the_first_read_is_added():
 
 
 def test_a_guest_whose_create_failed_meanwhile_is_dropped():
-    reader = cluster([row(100), row(101, name=None, lock="create")], [], pve1=[listed(100)])
+    reader = cluster([row(100), unknown(101, lock="create")], [], pve1=[listed(100)])
 
     assert list(settled(reader, auditor=True)) == [100]
 
 
 def test_a_guest_that_vanished_without_any_doubt_about_it_is_kept():
-    reader = cluster([row(100), row(101, name=None)], [task("qmstop", 7)], pve1=[listed(101)])
+    reader = cluster([row(100), unknown(101)], [task("qmstop", 7)], pve1=[listed(101)])
 
     assert sorted(settled(reader)) == [100, 101]
 
@@ -182,7 +186,7 @@ def test_pool_and_ha_are_kept_as_a_nodes_list_lacks_them():
 
 
 def test_a_container_is_read_from_the_list_of_containers():
-    reader = cluster([row(200, type="lxc", name=None)], [task("vzcreate", 200)])
+    reader = cluster([unknown(200, type="lxc")], [task("vzcreate", 200)])
     reader.answers["/nodes/pve1/lxc"] = [{**listed(200, name="ct"), "vmid": "200"}]
 
     assert settled(reader)[200].name == "ct"
@@ -190,17 +194,22 @@ def test_a_container_is_read_from_the_list_of_containers():
 
 def test_a_guest_still_being_made_is_waited_for():
     making, made = [listed(100, name="VM 100", lock="create")], [listed(100, name="web")]
-    reader = cluster(
-        [row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)], pve1=[making, making, made]
-    )
+    reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)], pve1=[making, making, made])
 
     assert settled(reader)[100].name == "web"
+
+
+def test_a_vm_that_never_had_a_name_costs_nothing():
+    reader = cluster([row(100, name="VM 100")], [task("vzdump", 100)])
+
+    assert settled(reader)[100].name is None
+    assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
 
 
 def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
     pauses: list[float] = []
     making = [listed(100, name="VM 100", lock="create")]
-    reader = cluster([row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)], pve1=making)
+    reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)], pve1=making)
 
     snapshot = settle(reader, read_snapshot(reader), patience=2, sleep=pauses.append)
 
@@ -209,7 +218,7 @@ def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
 
 
 def test_a_guest_that_the_caller_knows_is_neither_read_nor_waited_for():
-    reader = cluster([row(100, name=None, lock="create")], [task("qmcreate", 100, ended=None)])
+    reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)])
 
     assert settled(reader, known=[100])[100].name is None
     assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
@@ -223,13 +232,13 @@ def test_without_a_clock_the_newest_task_tells_the_time():
 
 
 def test_guests_of_a_node_that_is_offline_are_not_asked_for():
-    reader = cluster([row(100, "pve3", name=None)], [task("qmcreate", 100, "pve3")])
+    reader = cluster([unknown(100, "pve3")], [task("qmcreate", 100, "pve3")])
 
     assert settled(reader)[100].name is None
 
 
 def test_guests_of_a_node_that_does_not_answer_stay_as_they_were():
-    reader = cluster([row(100, name=None, tags="a")], [task("qmcreate", 100)], pve1=NodeUnreachable("595"))
+    reader = cluster([unknown(100, tags="a")], [task("qmcreate", 100)], pve1=NodeUnreachable("595"))
 
     assert settled(reader)[100].tags == {"a"}
 

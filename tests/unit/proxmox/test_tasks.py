@@ -18,6 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskTimeout,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.polling import Poller
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
 
 UPID = "UPID:pve2:00000650:0005621F:6B0150A8:qmcreate:400:op@pve!tok:"
@@ -34,7 +35,7 @@ class World:
         self.calls: list[str] = []
         self._statuses = list(statuses)
         self._log = log or []
-        self.follower = TaskFollower(self, timeout=100, clock=lambda: self.now, sleep=self.sleep)
+        self.follower = TaskFollower(self, timeout=100, poller=Poller(lambda: self.now, self.sleep))
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

@@ -1,0 +1,265 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes a decision true: creates or clones its VM, or leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
+from ..model import Decision, Template
+from .failures import AnswerLost, VMIDTaken
+from .freshness import read_config
+from .lifecycle import LOOK_FOR, SENDINGS, Lifecycle
+from .outcomes import is_busy, is_tag_refusal, is_vmid_taken
+from .tasks import TaskResult, Upid
+
+_BEING_MADE = frozenset({"create", "clone"})
+# Clocks of nodes differ a little from the one that the API's answers tell.
+_CLOCK_SLACK = 5.0
+_BUSY_PAUSE = 3.0
+_START_SHOWS_IN = 5.0
+
+_Mark = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """What is changed in a fresh clone: keys of its config (C(delete) unsets), and disks to grow (slot to bytes)."""
+
+    changes: Mapping[str, t.Any] = field(default_factory=dict)
+    resizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BindResult:
+    """A VM that was made. node is where it is now: HA may have moved it. warnings are the task's log, if it warned."""
+
+    vmid: int
+    node: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """One VM being made: what it will be, and where its task runs and under which id."""
+
+    vmid: int
+    name: str
+    node: str
+    task_type: str
+    task_node: str
+    task_id: str
+
+
+class Binder(Lifecycle):
+    """Makes VMs, and does to existing ones what Lifecycle does. May be used from many threads."""
+
+    # From 9.2 on some users may set tags only on a VM that exists; once seen, it is not tried again.
+    _tags_come_later = False
+
+    def create(
+        self, decision: Decision, params: Mapping[str, t.Any], resizes: Mapping[str, int] | None = None
+    ) -> BindResult:
+        """Create the decision's VM, and start it when the request says that it shall run.
+
+        One request and the task's polls when all goes well; one more to see that it runs.
+
+        Args:
+            params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
+            resizes: imported disks to grow afterwards (slot to bytes).
+
+        Raises:
+            VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
+            ApiError, PermissionDenied, TaskFailed: it was refused or failed, and nothing was left behind, unless
+                details has C(left_behind) (what was made and could not be removed) or C(created) (made, not started).
+            TaskTimeout: it is still being made.
+            ConnectionFailed: nothing was made; AnswerLost: nobody knows.
+        """
+        request, node = decision.request, decision.node
+        making = _Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid))
+        sent = {**params, "vmid": decision.vmid}
+        if request.running and not resizes:
+            sent["start"] = 1
+        later = {"tags": sent.pop("tags")} if self._tags_come_later and "tags" in sent else {}
+        try:
+            result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
+        except TaskFailed as error:
+            if "tags" not in sent or not is_tag_refusal(error.message):
+                raise
+            self._tags_come_later = True
+            later = {"tags": sent.pop("tags")}
+            result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
+        if later or resizes:
+            with self._removed_if_this_fails(making, self._mark(making)):
+                self.update(node, making.vmid, later, resizes)
+        return self._started(making, result) if request.running else _bound(making, result)
+
+    def clone(
+        self,
+        decision: Decision,
+        template: Template,
+        params: Mapping[str, t.Any],
+        adjust: Callable[[Mapping[str, t.Any]], Adjustment],
+    ) -> BindResult:
+        """Clone template into the decision's VM, adjust the clone, and start it when the request says so.
+
+        Args:
+            params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name and target.
+            adjust: given the clone's config as Proxmox returns it, tells what to change.
+
+        Raises: as create.
+        """
+        request, vmid = decision.request, decision.vmid
+        making = _Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid))
+        sent = {**params, "newid": vmid}
+        if request.name:
+            sent["name"] = request.name
+        if decision.node != template.node:
+            sent["target"] = decision.node
+        path = f"/nodes/{template.node}/qemu/{template.vmid}/clone"
+        result = self._made(making, lambda: self._session.post(path, sent))
+        config = read_config(self._session, making.node, vmid) or {}
+        with self._removed_if_this_fails(making, _mark_of(config)):
+            adjustment = adjust(config)
+            self.update(making.node, vmid, adjustment.changes, adjustment.resizes)
+        return self._started(making, result) if request.running else _bound(making, result)
+
+    def _made(self, making: _Making, send: Callable[[], str]) -> TaskResult:
+        """Send a create or clone and follow its task; look before anything is sent again."""
+        since = self._session.server_time()
+        lost: AnswerLost | None = None
+        for tries_left in reversed(range(SENDINGS)):
+            try:
+                return self._tasks.wait(send())
+            except AnswerLost as error:
+                lost = error
+                found = self._found(making, since)
+                if found:
+                    return found
+            except (ApiError, TaskFailed) as error:
+                if is_vmid_taken(error.message, making.vmid):
+                    found = self._found(making, since) if lost else None
+                    if found:
+                        return found
+                    raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
+                if not (tries_left and is_busy(error.message)):
+                    self._remove_leftover(making, error)
+                    raise
+                self._poller.sleep(_BUSY_PAUSE)
+        assert lost is not None, "every other way out of the loop returns or raises"
+        raise lost
+
+    def _found(self, making: _Making, since: float | None) -> TaskResult | None:
+        """After a lost answer: return the result when the VM was made all the same, None when there is nothing.
+
+        Raises VMIDTaken when another guest has the VMID.
+        """
+        row = self._poller.until(lambda: self._row(making.vmid), LOOK_FOR)
+        if row is None:
+            return None
+        upid = self._own_task(making, since)
+        result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
+
+        def complete() -> Mapping[str, t.Any] | None:
+            row = self._row(making.vmid)
+            if row is None or row["type"] != "qemu":
+                return row or {}
+            # A clone for another node is made on the node of its template.
+            config = read_config(self._session, row["node"], making.vmid) or {}
+            return None if _BEING_MADE & {row.get("lock"), config.get("lock")} else {**row, **config}
+
+        guest = self._poller.until(complete, self._tasks.timeout)
+        if guest is None:
+            message = f"VM {making.vmid} is still being made for node {making.node} after {self._tasks.timeout:g} s"
+            raise TaskTimeout(message, upid=upid, node=making.node)
+        if not guest:
+            return None
+        if guest["type"] == "qemu" and guest.get("name", "") == making.name:
+            return result
+        raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {guest['node']}", making.vmid)
+
+    def _own_task(self, making: _Making, since: float | None) -> str | None:
+        """Return the task that makes the VM, if it can be told from others."""
+        path = f"/nodes/{making.task_node}/tasks"
+        try:
+            rows = self._session.get(path, vmid=making.task_id, source="all", limit=50)
+        except (ApiError, PermissionDenied):
+            return None
+        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") == making.task_type]
+        new = [
+            task
+            for task in tasks
+            if task.user == self._session.user and since is not None and task.started >= since - _CLOCK_SLACK
+        ]
+        # A clone's task names only its source, of which others may be made meanwhile.
+        if not new or (making.task_type != "qmcreate" and len(new) > 1):
+            return None
+        return max(new, key=lambda task: task.started).text
+
+    def _started(self, making: _Making, result: TaskResult) -> BindResult:
+        # The start that comes with a create is a task of its own, of which nothing is told.
+        running = self._poller.until(lambda: self._is_running(making), _START_SHOWS_IN)
+        if running:
+            return _bound(making, result)
+        try:
+            node = self.start(making.node, making.vmid)
+        except CollectionError as error:
+            error.details["created"] = {"vmid": making.vmid, "node": making.node}
+            raise
+        return _bound(making, result, node)
+
+    def _is_running(self, making: _Making) -> bool | None:
+        return True if self._status(making.node, making.vmid) == "running" else None
+
+    @contextlib.contextmanager
+    def _removed_if_this_fails(self, making: _Making, mark: _Mark) -> Iterator[None]:
+        """Delete the VM that this call has made when its adjustment fails, if it still is that VM."""
+        try:
+            yield
+        except TaskTimeout:
+            raise
+        except CollectionError as error:
+            self._remove(making, error, lambda config: _mark_of(config) == mark)
+            raise
+
+    def _remove_leftover(self, making: _Making, error: CollectionError) -> None:
+        """Delete what a failed create left: the VM of our name that was made since its task began, no other."""
+        upid = error.details.get("upid")
+        if making.task_type == "qmcreate" and making.name and upid:
+            began = Upid.parse(upid).started
+            self._remove(making, error, lambda config: _made_since(config, making.name, began))
+
+    def _remove(self, making: _Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
+        """Delete the VM if it is ours; what could not be deleted is noted in the error's C(left_behind)."""
+        try:
+            config = read_config(self._session, making.node, making.vmid)
+            if config is None or not is_ours(config):
+                return
+            if config.get("protection"):
+                self.update(making.node, making.vmid, {"delete": "protection"})
+            self.delete(making.node, making.vmid)
+        except CollectionError as second:
+            error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": second.message}
+
+    def _mark(self, making: _Making) -> _Mark:
+        return _mark_of(read_config(self._session, making.node, making.vmid) or {})
+
+
+def _bound(making: _Making, result: TaskResult, node: str | None = None) -> BindResult:
+    return BindResult(making.vmid, node or making.node, result.log if result.warnings else ())
+
+
+def _mark_of(config: Mapping[str, t.Any]) -> _Mark:
+    """Return what tells this VM from any other that may come to have its VMID."""
+    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
+
+
+def _made_since(config: Mapping[str, t.Any], name: str, began: int) -> bool:
+    created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
+    return config.get("name") == name and created is not None and int(created[1]) >= began

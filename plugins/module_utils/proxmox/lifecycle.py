@@ -1,0 +1,194 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes to a VM that exists: change, resize, start, stop, make a template, delete. None is sent twice blindly."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDConflict
+from .failures import AnswerLost
+from .freshness import read_config
+from .outcomes import allocations, is_missing
+from .session import Session
+from .tasks import TaskFollower, TaskResult, Upid
+
+SENDINGS = 3
+# Seconds in which a write whose answer was lost shows, if it was done.
+LOOK_FOR = 6.0
+
+R = t.TypeVar("R")
+
+
+class Lifecycle:
+    """Writes to VMs that exist, each to its real end. May be used from many threads.
+
+    When the answer of a write is lost, the VM is looked at before the write is sent again, three times in all; then
+    AnswerLost is raised.
+    """
+
+    def __init__(self, session: Session, tasks: TaskFollower) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+
+    def update(
+        self, node: str, vmid: int, changes: Mapping[str, t.Any], resizes: Mapping[str, int] | None = None
+    ) -> None:
+        """Grow the disks in resizes (slot to bytes), then set changes in the config (C(delete) holds keys to unset).
+
+        Raises:
+            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are.
+            TaskFailed, TaskTimeout: a resize failed.
+        """
+        path = f"/nodes/{node}/qemu/{vmid}"
+        for slot, size in (resizes or {}).items():
+            self._resize(path, slot, size)
+        left = dict(changes)
+
+        def forget_what_was_made() -> None:
+            config = read_config(self._session, node, vmid) or {}
+            for slot in allocations(left) & set(config):
+                del left[slot]
+
+        if left:
+            self._sent(lambda: self._session.put(f"{path}/config", left) if left else None, forget_what_was_made)
+
+    def start(self, node: str, vmid: int) -> str:
+        """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.
+
+        Raises TaskFailed, TaskTimeout, ApiError, PermissionDenied.
+        """
+        return self._switched(node, vmid, "start", "running", {})
+
+    def stop(self, node: str, vmid: int) -> str:
+        """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine."""
+        return self._switched(node, vmid, "stop", "stopped", {})
+
+    def shutdown(self, node: str, vmid: int, seconds: int | None = None, force: bool = False) -> str:
+        """Ask the guest to shut down, within seconds; with force it is stopped when it does not. Returns its node."""
+        return self._switched(node, vmid, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
+
+    def convert_to_template(self, node: str, vmid: int) -> None:
+        """Make the stopped VM a template; one that is a template already is fine."""
+
+        def done() -> str | None:
+            config = read_config(self._session, node, vmid) or {}
+            return "" if config.get("template") else None
+
+        try:
+            self._follow(self._sent(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/template"), done))
+        except (ApiError, TaskFailed):
+            if done() is None:
+                raise
+
+    def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
+        """Delete the VM with its disks; stop it first when it runs; take it out of HA, backup and replication jobs.
+
+        Returns False when there was no such VM.
+
+        Raises:
+            VMIDConflict: the VM is not called name (None: any name will do).
+            ApiError: it is protected.
+            TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
+        """
+        path = f"/nodes/{node}/qemu/{vmid}"
+        config = read_config(self._session, node, vmid)
+        if config is None:
+            return False
+        if name is not None and config.get("name", "") != name:
+            found = config.get("name", "")
+            raise VMIDConflict(f'VM {vmid} is called "{found}", not "{name}": not deleted', vmid=vmid, name=found)
+        if config.get("protection"):
+            raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
+        if self._status(node, vmid) not in ("stopped", None):
+            node = self.stop(node, vmid)
+            path = f"/nodes/{node}/qemu/{vmid}"
+
+        def done() -> str | None:
+            return self._poller.until(lambda: "" if read_config(self._session, node, vmid) is None else None, LOOK_FOR)
+
+        try:
+            self._follow(self._sent(lambda: self._session.delete(path, purge=1), done))
+        except (ApiError, TaskFailed) as error:
+            # Somebody else was faster.
+            if not is_missing(error.message):
+                raise
+        return True
+
+    def confirm(self, node: str, vmid: int, name: str) -> bool:
+        """Tell whether the VM on node is the one called name, by its config, which is never late."""
+        config = read_config(self._session, node, vmid)
+        return config is not None and config.get("name", "") == name
+
+    def _resize(self, path: str, slot: str, size: int) -> None:
+        # An absolute size: it does no harm to send it twice.
+        self._follow(self._sent(lambda: self._session.put(f"{path}/resize", disk=slot, size=size)))
+
+    def _switched(self, node: str, vmid: int, action: str, wanted: str, params: Mapping[str, t.Any]) -> str:
+        def done() -> str | None:
+            return "" if self._status(node, vmid) == wanted else None
+
+        try:
+            path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
+            upid = self._sent(lambda: self._session.post(path, params), done)
+            self._follow(upid)
+        except (ApiError, TaskFailed):
+            if done() is None:
+                raise
+            return node
+        if not upid or not Upid.parse(upid).type.startswith("ha"):
+            return node
+        # HA only took the request: it acts many seconds later, perhaps on another node.
+        return self._reached(node, vmid, wanted, upid)
+
+    def _reached(self, node: str, vmid: int, wanted: str, upid: str) -> str:
+        def look() -> str | None:
+            nonlocal node
+            try:
+                status = self._status(node, vmid)
+                if status is None:
+                    row = self._row(vmid)
+                    node = row["node"] if row else node
+            except ConnectionFailed:
+                return None
+            return node if status == wanted else None
+
+        reached = self._poller.until(look, self._tasks.timeout)
+        if reached is None:
+            message = f"HA has not brought VM {vmid} to {wanted} within {self._tasks.timeout:g} s (task {upid})"
+            raise TaskTimeout(message, upid=upid, node=node)
+        return reached
+
+    def _status(self, node: str, vmid: int) -> str | None:
+        """Return the VM's status now; None when it is not on node."""
+        try:
+            return str(self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")["status"])
+        except ApiError as error:
+            if is_missing(error.message):
+                return None
+            raise
+
+    def _row(self, vmid: int) -> Mapping[str, t.Any] | None:
+        """Return the guest's row in the cluster's list, where existence, node and lock show at once."""
+        rows = self._session.get("/cluster/resources", type="vm")
+        return next((row for row in rows if row.get("vmid") == vmid), None)
+
+    def _follow(self, upid: str | None) -> TaskResult | None:
+        return self._tasks.wait(upid) if upid else None
+
+    def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = lambda: None) -> R:
+        """Send a write; when its answer is lost and done does not return its result, send it again."""
+        for tries_left in reversed(range(SENDINGS)):
+            try:
+                return send()
+            except AnswerLost:
+                self._poller.sleep(1.0)
+                result = done()
+                if result is not None:
+                    return result
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try has returned or raised")

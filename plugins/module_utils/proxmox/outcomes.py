@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the texts of Proxmox's refusals and failed tasks mean. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+
+# A drive for which a volume is made: "STORAGE:SIZE...", or one that is copied from elsewhere.
+_ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from=")
+
+
+def is_missing(message: str) -> bool:
+    """Tell whether there is no such VM on the node that was asked."""
+    return bool(re.search(r"Configuration file '[^']*' does not exist", message))
+
+
+def is_vmid_taken(message: str, vmid: int) -> bool:
+    """Tell whether a create or clone failed as another guest has vmid, or is getting it at this moment."""
+    return any(
+        re.search(pattern, message)
+        for pattern in (
+            rf"\b(VM|CT) {vmid} already exists",
+            rf"unable to create VM {vmid}: config file already exists",
+            rf"/{vmid}\.conf' failed: File exists",
+            # The winner of a race of two clones holds the lock of the new VMID.
+            rf"can't lock file '[^']*/lock-{vmid}\.conf' - got timeout",
+        )
+    )
+
+
+def is_tag_refusal(message: str) -> bool:
+    """Tell whether a create failed as this user may not set tags then (from 9.2 on), though perhaps afterwards."""
+    return bool(re.search(r"\(/vms/\d+, VM\.Config\.Options\)|Sys\.Modify for modifying tag", message))
+
+
+def is_busy(message: str) -> bool:
+    """Tell whether a lock of a storage or a template was not to be had in time: worth another try."""
+    return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message))
+
+
+def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:
+    """Return the keys of changes to a config for which Proxmox makes a volume each time they are sent."""
+    return frozenset(key for key, value in changes.items() if isinstance(value, str) and _ALLOCATION.search(value))

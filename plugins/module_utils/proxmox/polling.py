@@ -1,0 +1,38 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Looking again and again until something is so: soon at first, then ever more rarely."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+_GROWTH = 1.5
+
+R = t.TypeVar("R")
+
+
+class Poller:
+    """Polls by a clock and a sleep of its own choosing. May be used from many threads."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock = clock
+        self.sleep = sleep
+
+    def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
+        """Return the first result of look that is not None; None when seconds are over. Looks once at least."""
+        deadline = self._clock() + seconds
+        pause = _FIRST_PAUSE
+        while (result := look()) is None:
+            left = deadline - self._clock()
+            if left <= 0:
+                return None
+            self.sleep(min(pause, left))
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        return result
