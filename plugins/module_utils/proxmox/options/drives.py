@@ -31,7 +31,7 @@ from .values import format_gib, invalid, size_in_gib
 SMALL_VOLUME = 4 * MIB
 
 _KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": EFIDISK, "tpmstate": TPMSTATE}
-_NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,18})?)")
+_NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,30})?)")
 _CLOUDINIT = re.compile(r"(?:([^/:\s]*):)?cloudinit")
 _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
 _STORAGE = re.compile(r"[A-Za-z][\w.-]*")

@@ -170,6 +170,18 @@ def option_of(parameter: str) -> VMOption | None:
     return family if family and found and int(found[2]) < family.count else None
 
 
+def conversion_of(parameter: str) -> Conversion:
+    """Return how an API parameter is converted and compared; one that is not in the table is a plain text."""
+    option = option_of(parameter)
+    return option.conversion if option else Text()
+
+
+def default_of(parameter: str) -> str | int | None:
+    """Return what Proxmox takes when a config lacks the parameter, None when the VM then has no such thing."""
+    option = option_of(parameter)
+    return option.default if option else None
+
+
 def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
     """Return the API parameters of the VM options that are set, in the table's order.
 

@@ -14,8 +14,8 @@ from ...model import GIB
 
 _TRUE = frozenset({"1", "on", "yes", "true"})
 _FALSE = frozenset({"0", "off", "no", "false"})
-_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?")
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)")
+_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,30})?")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,30})?)([KMGT]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": GIB, "T": 1024**4}
 
 

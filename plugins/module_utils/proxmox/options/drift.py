@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drift: what an existing VM's config lacks of what is asked for, compared as Proxmox reads it.
+
+Only what is asked for is compared. A value that equals Proxmox's default is no drift when the config has none. What
+cannot be compared is C(cipassword): Proxmox shows stars, so a password that is set counts as the one that is wanted.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...model import Decision, Request
+from .conversions import Value
+from .drive_changes import compare_drive
+from .drives import Drive
+from .table import conversion_of, default_of
+from .values import Secret, boolean
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """Differences between a VM's config and what is asked for.
+
+    changes is all of them, by API parameter, for people: C({"old": ..., "new": ...}) with None for what is not set,
+    secrets masked. To be applied are parameters (to C(PUT .../config), with the names in delete) and resizes (slot to
+    bytes, to C(PUT .../resize)). unappliable says of parameters why they cannot be changed. parameters may hold a
+    secret.
+    """
+
+    changes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
+    parameters: Mapping[str, str | int] = field(default_factory=dict, repr=False)
+    delete: tuple[str, ...] = ()
+    resizes: Mapping[str, int] = field(default_factory=dict)
+    unappliable: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    @property
+    def before(self) -> dict[str, t.Any]:
+        """What differs, as it is: one side of a diff. Parameters that are not set are left out."""
+        return {key: change["old"] for key, change in self.changes.items() if change["old"] is not None}
+
+    @property
+    def after(self) -> dict[str, t.Any]:
+        """What differs, as it is asked for: the other side of a diff."""
+        return {key: change["new"] for key, change in self.changes.items() if change["new"] is not None}
+
+
+def compare(
+    wanted: Mapping[str, Value],
+    config: Mapping[str, t.Any],
+    *,
+    cloned: bool = False,
+    storages: Mapping[str, str] | None = None,
+) -> ChangeSet:
+    """Return how a VM's config differs from the wanted options.
+
+    Args:
+        wanted: options by API name, as to_api gives them; an empty text means that the option is to be unset.
+        config: the answer of C(GET .../config).
+        cloned: the VM is a clone: properties of its drives that are not asked for are its template's and stay.
+        storages: where drives that name no storage and do not exist are to be made, by slot.
+    """
+    return _differences(wanted, config, cloned=cloned, storages=storages or {}).change_set()
+
+
+def clone_adjustments(request: Request, decision: Decision, config: Mapping[str, t.Any]) -> ChangeSet:
+    """Return what turns a fresh clone into the VM that was asked for: options, larger disks, allocated devices.
+
+    config is the clone's, as C(GET .../config) gives it. A password is always set, as the clone has its template's.
+    """
+    found = _differences(request.options, config, cloned=True, storages=decision.storages)
+    for key, value in request.options.items():
+        if isinstance(value, Secret) and value:
+            found.set(key, value, config.get(key))
+    for device in decision.devices:
+        found.set(device.option, device.value, config.get(device.option))
+    return found.change_set()
+
+
+def _differences(
+    wanted: Mapping[str, Value], config: Mapping[str, t.Any], *, cloned: bool, storages: Mapping[str, str]
+) -> _Differences:
+    found = _Differences()
+    for key, value in wanted.items():
+        current = config.get(key)
+        if isinstance(value, Drive):
+            storage = value.storage or storages.get(key)
+            found.compare_drive(value, None if current is None else str(current), storage, merge=cloned)
+        else:
+            found.compare_option(key, value, current)
+    return found
+
+
+class _Differences:
+    """Collects the parts of a change set."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, dict[str, t.Any]] = {}
+        self.parameters: dict[str, str | int] = {}
+        self.delete: list[str] = []
+        self.resizes: dict[str, int] = {}
+        self.unappliable: dict[str, str] = {}
+
+    def set(self, key: str, value: str | int, current: t.Any) -> None:
+        conversion = conversion_of(key)
+        merged = value if current is None else conversion.merged(value, current)
+        self.parameters[key] = t.cast("str | int", merged)
+        self._change(key, current, merged)
+
+    def compare_option(self, key: str, value: str | int, current: t.Any) -> None:
+        present = default_of(key) if current is None else current
+        if value == "":
+            if current is not None and str(current).strip():
+                self.delete.append(key)
+                self._change(key, current, None)
+        elif key == "template" and boolean(present) and not boolean(value):
+            self._change(key, current, value)
+            self.unappliable[key] = "a template cannot become a VM again"
+        elif present is None or not conversion_of(key).same(value, present):
+            self.set(key, value, current)
+
+    def compare_drive(self, drive: Drive, current: str | None, storage: str | None, *, merge: bool) -> None:
+        change = compare_drive(drive, current, storage, merge=merge)
+        if change is None:
+            return
+        self.changes[drive.slot] = {"old": current, "new": change.new}
+        if change.value is not None:
+            self.parameters[drive.slot] = change.value
+        if change.resize is not None:
+            self.resizes[drive.slot] = change.resize
+        if change.reasons:
+            self.unappliable[drive.slot] = "; ".join(change.reasons)
+
+    def change_set(self) -> ChangeSet:
+        return ChangeSet(
+            changes=self.changes,
+            parameters=self.parameters,
+            delete=tuple(self.delete),
+            resizes=self.resizes,
+            unappliable=self.unappliable,
+        )
+
+    def _change(self, key: str, old: t.Any, new: t.Any) -> None:
+        shown = conversion_of(key).shown
+        self.changes[key] = {"old": shown(old), "new": shown(new)}

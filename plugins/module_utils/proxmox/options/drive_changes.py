@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a drive of an existing VM differs from the one that is asked for, and what may be changed without losing data.
+
+A volume's name is Proxmox's own affair and never differs. A volume is never replaced, shrunk or moved, only grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...model import MIB
+from .drives import CREATION_ONLY, Drive, is_cloudinit, kind_of
+from .values import format_size, size_in_config
+
+# Storages round sizes up, LVM by the most: to its extents.
+_ROUNDING = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class DriveChange:
+    """What has to change of one drive.
+
+    new is the drive as it should be, for people. value is what to set it to (None: nothing), resize the bytes to grow
+    to (None: no growth). reasons say what cannot be changed and why.
+    """
+
+    new: str
+    value: str | None = None
+    resize: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def compare_drive(drive: Drive, current: str | None, storage: str | None, *, merge: bool) -> DriveChange | None:
+    """Return what has to change, None when nothing has to.
+
+    current is the value in the VM's config, None when it has no such drive. storage is where a missing drive is made,
+    None when that was not decided. merge leaves alone the properties that are not asked for; else they are to be unset.
+    """
+    if current is None:
+        return _add(drive, storage, "it does not exist")
+    present = kind_of(drive.slot).read(current)
+    file = present.pop("file", "")
+    present = {key: value for key, value in present.items() if key not in CREATION_ONLY}
+    medium = present.get("media") == "cdrom" or file == "cdrom"
+    if medium and (drive.cdrom or drive.cloudinit):
+        return _compare_medium(drive, file, present, storage)
+    if medium or drive.cdrom or drive.cloudinit:
+        there = "a CD-ROM or cloud-init drive" if medium else "a disk"
+        return DriveChange(_shown(drive, storage), reasons=(f"{there} is there ({file}) and is not replaced",))
+    return _compare_disk(drive, file, present, merge=merge)
+
+
+def _compare_disk(drive: Drive, file: str, present: dict[str, str], *, merge: bool) -> DriveChange | None:
+    kind = kind_of(drive.slot)
+    size = size_in_config(present.pop("size", ""))
+    wanted = {key: value for key, value in drive.options.items() if key not in CREATION_ONLY}
+    wanted = kind.keep_generated({**present, **wanted} if merge else wanted, present)
+    differ = not kind.same(wanted, present)
+    reasons = _fixed(drive, file, size, differ=differ)
+    grows = bool(drive.size and size and drive.size > size and not drive.small)
+    if not (differ or grows or reasons):
+        return None
+
+    value = kind.format({**wanted, "file": file, **_size(size)})
+    if reasons:
+        new = _shown(drive, file.partition(":")[0])
+    else:
+        new = kind.format({**wanted, "file": file, **_size(drive.size if grows else size)})
+    return DriveChange(
+        new=new,
+        value=value if differ and not drive.small else None,
+        resize=drive.size if grows else None,
+        reasons=tuple(reasons),
+    )
+
+
+def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[str]:
+    """Return why some of what is asked for cannot be had."""
+    storage = file.partition(":")[0]
+    reasons = []
+    if drive.volume is not None and drive.volume != file:
+        reasons.append(f"the volume {file} is there and is not replaced by {drive.volume}")
+    elif drive.storage is not None and drive.storage != storage:
+        reasons.append(f"it is on storage {storage} and is not moved to {drive.storage}")
+    if drive.small:
+        if differ:
+            reasons.append("its properties are fixed when it is created")
+    elif drive.size and size and size - drive.size >= _ROUNDING:
+        reasons.append(f"it has {format_size(size)} and cannot shrink to {format_size(drive.size)}")
+    return reasons
+
+
+def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage: str | None) -> DriveChange | None:
+    """Compare CD-ROM and cloud-init drives: a medium can be changed freely, but for a cloud-init drive."""
+    if drive.cloudinit and is_cloudinit(file):
+        there = file.partition(":")[0]
+        if drive.storage in (None, there):
+            return None
+        return DriveChange(
+            _shown(drive, there), reasons=(f"it is on storage {there} and is not moved to {drive.storage}",)
+        )
+    if drive.cloudinit:
+        return _add(drive, storage, "it is a CD-ROM drive")
+    if is_cloudinit(file):
+        return DriveChange(
+            _shown(drive, None), reasons=(f"the cloud-init drive is there ({file}) and is not replaced",)
+        )
+    given = {key: value for key, value in present.items() if key != "size"}
+    if drive.volume == file and kind_of(drive.slot).same(drive.options, given):
+        return None
+    return _add(drive, storage, "it holds another medium")
+
+
+def _add(drive: Drive, storage: str | None, state: str) -> DriveChange:
+    if storage is None and drive.volume is None:
+        return DriveChange("a new drive", reasons=(f"{state}, and no storage is named to create it on",))
+    value = drive.to_api(storage)
+    return DriveChange(value, value)
+
+
+def _shown(drive: Drive, storage: str | None) -> str:
+    return drive.to_api(drive.storage or storage or "(any storage)")
+
+
+def _size(size: int | None) -> dict[str, str]:
+    return {"size": format_size(size)} if size else {}
