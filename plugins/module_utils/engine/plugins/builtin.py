@@ -17,9 +17,15 @@ from .filters.node_name import NodeName
 from .filters.node_ready import NodeReady
 from .filters.node_regex import NodeRegex
 from .queue.priority_sort import PrioritySort
+from .scores.balanced_allocation import BalancedAllocation
+from .scores.fewest_guests import FewestGuests
 from .scores.least_allocated import LeastAllocated
+from .scores.most_allocated import MostAllocated
 from .scores.node_resource import NodeResource
+from .scores.proxmox_static import ProxmoxStatic
 from .scores.random import Random
+from .scores.requested_to_capacity_ratio import RequestedToCapacityRatio
+from .scores.utilization import Utilization
 from .vmids.range import Range
 from .vmids.regex import Regex
 from .volumes.storage_balance import StorageBalance
@@ -36,7 +42,13 @@ BUILTIN: tuple[type[Plugin], ...] = (
     TemplateLocality,
     VolumeBinding,
     LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+    BalancedAllocation,
     StorageBalance,
+    FewestGuests,
+    ProxmoxStatic,
+    Utilization,
     NodeResource,
     Random,
     Range,

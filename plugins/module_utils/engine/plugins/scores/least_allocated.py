@@ -9,51 +9,34 @@ import typing as t
 from collections.abc import Hashable, Mapping
 
 from ....model import Request
+from ...allocation import SETTINGS, Allocation, weighted_mean
 from ...cache import NodeInfo
-from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Scope, ScorePlugin
+from ...framework.interface import Event, Scope, ScorePlugin
 
 
 class LeastAllocated(ScorePlugin):
     """Scores 100 for a node whose CPU and memory would be all free after the request, 0 for one that would be given out
     in full.
 
-    By configured size, as the mean of both. Capacity is what may be given out: the node's CPUs and memory times the
-    ratios.
+    By configured size, as the weighted mean of both, and of storage where that has a weight. Capacity is what may be
+    given out: the node's CPUs and memory times the ratios.
     """
 
     name = "LeastAllocated"
-    settings = {
-        "cpu_weight": Setting("float", 1.0, "weight of CPU within this score", minimum=0),
-        "memory_weight": Setting("float", 1.0, "weight of memory within this score", minimum=0),
-        "cpu_ratio": Setting("float", 4.0, "vCPUs that may be given out per logical CPU", minimum=0),
-        "memory_ratio": Setting("float", 1.0, "bytes that may be given out per byte of memory", minimum=0),
-    }
+    settings = SETTINGS
+    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        total = config["cpu_weight"] + config["memory_weight"] or 1.0
-        self.cpu_share: float = 100.0 * config["cpu_weight"] / total
-        self.memory_share: float = 100.0 * config["memory_weight"] / total
-        self.cpu_ratio: float = config["cpu_ratio"]
-        self.memory_ratio: float = config["memory_ratio"]
+        self.allocation = Allocation(config)
 
     def signature(self, request: Request) -> Hashable:
-        return request.cores, request.memory
+        return self.allocation.signature(request)
 
     def score_scope(self, request: Request) -> Scope:
         return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        host = node.node
-        cpu = host.cores * (self.cpu_ratio if host.cpu_ratio is None else host.cpu_ratio)
-        memory = host.memory * (self.memory_ratio if host.memory_ratio is None else host.memory_ratio)
-        return self.cpu_share * free_share(node.cores + request.cores, cpu) + self.memory_share * free_share(
-            node.memory + request.memory, memory
-        )
-
-
-def free_share(used: float, capacity: float) -> float:
-    """The part of capacity that is left, 0..1; 0 when it is exceeded or there is none."""
-    return 0.0 if used >= capacity else (capacity - used) / capacity
+        shares = self.allocation.shares(request, node)
+        return 100.0 * weighted_mean(shares, [max(1.0 - share.used, 0.0) for share in shares])

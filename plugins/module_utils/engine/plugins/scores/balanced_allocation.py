@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""BalancedAllocation: prefer the node whose CPU and memory would be used to the same degree."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from collections.abc import Hashable, Mapping
+
+from ....model import Request
+from ...allocation import SETTINGS, Allocation, Share, weighted_mean
+from ...cache import NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, Scope, ScorePlugin
+
+
+class BalancedAllocation(ScorePlugin):
+    """Scores 100 for a node whose CPU and memory would be given out to the same degree after the request, less the
+    further the two are apart: 100 x (1 - standard deviation). Off by default.
+
+    It says nothing of how full a node is: use it beside another score. Storage counts where it has a weight.
+    """
+
+    name = "BalancedAllocation"
+    enabled = False
+    settings = SETTINGS
+    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.allocation = Allocation(config)
+
+    def signature(self, request: Request) -> Hashable:
+        return self.allocation.signature(request)
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        return 100.0 * (1.0 - deviation(self.allocation.shares(request, node)))
+
+
+def deviation(shares: list[Share]) -> float:
+    """The weighted standard deviation of the used parts, each capped at 1; of two equal weights half their distance."""
+    used = [min(share.used, 1.0) for share in shares]
+    mean = weighted_mean(shares, used)
+    return math.sqrt(weighted_mean(shares, [(part - mean) ** 2 for part in used]))

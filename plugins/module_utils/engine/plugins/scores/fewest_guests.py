@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""FewestGuests: prefer the node on which the fewest guests run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import ScorePlugin
+
+
+class FewestGuests(ScorePlugin):
+    """Scores 100 for the node with the fewest running guests, 0 for the one with the most. Off by default.
+
+    Sizes do not matter: the loss of a node takes the fewest guests with it. This is how the cluster resource scheduler
+    of Proxmox VE places in its basic mode.
+    """
+
+    name = "FewestGuests"
+    enabled = False
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        return float(-sum(guest.running and not guest.template for guest in node.guests.values()))
+
+    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+        least, most = min(scores), max(scores)
+        return [100.0 * (score - least) / (most - least) if most > least else 100.0 for score in scores]

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""MostAllocated: prefer the node that is the fullest already, so that others stay empty."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Mapping
+
+from ....model import Request
+from ...allocation import SETTINGS, Allocation, weighted_mean
+from ...cache import NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, Scope, ScorePlugin
+
+
+class MostAllocated(ScorePlugin):
+    """Scores 100 for a node whose CPU and memory would be given out in full after the request, 0 for one that would be
+    all free. Off by default.
+
+    By configured size, as the weighted mean of both, and of storage where that has a weight. A resource of which more
+    would be given out than there is counts 0.
+    """
+
+    name = "MostAllocated"
+    enabled = False
+    settings = SETTINGS
+    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.allocation = Allocation(config)
+
+    def signature(self, request: Request) -> Hashable:
+        return self.allocation.signature(request)
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        shares = self.allocation.shares(request, node)
+        return 100.0 * weighted_mean(shares, [share.used if share.used <= 1.0 else 0.0 for share in shares])

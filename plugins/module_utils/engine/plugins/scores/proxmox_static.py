@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ProxmoxStatic: the score by which Proxmox's own HA manager places in its static mode."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...framework.config import Setting
+from ...framework.cycle_state import CycleState
+from ...framework.interface import PreScorePlugin, ScorePlugin
+from ...topsis import scores
+
+WEIGHTS = (1.0, 2.0, 5.0, 10.0)
+"""Of average CPU, highest CPU, average memory and highest memory."""
+
+_DIGITS = 12
+"""TOPSIS makes the smallest difference the whole scale, so what rounding leaves behind would break ties."""
+
+
+class ProxmoxStatic(PreScorePlugin, ScorePlugin):
+    """Scores 0..100 as the cluster resource scheduler of Proxmox VE does in static mode: each node is tried, and the
+    best is the one that leaves the lowest average and highest use of CPU and memory over all nodes that passed the
+    filters. Off by default.
+
+    Configured sizes against the node's real CPUs and memory, without overcommit ratios. All running guests count;
+    with C(ha_only) only those that the HA manager looks after, which are all that it sees itself.
+    """
+
+    name = "ProxmoxStatic"
+    enabled = False
+    settings = {"ha_only": Setting("bool", False, "count only the guests that the HA manager looks after")}
+
+    def signature(self, request: Request) -> Hashable:
+        return request.cores, request.memory
+
+    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> None:
+        uses = [self._use(node) for node in nodes]
+        ranked = static_scores(
+            cpu=[(cores, float(node.node.cores)) for node, (cores, _memory) in zip(nodes, uses, strict=True)],
+            memory=[(memory, float(node.node.memory)) for node, (_cores, memory) in zip(nodes, uses, strict=True)],
+            added_cpu=request.cores,
+            added_memory=request.memory,
+        )
+        state[self.name] = {node.name: 100.0 * score for node, score in zip(nodes, ranked, strict=True)}
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        score: float = state[self.name][node.name]
+        return score
+
+    def _use(self, node: NodeInfo) -> tuple[float, float]:
+        if not self.config["ha_only"]:
+            return node.cores, node.memory
+        guests = [guest for guest in node.guests.values() if guest.ha_managed and guest.running and not guest.template]
+        return sum(guest.cores for guest in guests), sum(guest.memory for guest in guests)
+
+
+def static_scores(
+    cpu: Sequence[tuple[float, float]], memory: Sequence[tuple[float, float]], added_cpu: float, added_memory: float
+) -> list[float]:
+    """One TOPSIS score, 0..1, per node; cpu and memory are (used, capacity) per node, in the same order.
+
+    A VM without a limit of its CPUs (added_cpu 0) counts as all CPUs of the node.
+    """
+    cpu_use = [_part(used, capacity) for used, capacity in cpu]
+    cpu_after = [_part(used + (added_cpu or capacity), capacity) for used, capacity in cpu]
+    memory_use = [_part(used, capacity) for used, capacity in memory]
+    memory_after = [_part(used + added_memory, capacity) for used, capacity in memory]
+    # 1 is added so that tiny differences stay tiny: 0.004 is twice 0.002, 1.004 is hardly more than 1.002.
+    return scores(
+        [
+            (1.0 + cpu_average, 1.0 + cpu_highest, 1.0 + memory_average, 1.0 + memory_highest)
+            for (cpu_average, cpu_highest), (memory_average, memory_highest) in zip(
+                _averages_and_highest(cpu_use, cpu_after), _averages_and_highest(memory_use, memory_after), strict=True
+            )
+        ],
+        WEIGHTS,
+    )
+
+
+def _part(used: float, capacity: float) -> float:
+    return used / capacity if capacity > 0 else 1.0
+
+
+def _averages_and_highest(before: Sequence[float], after: Sequence[float]) -> list[tuple[float, float]]:
+    """For each node the root mean square and the maximum over all nodes, were the VM on this one."""
+    squares = math.fsum(part * part for part in before)
+    highest = max(before)
+    first = before.index(highest)
+    second = max((part for index, part in enumerate(before) if index != first), default=0.0)
+    result = []
+    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+        others = second if index == first else highest
+        average = math.sqrt(max(squares - old * old + new * new, 0.0) / len(before))
+        result.append((round(average, _DIGITS), round(max(others, new), _DIGITS)))
+    return result
