@@ -201,3 +201,21 @@ class InvalidSnapshot(CollectionError):
     """
 
     code = "InvalidSnapshot"
+
+
+class DriftNotApplicable(CollectionError):
+    """C(update) was asked for, and the VM differs in something that cannot be changed: a smaller disk, another storage, say.
+
+    Cure: the message says for each option why; change the VM by hand, or ask for what is there. Nothing of it was changed.
+    """
+
+    code = "DriftNotApplicable"
+
+
+class GuestVanished(CollectionError):
+    """A VM that was there when the cluster was read was gone, or called differently, a moment later.
+
+    Cure: run again; somebody else works on the same VM.
+    """
+
+    code = "GuestVanished"

@@ -1,0 +1,155 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run reads the cluster through, and where it shares its decisions:
+
+a live session with a ledger, or a recording.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ..errors import InvalidRequest
+from ..model import Node, Request, Snapshot
+from ..proxmox.inventory_next_id import read_next_id
+from ..proxmox.reader import Reader
+from ..proxmox.recorded import RecordedReader
+from ..proxmox.session import Session
+from ..proxmox.snapshot import identity, read_settled
+from ..reservations.holder import Holder
+from ..reservations.ledger import Ledger
+from ..reservations.opening import open_ledger
+
+DEFAULT_PORT = 8006
+
+
+class Access:
+    """The cluster of one run.
+
+    Attributes:
+        reader: reads by API path.
+        session: writes as well; None when the run is offline.
+        ledger: where decisions are shared.
+        holder: this run, in the ledger.
+        shared: whether other processes see the ledger.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        session: Session | None,
+        ledger: Ledger,
+        endpoint: tuple[str, int] | None,
+        shared: bool,
+        facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
+    ) -> None:
+        self.reader = reader
+        self.session = session
+        self.ledger = ledger
+        self.holder = Holder.here()
+        self.shared = shared
+        self._endpoint = endpoint
+        self._facts = facts
+        self._identity: str | None = None
+
+    @classmethod
+    def open(
+        cls, params: Mapping[str, t.Any], facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
+    ) -> Access:
+        """Log in, or open the recording, as the options say. facts gives what the user says of the nodes.
+
+        Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
+        """
+        recorded = params.get("snapshot")
+        if recorded is not None:
+            reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
+            return cls(reader, None, open_ledger("none"), None, False, facts)
+        where = params.get("reservations")
+        ledger = open_ledger(where)
+        session = Session.connect(params)
+        endpoint = str(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
+        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts)
+
+    @property
+    def offline(self) -> bool:
+        return self.session is None
+
+    def writer(self) -> Session:
+        """The session, for what writes. Raises InvalidRequest when the run is offline."""
+        if self.session is None:
+            raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
+        return self.session
+
+    def identity(self) -> str:
+        """The cluster's name in the ledger, whatever address it was reached by."""
+        if self._identity is None:
+            known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
+            self._identity = known[0] if known else identity(self.reader)
+        return self._identity
+
+    def read(self, known: Collection[int] = ()) -> Snapshot:
+        """The cluster now, with what the user says of its nodes; known are VMIDs that need no second look."""
+        snapshot = read_settled(self.reader, known=known)
+        self._check_identity(snapshot)
+        facts = self._facts(snapshot.nodes)
+        nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
+        return replace(snapshot, nodes=nodes, cluster=self.identity())
+
+    def complete(self, snapshot: Snapshot, requests: Sequence[Request]) -> Snapshot:
+        """The snapshot with what only these requests, which are to be placed, make worth reading."""
+        if any(_takes_any_vmid(request) for request in requests):
+            bounds = read_next_id(self.reader)
+            snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
+        return snapshot
+
+    def close(self) -> None:
+        self.ledger.close()
+        if self.session is not None:
+            self.session.close()
+
+    def _check_identity(self, snapshot: Snapshot) -> None:
+        """Remember which cluster answers at this address; ask again when other nodes answer than the last time."""
+        if self._endpoint is None:
+            return
+        names = frozenset(node.name for node in snapshot.nodes)
+        known = self.ledger.endpoint(*self._endpoint)
+        if known is not None and known[1] == names:
+            return
+        found = self.identity() if known is None else identity(self.reader)
+        self.ledger.remember_endpoint(*self._endpoint, found, names)
+        if found != self.identity():
+            self._identity = found
+            self._identity = found
+            raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
+
+
+def _takes_any_vmid(request: Request) -> bool:
+    wishes = (request.vmid, request.vmid_range, request.vmid_regex)
+    return not any(wishes) and not any(key.startswith("vmid.") for key in request.context)
+
+
+class RememberingReader:
+    """Reads through another reader, and reads what does not change within a run only once."""
+
+    PATHS = frozenset({"/cluster/options"})
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._answers: dict[str, t.Any] = {}
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        if path not in self.PATHS:
+            return self._reader.get(path, params, **more)
+        if path not in self._answers:
+            self._answers[path] = self._reader.get(path, params, **more)
+        return self._answers[path]
+
+    def server_time(self) -> float | None:
+        return self._reader.server_time()
+
+
+class OtherCluster(Exception):
+    """The address belongs to another cluster than it did before: what was decided for that one must be decided anew."""

@@ -1,0 +1,143 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The binding cycle:
+
+making decisions true, many at a time, each with its reservation kept alive until its VM is there.
+"""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from ..errors import CollectionError, TaskTimeout
+from ..model import Decision, Guest
+from ..proxmox.binder import Adjustment, Binder, BindResult
+from ..proxmox.failures import AnswerLost, VMIDTaken
+from ..proxmox.options.drift import clone_adjustments
+from ..proxmox.options.request import create_parameters, import_resizes
+from ..reservations.holder import Holder
+from ..reservations.ledger import Ledger
+from .access import Access
+from .entries import Entry
+from .placing import Placer
+
+ATTEMPTS = 10
+"""How many VMIDs are tried for one VM before its creation is given up."""
+
+
+class ExistsAlready(Exception):
+    """While a VMID was being looked for, somebody else created the VM."""
+
+    def __init__(self, guest: Guest) -> None:
+        super().__init__(guest.name)
+        self.guest = guest
+
+
+class BindingCycle:
+    """Creates decided VMs. May be used from many threads.
+
+    Attributes:
+        in_progress: VMIDs whose reservations are to be renewed.
+    """
+
+    def __init__(self, access: Access, binder: Binder, placer: Placer) -> None:
+        self._access = access
+        self._binder = binder
+        self._placer = placer
+        self.in_progress: set[int] = set()
+        self._excluded: set[int] = set()
+        self._placing = threading.Lock()
+
+    def bind(self, entry: Entry, decision: Decision) -> tuple[Decision, BindResult]:
+        """Create the VM of a reserved decision. When its VMID was taken meanwhile and is free to choose, decide again.
+
+        Raises ExistsAlready, and CollectionError when it could not be created; its reservation is then released.
+        """
+        for _attempt in range(ATTEMPTS):
+            try:
+                return decision, self._bind_once(entry, decision)
+            except VMIDTaken as error:
+                if entry.request.vmid is not None:
+                    raise
+                self.in_progress.discard(decision.vmid)
+                decision = self._decide_again(entry, error)
+                self.in_progress.add(decision.vmid)
+        raise VMIDTaken(f"{entry.label}: {ATTEMPTS} VMIDs were taken, one after the other", decision.vmid)
+
+    def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
+        ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
+        ledger.mark_binding(cluster, [decision.vmid], holder)
+        try:
+            result = self._create(entry, decision)
+        except (TaskTimeout, AnswerLost):
+            # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
+            raise
+        except CollectionError:
+            ledger.release(cluster, [decision.vmid], holder)
+            raise
+        self.in_progress.discard(decision.vmid)
+        ledger.mark_created(cluster, [decision.vmid], holder)
+        return result
+
+    def _create(self, entry: Entry, decision: Decision) -> BindResult:
+        if entry.clone is None or decision.template is None:
+            parameters = create_parameters(decision.request, decision)
+            return self._binder.create(decision, parameters, import_resizes(decision.request))
+
+        def adjust(config: Mapping[str, t.Any]) -> Adjustment:
+            changes = clone_adjustments(decision.request, decision, config)
+            parameters: dict[str, t.Any] = dict(changes.parameters)
+            if changes.delete:
+                parameters["delete"] = ",".join(changes.delete)
+            return Adjustment(parameters, changes.resizes)
+
+        return self._binder.clone(decision, decision.template, _clone_parameters(entry, decision), adjust)
+
+    def _decide_again(self, entry: Entry, error: VMIDTaken) -> Decision:
+        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway."""
+        with self._placing:
+            self._excluded.add(error.vmid)
+            placement = self._placer.place([entry], all_or_nothing=True, reserve=True, excluded=self._excluded)
+        found = placement.existing.get(entry.position)
+        if found is not None:
+            raise ExistsAlready(found)
+        if entry.position in placement.errors:
+            raise placement.errors[entry.position]
+        outcome = placement.outcomes[entry.position]
+        if outcome.decision is None:
+            raise outcome.error or error
+        return outcome.decision
+
+
+@contextmanager
+def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Holder) -> Iterator[None]:
+    """Renew the reservations of vmids, a collection that may change meanwhile, until the block ends."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(ledger.durations.renewal):
+            ledger.renew(cluster, list(vmids), holder)
+
+    thread = threading.Thread(target=renew, name="renew reservations", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _clone_parameters(entry: Entry, decision: Decision) -> dict[str, t.Any]:
+    clone = entry.clone
+    if clone is None or decision.template is None:
+        return {}
+    parameters: dict[str, t.Any] = {"snapname": clone.snapname, "pool": entry.request.pool}
+    if clone.full:
+        parameters.update(full=1, storage=clone.storage, format=clone.format)
+    elif decision.template.is_template:
+        parameters["full"] = 0
+    return {key: value for key, value in parameters.items() if value is not None}

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counting what the ledger knows and the cluster does not show yet.
+
+A reservation stands in for its VM until the snapshot shows that VM under its real name and with its sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..model import Decision, Guest, Snapshot
+from ..reservations.records import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The snapshot without the guests that reservations stand in for, those reservations, and those that are fulfilled.
+    """
+
+    snapshot: Snapshot
+    pending: tuple[Reservation, ...]
+    fulfilled: frozenset[int]
+
+
+def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation]) -> Counted:
+    """Lay the reservations over the snapshot.
+
+    A VMID that the snapshot shows under another name was lost to somebody: its holder will learn that when it creates,
+    and the guest that is there counts.
+    """
+    shown = {guest.vmid: guest for guest in snapshot.guests}
+    pending: list[Reservation] = []
+    fulfilled: set[int] = set()
+    for reservation in reservations:
+        guest = shown.get(reservation.vmid)
+        if guest is None:
+            pending.append(reservation)
+        elif is_settled(guest):
+            if guest.name == reservation.name and not _still_being_made(reservation):
+                fulfilled.add(reservation.vmid)
+            elif guest.name == reservation.name:
+                pending.append(reservation)
+        else:
+            pending.append(reservation)
+    hidden = {reservation.vmid for reservation in pending}
+    guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
+    return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled))
+
+
+def is_settled(guest: Guest) -> bool:
+    """Whether the cluster shows a guest as it is: with its name and sizes, and no longer being made."""
+    return guest.name is not None and guest.memory > 0 and guest.lock not in ("create", "clone")
+
+
+def guest_of(reservation: Reservation) -> Guest:
+    """The guest that a reservation stands in for."""
+    return Guest(
+        vmid=reservation.vmid,
+        name=reservation.name,
+        node=reservation.node,
+        status="assumed",
+        cores=reservation.cores,
+        memory=reservation.memory,
+        tags=reservation.tags,
+        pool=reservation.pool,
+        group=reservation.group,
+        storage_pending=reservation.storage_bytes,
+        devices=tuple(_device(text) for _node, text in reservation.devices),
+    )
+
+
+def reservation_of(decision: Decision, cluster: str) -> Reservation:
+    """The reservation that makes a decision known to others."""
+    request = decision.request
+    return Reservation(
+        cluster=cluster,
+        vmid=decision.vmid,
+        name=request.name,
+        node=decision.node,
+        cores=request.cores,
+        memory=request.memory,
+        running=request.running,
+        storage_bytes=decision.storage_bytes,
+        devices=tuple((a.node, f"{a.driver}/{a.device}") for a in decision.devices),
+        tags=request.tags,
+        pool=request.pool,
+        group=request.gang.name if request.gang else None,
+    )
+
+
+def _still_being_made(reservation: Reservation) -> bool:
+    """A clone is there before it has got its sizes: as long as its maker lives, the reservation's sizes count."""
+    return reservation.phase == "binding" and not (reservation.holder and reservation.holder.is_dead())
+
+
+def _device(text: str) -> tuple[str, str]:
+    driver, _separator, device = text.partition("/")
+    return driver, device

@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The VMs that a task asks for: one by its own options, or many under C(vms) with those as their defaults."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidRequest
+from ..model import Request
+from ..proxmox.options.request import vm_request
+
+IDENTITY = ("name", "vmid")
+"""What tells VMs apart, and so cannot be a default for several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """What to clone, as the user wrote it: a name or a VMID, and how. full None leaves it to the template's kind."""
+
+    source: str
+    full: bool = True
+    storage: str | None = None
+    format: str | None = None
+    snapname: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One VM of the task.
+
+    Attributes:
+        position: its number in the task, from 0.
+        request: what is asked for; request.clone is not filled in yet.
+        state: present, started, stopped or absent.
+        clone: the source, if it is to be cloned.
+        update: whether drift of an existing VM is applied.
+        given: the names of the options that the user set, defaults from the top included.
+    """
+
+    position: int
+    request: Request
+    state: str
+    clone: Clone | None = None
+    update: bool = False
+    given: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """How the VM is called in messages."""
+        return f'VM "{self.request.name}"' if self.request.name else f"VM {self.request.vmid}"
+
+
+def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> list[Entry]:
+    """Return one entry per VM, checked as far as that is possible without looking at the cluster.
+
+    per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds.
+    Raises InvalidRequest.
+    """
+    names = tuple(per_vm)
+    common = {name: params.get(name) for name in names}
+    vms = params.get("vms")
+    if vms is None:
+        bodies = [common]
+    else:
+        for name in IDENTITY:
+            if common.get(name) is not None:
+                raise InvalidRequest(f"{name}: cannot be a default for several VMs; give it to each entry of vms")
+        bodies = [_with_defaults(common, body) for body in vms]
+    entries = [_entry(position, body, now) for position, body in enumerate(bodies)]
+    _check_unique(entries)
+    return entries
+
+
+def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
+
+
+def _entry(position: int, body: Mapping[str, t.Any], now: float) -> Entry:
+    request = vm_request(body)
+    return Entry(
+        position=position,
+        request=replace(request, created=now),
+        state=body.get("state") or "present",
+        clone=_clone(body),
+        update=bool(body.get("update")),
+        given=frozenset(name for name, value in body.items() if value is not None),
+    )
+
+
+def _clone(body: Mapping[str, t.Any]) -> Clone | None:
+    if body.get("clone") is None:
+        return None
+    full = body.get("full")
+    clone = Clone(
+        source=str(body["clone"]),
+        full=True if full is None else full,
+        storage=body.get("storage"),
+        format=None if body.get("format") == "unspecified" else body.get("format"),
+        snapname=body.get("snapname"),
+    )
+    if not clone.full and (clone.storage or clone.format):
+        option = "storage" if clone.storage else "format"
+        raise InvalidRequest(
+            f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
+        )
+    return clone
+
+
+def _check_unique(entries: list[Entry]) -> None:
+    """Two entries that mean the same VM would fight over it."""
+    for option in IDENTITY:
+        values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
+        twice = [value for value, count in values.items() if count > 1]
+        if twice:
+            raise InvalidRequest(
+                f"{option}: {twice[0]!r} is given to {values[twice[0]]} entries of vms; expected one each"
+            )

@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that exist: how they differ from what is asked for, and bringing them there."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import DriftNotApplicable, GuestVanished, TaskTimeout
+from ..model import Guest
+from ..proxmox.binder import Binder
+from ..proxmox.freshness import read_config
+from ..proxmox.options.drift import ChangeSet, compare
+from ..proxmox.reader import Reader
+from .entries import Entry
+from .report import VMReport
+
+BEING_MADE = frozenset({"create", "clone"})
+POLL_EVERY = 0.5
+
+
+@dataclass(slots=True)
+class ExistingPlan:
+    """What is to be done with one VM that exists.
+
+    actions are delete, update, start and stop, in the order they are done.
+    """
+
+    entry: Entry
+    guest: Guest
+    status: str
+    changes: ChangeSet
+    actions: list[str] = field(default_factory=list)
+
+    def report(self) -> VMReport:
+        """The report as it will be when the plan is carried out."""
+        gone = "delete" in self.actions
+        status = {"start": "running", "stop": "stopped"}.get(self.actions[-1] if self.actions else "", self.status)
+        report = VMReport(
+            self.entry,
+            actions=list(self.actions),
+            node=None if gone else self.guest.node,
+            vmid=self.guest.vmid,
+            status="absent" if gone else status,
+            drift=self.changes.changes,
+            before={**self.changes.before, "status": self.status},
+            after=None if gone else {**self.changes.before, "status": status},
+        )
+        if "update" in self.actions:
+            report.after = {**self.changes.after, "status": status}
+        elif self.changes and not gone:
+            listed = ", ".join(_told(key, change) for key, change in sorted(self.changes.changes.items()))
+            report.warnings.append(
+                f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
+            )
+        return report
+
+
+class Converger:
+    """Plans for existing VMs, and carries plans out. patience: seconds to wait for a VM that is still being made."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._reader = reader
+        self._patience = patience
+        self._clock = clock
+        self._sleep = sleep
+
+    def plan(self, entry: Entry, guest: Guest) -> ExistingPlan:
+        """Compare the VM with what is asked for, by its fresh config. Only reads.
+
+        Raises GuestVanished; DriftNotApplicable when update is asked for and not all of it is possible.
+        """
+        if entry.state == "absent":
+            return ExistingPlan(entry, guest, guest.status, ChangeSet(), ["delete"])
+        config = self._config(entry, guest)
+        changes = compare(entry.request.options, config, cloned=entry.clone is not None)
+        status = self._status(guest)
+        plan = ExistingPlan(entry, guest, status, changes)
+        if changes and entry.update:
+            if changes.unappliable:
+                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
+                raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
+            plan.actions.append("update")
+        if entry.state == "started" and status != "running":
+            plan.actions.append("start")
+        if entry.state == "stopped" and status not in ("stopped", "unknown"):
+            plan.actions.append("stop")
+        return plan
+
+    def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> VMReport:
+        """Do what the plan says. force: stop a VM that does not shut down in time."""
+        report = plan.report()
+        guest = plan.guest
+        node = guest.node
+        for action in plan.actions:
+            if action == "delete":
+                binder.delete(node, guest.vmid, plan.entry.request.name or None)
+            elif action == "update":
+                changes: dict[str, t.Any] = dict(plan.changes.parameters)
+                if plan.changes.delete:
+                    changes["delete"] = ",".join(plan.changes.delete)
+                binder.update(node, guest.vmid, changes, plan.changes.resizes)
+            elif action == "start":
+                node = binder.start(node, guest.vmid)
+            else:
+                node = binder.shutdown(node, guest.vmid, force=force)
+        if report.node is not None:
+            report.node = node
+        return report
+
+    def _config(self, entry: Entry, guest: Guest) -> Mapping[str, t.Any]:
+        """The VM's config, once it is written: somebody may still be creating it."""
+        deadline = self._clock() + self._patience
+        while True:
+            config = read_config(self._reader, guest.node, guest.vmid)
+            if config is None:
+                raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
+            if config.get("lock") not in BEING_MADE:
+                break
+            if self._clock() >= deadline:
+                raise TaskTimeout(f"{entry.label} ({guest.vmid} on {guest.node}) is still being created")
+            self._sleep(POLL_EVERY)
+        name = config.get("name", "")
+        if entry.request.name and name != entry.request.name:
+            raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
+        return config
+
+    def _status(self, guest: Guest) -> str:
+        if guest.status not in ("assumed", "unknown"):
+            return guest.status
+        return str(self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")["status"])
+
+
+def _told(key: str, change: Mapping[str, t.Any]) -> str:
+    return f"{key} is {change['old']!r}, asked for {change['new']!r}"

@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which VMs of a task exist already. The VMID tells, or else the name; a doubt is an error, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
+from ..model import Guest
+from ..reservations.ledger import AlreadyReserved
+from ..reservations.records import Reservation
+from .counting import guest_of
+from .entries import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing."""
+
+    guest: Guest | None = None
+    error: CollectionError | None = None
+    take_over: int | None = None
+
+
+def match_entries(
+    entries: Sequence[Entry], guests: Iterable[Guest], pending: Iterable[Reservation], shown: Collection[int]
+) -> dict[int, Match]:
+    """For each entry's position what exists of it, in the settled guests and in the reservations that stand in for
+    some.
+
+    shown are the VMIDs that the cluster shows in any form.
+    """
+    by_vmid = {guest.vmid: guest for guest in guests}
+    by_name: dict[str, list[Guest]] = {}
+    for guest in by_vmid.values():
+        if guest.name is not None:
+            by_name.setdefault(guest.name, []).append(guest)
+    reserved = {reservation.name: reservation for reservation in pending}
+    return {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
+
+
+def _match(
+    entry: Entry,
+    by_vmid: Mapping[int, Guest],
+    by_name: Mapping[str, Sequence[Guest]],
+    reserved: Mapping[str, Reservation],
+    shown: Collection[int],
+) -> Match:
+    request = entry.request
+    namesakes = [guest for guest in by_name.get(request.name, ()) if guest.kind == "qemu"] if request.name else []
+    reservation = reserved.get(request.name) if request.name else None
+    try:
+        if request.vmid is not None:
+            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, reservation, shown)
+        if len(namesakes) > 1:
+            raise AmbiguousName(
+                f"{entry.label}: {len(namesakes)} guests bear this name: {_listed(namesakes)}; give vmid"
+            )
+        if namesakes:
+            return Match(guest=namesakes[0])
+        return _match_reservation(entry, reservation, shown) if reservation is not None else Match()
+    except CollectionError as error:
+        return Match(error=error)
+
+
+def _match_by_vmid(
+    entry: Entry,
+    vmid: int,
+    guest: Guest | None,
+    namesakes: Sequence[Guest],
+    reservation: Reservation | None,
+    shown: Collection[int],
+) -> Match:
+    name = entry.request.name
+    if guest is not None:
+        if guest.kind != "qemu":
+            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
+        if name and guest.name != name:
+            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {_listed([guest])}")
+        return Match(guest=guest)
+    if namesakes:
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_listed(namesakes)}")
+    if reservation is not None and reservation.vmid != vmid:
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but it is being created as {reservation.vmid}")
+    if reservation is not None:
+        return _match_reservation(entry, reservation, shown)
+    if entry.state != "absent" and not name:
+        raise InvalidRequest(f"name: VM {vmid} does not exist, and a VM is created by name; give name")
+    return Match()
+
+
+def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
+    """A VM that the cluster does not show whole: it exists, or somebody is about to create it, or died over it."""
+    dead = reservation.holder is not None and reservation.holder.is_dead()
+    if reservation.phase == "created" or (dead and reservation.vmid in shown):
+        return Match(guest=guest_of(reservation))
+    if dead:
+        return Match(take_over=reservation.vmid)
+    raise AlreadyReserved(
+        f"{entry.label}: is being created as {reservation.vmid} on {reservation.node} by {reservation.holder}",
+        vmid=reservation.vmid,
+        node=reservation.node,
+    )
+
+
+def _listed(guests: Sequence[Guest]) -> str:
+    return ", ".join(f"{guest.name or 'a guest without a name yet'} ({guest.vmid} on {guest.node})" for guest in guests)

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of the modules, apart from those of a VM and of the connection:
+
+one place for what several modules share.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..proxmox.login import connection_argument_spec
+from ..proxmox.options.table import vm_argument_spec
+
+Spec = dict[str, dict[str, t.Any]]
+
+
+def identity_argument_spec() -> Spec:
+    """Which VM, and what to make it from."""
+    return {
+        "name": {"type": "str"},
+        "vmid": {"type": "int", "aliases": ["newid"]},
+        "pool": {"type": "str"},
+        "clone": {"type": "str"},
+        "full": {"type": "bool"},
+        "storage": {"type": "str"},
+        "format": {
+            "type": "str",
+            "choices": ["cloop", "cow", "qcow", "qcow2", "qed", "raw", "vmdk", "unspecified"],
+        },
+        "snapname": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "started", "stopped", "absent"]},
+        "update": {"type": "bool"},
+    }
+
+
+def placement_argument_spec() -> Spec:
+    """Where it may go, and which VMID it may have."""
+    return {
+        "node": {"type": "str"},
+        "node_regex": {"type": "str"},
+        "vmid_range": {"type": "str"},
+        "vmid_regex": {"type": "str"},
+        "context": {"type": "dict"},
+    }
+
+
+def one_vm_argument_spec() -> Spec:
+    """Everything that can be said of one VM: at the top of qemu_schedule, and in each entry of C(vms)."""
+    return {**identity_argument_spec(), **vm_argument_spec(), **placement_argument_spec()}
+
+
+def cluster_argument_spec() -> Spec:
+    """Which cluster, live or recorded, and how decisions about it are shared."""
+    return {
+        **connection_argument_spec(),
+        "snapshot": {"type": "raw"},
+        "reservations": {"type": "str", "default": "default"},
+    }
+
+
+def rules_of_the_run_argument_spec() -> Spec:
+    """What holds for all VMs of a run."""
+    return {
+        "plugin_config": {"type": "raw"},
+        "storage_classes": {"type": "dict"},
+    }

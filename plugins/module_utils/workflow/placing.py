@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scheduling cycle of a run: read the cluster, match what exists, decide about the rest, and reserve it.
+
+While it lasts nobody else decides about the same cluster. It may be gone through again for VMs whose VMID was taken
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..engine.cache import ClusterState
+from ..engine.diagnosis import Outcome
+from ..engine.framework.profile import Profile
+from ..engine.scheduler import Scheduler
+from ..errors import CollectionError
+from ..model import Guest, Request, Snapshot
+from ..reservations.ledger import Cycle
+from .access import Access, OtherCluster
+from .counting import count_reservations, guest_of, reservation_of
+from .entries import Entry
+from .matching import Match, match_entries
+from .templates import Templates
+
+
+@dataclass(slots=True)
+class Placement:
+    """What one scheduling cycle found and decided, by the entries' positions.
+
+    Attributes:
+        existing: guests that are there already.
+        outcomes: of the entries that are not.
+        errors: of the entries about which nothing can be decided.
+    """
+
+    snapshot: Snapshot
+    existing: dict[int, Guest] = field(default_factory=dict)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    errors: dict[int, CollectionError] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.errors) or any(outcome.error is not None for outcome in self.outcomes.values())
+
+
+class Placer:
+    """Decides for one run. profiles are by name; default_profile is that of entries that name none."""
+
+    def __init__(self, access: Access, profiles: Mapping[str, Profile], default_profile: str) -> None:
+        self._access = access
+        self._profiles = profiles
+        self._default_profile = default_profile
+        self._templates = Templates(access.reader, {})
+
+    def place(
+        self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int] = ()
+    ) -> Placement:
+        """Go through one scheduling cycle.
+
+        reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
+        entry failed. excluded are VMIDs known to be taken although this user does not see by whom.
+        """
+        while True:
+            with self._cycle(reserve) as cycle:
+                try:
+                    placement = self._decide(entries, cycle, frozenset(excluded))
+                except OtherCluster:
+                    continue
+                if cycle is not None and not (all_or_nothing and placement.failed):
+                    decided = [o.decision for o in placement.outcomes.values() if o.decision is not None]
+                    cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decided])
+                return placement
+
+    @contextlib.contextmanager
+    def _cycle(self, reserve: bool) -> Iterator[Cycle | None]:
+        if not reserve:
+            yield None
+            return
+        access = self._access
+        with access.ledger.scheduling_cycle(access.identity(), holder=access.holder) as cycle:
+            yield cycle
+
+    def _decide(self, entries: Sequence[Entry], cycle: Cycle | None, excluded: frozenset[int]) -> Placement:
+        access = self._access
+        reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
+        wanted = {entry.request.name for entry in entries}
+        snapshot = access.read([r.vmid for r in reservations if r.phase == "created" and r.name not in wanted])
+        counted = count_reservations(snapshot, reservations)
+        if cycle is not None:
+            cycle.confirm(counted.fulfilled)
+        matches = match_entries(
+            entries, counted.snapshot.guests, counted.pending, {guest.vmid for guest in snapshot.guests}
+        )
+        new = [entry for entry in entries if entry.state != "absent" and matches[entry.position] == Match()]
+        whole = access.complete(counted.snapshot, [entry.request for entry in new])
+        state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen | excluded))
+        taken_over = {match.take_over for match in matches.values()}
+        for reservation in counted.pending:
+            if reservation.vmid not in taken_over:
+                state.assume_guest(guest_of(reservation))
+        return self._schedule(entries, matches, state, snapshot)
+
+    def _schedule(
+        self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot
+    ) -> Placement:
+        placement = Placement(snapshot)
+        positions: list[int] = []
+        requests: list[Request] = []
+        for entry in entries:
+            match = matches[entry.position]
+            if match.error is not None:
+                placement.errors[entry.position] = match.error
+            elif match.guest is not None:
+                placement.existing[entry.position] = match.guest
+            elif entry.state != "absent":
+                try:
+                    request = self._templates.resolve(entry, state)
+                except CollectionError as error:
+                    placement.errors[entry.position] = error
+                    continue
+                positions.append(entry.position)
+                requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
+        scheduler = Scheduler(state, self._profiles, self._default_profile)
+        outcomes = scheduler.schedule_all(requests, time.time())
+        placement.outcomes.update(zip(positions, outcomes, strict=True))
+        return placement

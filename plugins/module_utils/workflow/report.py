@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run tells: one report per VM, and the module's result made of them. Data first, text last."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..engine.diagnosis import Outcome
+from ..errors import CollectionError
+from ..model import Decision, NodeVerdict
+from .entries import Entry
+
+NOTHING = "none"
+
+
+@dataclass(slots=True)
+class VMReport:
+    """What became, or in check mode would become, of one VM.
+
+    Attributes:
+        action: create, clone, update, start, stop, delete or none: the first that applied; actions has them all.
+        node, vmid, status: as they are after the run; None while there is no VM.
+        storages: for each drive's slot its storage, of a VM that was decided in this run.
+        drift: for each parameter that differs from the request C(old) and C(new).
+        before, after: the VM for --diff; None where it does not exist.
+    """
+
+    entry: Entry
+    actions: list[str] = field(default_factory=list)
+    node: str | None = None
+    vmid: int | None = None
+    status: str | None = None
+    storages: Mapping[str, str] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    drift: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
+    before: Mapping[str, t.Any] | None = None
+    after: Mapping[str, t.Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    error: CollectionError | None = None
+    done: bool = True
+    """Whether what the actions say was done, or would be in check mode."""
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.actions) and self.done
+
+    def as_result(self) -> dict[str, t.Any]:
+        """The entry of C(vms) in the module's result."""
+        result: dict[str, t.Any] = {
+            "name": self.entry.request.name or None,
+            "vmid": self.vmid,
+            "node": self.node,
+            "status": self.status,
+            "changed": self.changed,
+            "action": self.actions[0] if self.actions else NOTHING,
+            "actions": list(self.actions),
+            "storages": dict(self.storages),
+            "drift": {key: dict(values) for key, values in self.drift.items()},
+            "decision": decision_result(self.outcome) if self.outcome is not None else None,
+        }
+        if self.error is not None:
+            result["error"] = {"code": self.error.code, "message": self.error.message, **self.error.details}
+        return result
+
+
+def decision_result(outcome: Outcome) -> dict[str, t.Any]:
+    """A decision, or the lack of one, as the module returns it."""
+    decision: Decision | None = outcome.decision
+    return {
+        "node": decision.node if decision else None,
+        "vmid": decision.vmid if decision else None,
+        "score": round(decision.score, 2) if decision else None,
+        "storages": dict(decision.storages) if decision else {},
+        "devices": [
+            {
+                "claim": device.claim,
+                "device": device.device,
+                "node": device.node,
+                "option": device.option,
+                "value": device.value,
+            }
+            for device in (decision.devices if decision else ())
+        ],
+        "message": outcome.message,
+        "findings": dict(outcome.findings),
+        "nodes": [_node_result(verdict) for verdict in outcome.verdicts()],
+    }
+
+
+def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
+    return {
+        "node": verdict.node,
+        "feasible": verdict.feasible,
+        "score": None if verdict.score is None else round(verdict.score, 2),
+        "scores": {
+            plugin: {
+                "raw": round(score.raw, 4),
+                "normalized": round(score.normalized, 2),
+                "weight": score.weight,
+            }
+            for plugin, score in verdict.scores.items()
+        },
+        "rejected_by": verdict.rejected_by,
+        "reason": verdict.reason,
+    }
+
+
+def failure_of(reports: Sequence[VMReport]) -> tuple[str, str]:
+    """The message and the error code of a run of which some VMs failed. The code is that of the first."""
+    errors = [(report.entry, report.error) for report in reports if report.error is not None]
+    lines = [
+        error.message if entry.label in error.message else f"{entry.label}: {error.message}" for entry, error in errors
+    ]
+    first = errors[0][1]
+    return "; ".join(lines), first.code if first else CollectionError.code
+
+
+def result_of(reports: Sequence[VMReport], *, single: bool) -> dict[str, t.Any]:
+    """The module's result.
+
+    single: the task names one VM by its own options, whose facts then stand at the top as well.
+    """
+    result: dict[str, t.Any] = {
+        "changed": any(report.changed for report in reports),
+        "vms": [report.as_result() for report in reports],
+    }
+    diffs = [diff for report in reports if (diff := _diff(report)) is not None]
+    if diffs:
+        result["diff"] = diffs
+    if single:
+        report = reports[0]
+        result.update(name=report.entry.request.name or None, vmid=report.vmid, node=report.node)
+    return result
+
+
+def _diff(report: VMReport) -> dict[str, t.Any] | None:
+    if report.before == report.after:
+        return None
+    title = f"{report.entry.label} ({report.vmid})" if report.entry.request.name else report.entry.label
+    return {
+        "before_header": title,
+        "after_header": title,
+        "before": _text(report.before),
+        "after": _text(report.after),
+    }
+
+
+def _text(facts: Mapping[str, t.Any] | None) -> str:
+    """One line per fact; nothing for a VM that does not exist."""
+    return "".join(f"{key}: {facts[key]}\n" for key in sorted(facts)) if facts else ""
