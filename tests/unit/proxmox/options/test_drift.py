@@ -256,7 +256,7 @@ def test_a_property_that_is_not_known_here_is_drift_and_does_not_fail() -> None:
     assert found.parameters == {"net0": "virtio=BC:24:11:68:E1:F0,bridge=vmbr0"}
 
 
-# GET .../config of Proxmox VE 8.4 right after a full clone; a password, a cloud-init drive and disk properties added here.
+# GET .../config of Proxmox VE 8.4 after a full clone; password, cloud-init drive and disk properties are added here.
 CLONE: dict[str, t.Any] = {
     "name": "full123",
     "memory": "64",

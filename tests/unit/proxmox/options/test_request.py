@@ -44,7 +44,7 @@ def test_a_request_has_what_the_scheduler_counts() -> None:
     )
     assert (request.name, request.vmid, request.pool, request.running) == ("web-1.lab", 120, "lab", True)
     assert (request.cores, request.memory) == (8, 2048 * MIB)
-    assert (request.cpu_type, request.cpu_flags) == ("host", {"aes", "pdpe1gb"})
+    assert (request.cpu_type, request.cpu_flags) == ("host", frozenset({"aes", "pdpe1gb"}))
     assert request.tags == {"web", "db"}
     assert request.bridges == {"vmbr0", "vmbr1"}
     assert [(disk.slot, disk.size) for disk in request.disks] == [("scsi0", 32 * GIB)]
