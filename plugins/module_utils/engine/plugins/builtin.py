@@ -12,11 +12,20 @@ from __future__ import annotations
 from ..framework.interface import Plugin
 from ..framework.registry import Registry
 from .filters.cpu_overcommit import CPUOvercommit
+from .filters.failover_headroom import FailoverHeadroom
 from .filters.memory_overcommit import MemoryOvercommit
 from .filters.node_name import NodeName
 from .filters.node_ready import NodeReady
 from .filters.node_regex import NodeRegex
 from .queue.priority_sort import PrioritySort
+from .rules.cpu_model import CPUModel
+from .rules.guest_limit import GuestLimit
+from .rules.ha_rules import HARules
+from .rules.network_bridge import NetworkBridge
+from .rules.node_affinity import NodeAffinity
+from .rules.taint_toleration import TaintToleration
+from .rules.topology_spread import TopologySpread
+from .rules.vm_affinity import VMAffinity
 from .scores.balanced_allocation import BalancedAllocation
 from .scores.fewest_guests import FewestGuests
 from .scores.least_allocated import LeastAllocated
@@ -37,10 +46,19 @@ BUILTIN: tuple[type[Plugin], ...] = (
     NodeName,
     NodeRegex,
     NodeReady,
+    NodeAffinity,
+    TaintToleration,
+    NetworkBridge,
+    CPUModel,
+    HARules,
     CPUOvercommit,
     MemoryOvercommit,
+    GuestLimit,
+    VMAffinity,
+    TopologySpread,
     TemplateLocality,
     VolumeBinding,
+    FailoverHeadroom,
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatio,

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
-from ....errors import InvalidRequest
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
 from ...framework.status import SKIP, Status, unresolvable
+from ...node_selection import compiled_regex, wanted_regex
 
-CONTEXT_KEY = "node.qemu-scheduler/regex"
 REASON = "didn't match node regex '{}'"
 
 
@@ -29,23 +28,12 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
     events = frozenset({Event.NODE})
 
     def signature(self, request: Request) -> Hashable:
-        return wanted(request)
+        return wanted_regex(request)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        text = wanted(request)
-        if text is None:
-            return SKIP
-        try:
-            state[self.name] = re.compile(text)
-        except re.error as error:
-            raise InvalidRequest(f"node_regex: {text!r} is not a regular expression: {error}") from error
-        return None
+        state[self.name] = compiled_regex(request)
+        return SKIP if state[self.name] is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         pattern: re.Pattern[str] = state[self.name]
         return None if pattern.fullmatch(node.name) else unresolvable(REASON.format(pattern.pattern))
-
-
-def wanted(request: Request) -> str | None:
-    """The pattern that the request gives."""
-    return request.node_regex or request.context.get(CONTEXT_KEY)

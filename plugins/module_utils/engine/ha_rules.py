@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Proxmox's HA manager makes of its rules for one VM: where it will run the VM, and which rules it refuses.
+
+Pure functions over rules whose members already include the VM. An HA group is a node-affinity rule here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model import HARule
+
+NODES = "node-affinity"
+RESOURCES = "resource-affinity"
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """Where the HA manager will run a VM.
+
+    Attributes:
+        by_nodes: the node-affinity rule that holds for the VM.
+        together: the node of the VMs that it is kept with, and the rule's name; None: anywhere.
+        apart: nodes of the VMs that it is kept apart from, each with the rule's name.
+    """
+
+    by_nodes: HARule | None = None
+    together: tuple[str, str] | None = None
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+
+def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:
+    """located maps VMIDs to their nodes. Disabled rules do not count.
+
+    VMs that rules keep together share each other's rules. When they run on several nodes, the HA manager brings all to
+    the node with the most of them, of equal ones the first by name.
+    """
+    active = [rule for rule in sorted(rules, key=lambda rule: rule.name) if not rule.disabled]
+    group = kept_together(active, vmid)
+    mine = [rule for rule in active if rule.vmids & group]
+    by_nodes = [rule for rule in mine if rule.type == NODES]
+    # The VM's own rule goes before one that it has through another VM.
+    by_nodes.sort(key=lambda rule: vmid not in rule.vmids)
+    at = Counter(located[member] for member in group - {vmid} if member in located)
+    together = next((rule.name for rule in mine if rule.type == RESOURCES and rule.positive), "")
+    apart = {
+        located[other]: rule.name
+        for rule in mine
+        if rule.type == RESOURCES and not rule.positive
+        for other in rule.vmids - group
+        if other in located
+    }
+    return Enforced(
+        by_nodes=by_nodes[0] if by_nodes else None,
+        together=(min(at, key=lambda node: (-at[node], node)), together) if at else None,
+        apart=apart,
+    )
+
+
+def kept_together(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
+    """The VM and all that positive rules keep with it, directly or through others."""
+    positive = [rule.vmids for rule in rules if rule.type == RESOURCES and rule.positive and not rule.disabled]
+    group = frozenset({vmid})
+    while True:
+        larger = group.union(*(vmids for vmids in positive if vmids & group))
+        if larger == group:
+            return group
+        group = larger
+
+
+def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> str | None:
+    """Why Proxmox would refuse rule C(name) with the VM in it, or None. Groups and disabled rules are never refused."""
+    active = {rule.name: rule for rule in rules if not rule.disabled and not rule.from_group}
+    rule = active.get(name)
+    if rule is None:
+        return None
+    others = [other for other in active.values() if other.name != name]
+    if rule.type == NODES:
+        return _node_rule_refusal(others, vmid)
+    touching = [other for other in others if other.type == NODES and other.vmids & rule.vmids]
+    if len(rule.vmids) < 2:
+        return "it would have one VM only, and is about two or more"
+    if any(len(set(other.nodes.values())) > 1 for other in touching):
+        return "its VMs are in a node-affinity rule with several priorities, which excludes resource affinity"
+    if rule.positive:
+        return _positive_refusal(list(active.values()), others, rule, touching)
+    return _negative_refusal(list(active.values()), rule, touching, node_count)
+
+
+def preference(rule: HARule, node: str) -> float:
+    """How much the HA manager prefers node under a node-affinity rule:
+
+    100 for the highest priority, evenly less for each lower one, 0 outside of the rule.
+    """
+    levels = sorted(set(rule.nodes.values()))
+    return 100.0 * (levels.index(rule.nodes[node]) + 1) / len(levels) if node in rule.nodes else 0.0
+
+
+def _node_rule_refusal(others: Sequence[HARule], vmid: int) -> str | None:
+    for other in others:
+        if other.type == NODES and vmid in other.vmids:
+            return f"the VM is in node-affinity rule '{other.name}' already, and may be in one only"
+    return None
+
+
+def _positive_refusal(
+    active: Sequence[HARule], others: Sequence[HARule], rule: HARule, touching: Sequence[HARule]
+) -> str | None:
+    if len(touching) > 1:
+        names = "' and '".join(sorted(other.name for other in touching))
+        return f"its VMs are in several node-affinity rules: '{names}'"
+    group = kept_together(active, min(rule.vmids))
+    for other in others:
+        if other.type == RESOURCES and not other.positive and len(group & other.vmids) >= 2:
+            return f"it shares two or more VMs with rule '{other.name}', which keeps them apart"
+    return None
+
+
+def _negative_refusal(
+    active: Sequence[HARule], rule: HARule, touching: Sequence[HARule], node_count: int
+) -> str | None:
+    if len(rule.vmids) > node_count:
+        return f"it would keep {len(rule.vmids)} VMs apart on {node_count} nodes"
+    for vmid in sorted(rule.vmids):
+        group = kept_together(active, vmid)
+        if len(group & rule.vmids) >= 2:
+            name = next(o.name for o in active if o.type == RESOURCES and o.positive and o.vmids & group)
+            return f"it shares two or more VMs with rule '{name}', which keeps them together"
+    strict = [other for other in touching if other.strict]
+    bound = rule.vmids & frozenset[int]().union(*(other.vmids for other in strict))
+    nodes = {node for other in strict for node in other.nodes}
+    if len(bound) >= 2 and len(nodes) < len(bound):
+        return f"{len(bound)} of its VMs are bound to {len(nodes)} node(s) by strict node-affinity rules"
+    return None

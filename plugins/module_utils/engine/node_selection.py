@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes a request asks for: by name, by pattern, by expressions over labels. Pure functions.
+
+Shared by the filters that decide it and by the rules that look only at nodes that the request may have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from ..errors import InvalidRequest
+from ..model import Expression, Node, Request
+
+NODE_KEY = "node"
+"""The label that every node has: its own name."""
+
+REGEX_CONTEXT_KEY = "node.qemu-scheduler/regex"
+
+
+def label(node: Node, key: str) -> str | None:
+    """The node's label, or None when it has none of that key."""
+    return node.name if key == NODE_KEY else node.labels.get(key)
+
+
+def matches(expression: Expression, node: Node) -> bool:
+    """Whether an expression holds for a node, by Kubernetes' rules.
+
+    In and NotIn compare with any of the values, NotIn and DoesNotExist hold where the label is missing; Gt and Lt
+    compare whole numbers and hold for nothing else.
+    """
+    value = label(node, expression.key)
+    match expression.operator:
+        case "In":
+            return value in expression.values
+        case "NotIn":
+            return value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compared(value, expression.values, lambda left, right: left > right)
+        case "Lt":
+            return _compared(value, expression.values, lambda left, right: left < right)
+        case operator:
+            raise InvalidRequest(f"node_affinity: unknown operator {operator!r}")
+
+
+def matches_all(expressions: Iterable[Expression], node: Node) -> bool:
+    """Whether every expression holds for a node; without any, it does."""
+    return all(matches(expression, node) for expression in expressions)
+
+
+def wanted_regex(request: Request) -> str | None:
+    """The pattern of node names that the request gives, itself or in its context."""
+    return request.node_regex or request.context.get(REGEX_CONTEXT_KEY)
+
+
+def compiled_regex(request: Request) -> re.Pattern[str] | None:
+    """The same, compiled. Raises InvalidRequest."""
+    text = wanted_regex(request)
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise InvalidRequest(f"node_regex: {text!r} is not a regular expression: {error}") from error
+
+
+def asked_for(request: Request) -> Callable[[Node], bool]:
+    """A function that tells of a node whether the request's C(node), pattern and required expressions allow it."""
+    pattern = compiled_regex(request)
+
+    def allowed(node: Node) -> bool:
+        return (
+            (request.node is None or request.node == node.name)
+            and (pattern is None or pattern.fullmatch(node.name) is not None)
+            and matches_all(request.node_required, node)
+        )
+
+    return allowed
+
+
+def _compared(value: str | None, limits: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+    try:
+        return value is not None and holds(int(value), int(limits[0]))
+    except (ValueError, IndexError):
+        return False

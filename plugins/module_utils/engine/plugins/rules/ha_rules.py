@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HARules: where the HA manager would move the VM anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from ....errors import InvalidRequest
+from ....model import HAIntent, HARule, Request
+from ...cache import ClusterState, NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import UNIQUE, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
+from ...framework.status import SKIP, Status, unresolvable, unschedulable
+from ...ha_rules import Enforced, enforced, preference, refusal
+
+NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
+NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"
+NOT_APART = "held a VM of HA rule '{}'"
+
+NEW_VM = 0
+"""Stands for the VMID that is not chosen yet; no guest has it."""
+
+
+class HARules(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Rejects nodes from which the HA manager would move a VM that joins an HA rule or group: those outside of a strict
+    node-affinity rule, those without the VMs that a positive rule keeps it with, those with VMs that a negative rule
+    keeps it apart from. Scores the nodes of a node-affinity rule by priority: the highest 100, 0 outside of the rule.
+
+    A rule that is unknown, or that Proxmox would refuse with this VM in it, is an error. Disabled rules do not count.
+    """
+
+    name = "HARules"
+    weight = 10.0
+
+    def signature(self, request: Request) -> Hashable:
+        return UNIQUE if is_concerned(request) else None
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        intent = request.ha
+        if intent is None or not is_concerned(request):
+            return SKIP
+        vmid = NEW_VM if request.vmid is None else request.vmid
+        joined = find_rule(cluster.snapshot.ha_rules, intent)
+        rules = list(with_members(cluster, vmid, joined))
+        problem = refusal(rules, joined.name, vmid, len(cluster.nodes)) if joined is not None else None
+        if joined is not None and problem is not None:
+            raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
+        state[self.name] = enforced(rules, vmid, {guest.vmid: guest.node for guest in cluster})
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return fits(state[self.name], node.name)
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
+
+    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+        found: Enforced | None = state.get(self.name)
+        return None if found is not None and found.by_nodes is not None else SKIP
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        found: Enforced = state[self.name]
+        return preference(found.by_nodes, node.name) if found.by_nodes is not None else 0.0
+
+
+def is_concerned(request: Request) -> bool:
+    """Whether a rule may hold for the request: it joins one, or has a VMID that may be in one already."""
+    return request.ha is not None and (request.ha.joins is not None or request.vmid is not None)
+
+
+def fits(found: Enforced, node: str) -> Status | None:
+    """None when the HA manager would leave the VM on node, as far as rules go; else the status."""
+    rule = found.by_nodes
+    if rule is not None and rule.strict and node not in rule.nodes:
+        return unresolvable(NOT_A_NODE_OF.format(rule.name))
+    if found.together is not None and node != found.together[0]:
+        return unschedulable(NOT_TOGETHER.format(found.together[1]))
+    if node in found.apart:
+        return unschedulable(NOT_APART.format(found.apart[node]))
+    return None
+
+
+def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
+    """The rule or group that intent names; None when it names none. Raises InvalidRequest."""
+    if intent.joins is None:
+        return None
+    groups = {rule.name: rule for rule in rules if rule.from_group}
+    others = {rule.name: rule for rule in rules if not rule.from_group}
+    kind, known, unused = ("rule", others, groups) if intent.rule is not None else ("group", groups, others)
+    if intent.joins in known:
+        return known[intent.joins]
+    text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {', '.join(sorted(known)) or 'none'}"
+    if unused and not known:
+        other = "rule" if kind == "group" else "group"
+        text = f"{text}; this cluster has HA {other}s, use ha.{other}: {', '.join(sorted(unused))}"
+    raise InvalidRequest(text)
+
+
+def with_members(cluster: ClusterState, vmid: int, joined: HARule | None) -> Iterable[HARule]:
+    """The cluster's rules with the VM in the one that it joins, and decided VMs in those that they will join."""
+    for rule in cluster.snapshot.ha_rules:
+        decided = {guest.vmid for guest in cluster if guest.ha_rule == rule.name}
+        yield replace(rule, vmids=rule.vmids | decided | ({vmid} if rule is joined else frozenset()))

@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NetworkBridge: the networks that a VM is attached to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Set
+
+from ....model import Node, Request
+from ...cache import ClusterState, NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.status import SKIP, Status, unresolvable
+
+REASON = "didn't have bridge '{}'"
+
+
+class NetworkBridge(PreFilterPlugin, FilterPlugin):
+    """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
+
+    Proxmox itself creates such a VM and only fails to start it. A node whose bridges were not read is accepted.
+    """
+
+    name = "NetworkBridge"
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request) -> Hashable:
+        return request.bridges
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return None if request.bridges else SKIP
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        missing = missing_bridge(request.bridges, node.node)
+        return None if missing is None else unresolvable(REASON.format(missing))
+
+
+def missing_bridge(bridges: Set[str], node: Node) -> str | None:
+    """The first by name of the bridges that node lacks, or None."""
+    return None if node.bridges is None else min(bridges - node.bridges, default=None)

@@ -1,0 +1,179 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMAffinity: with some VMs, apart from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ....model import AffinityTerm, Guest, Request
+from ...cache import ClusterState, NodeInfo
+from ...framework.cycle_state import CycleState
+from ...framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
+from ...framework.status import SKIP, Status, unresolvable, unschedulable
+from ...node_selection import label
+from ...selectors import selects, selects_request
+from ...topology import DomainCounts, nodes_by_domain
+
+NO_DOMAIN = "didn't have label '{}' of an affinity rule"
+NOT_WITH = "didn't hold the VMs that the VM must be with"
+NOT_APART = "held VMs that the VM must be apart from"
+REPELLED = "held VMs that must be apart from the VM"
+
+
+@dataclass(slots=True)
+class Counted:
+    """One term of a rule with the VMs that it is about, counted by domain."""
+
+    term: AffinityTerm
+    counts: DomainCounts
+
+
+@dataclass(slots=True)
+class Affinity:
+    """What VMAffinity remembers about one kind of request.
+
+    Attributes:
+        attracting: what the VM must be with.
+        repelling: what the VM must be apart from.
+        repelled: terms of decided VMs that keep this VM away; counted are the VMs that have the term.
+        preferred: wishes of both kinds.
+        first_of_group: the VM itself is among all of what it must be with.
+        domains: the nodes of each (label, value).
+        nodes: all of them.
+    """
+
+    attracting: list[Counted]
+    repelling: list[Counted]
+    repelled: list[Counted]
+    preferred: list[Counted]
+    first_of_group: bool
+    domains: Mapping[tuple[str, str], list[NodeInfo]]
+    nodes: Sequence[NodeInfo]
+
+
+class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Rejects nodes outside of the topology domains of the VMs that the request must be C(with), and nodes in the
+    domains of those that it must be C(apart) from. Scores preferred terms: their weight per VM in the node's domain,
+    less for C(apart), the best node 100 and the worst 0.
+
+    VMs and containers of any status count, templates do not. As in Kubernetes, a VM that this run has placed keeps away
+    those that it must be apart from; and a VM that must be C(with) others of its own kind may be the first of them
+    anywhere. Nodes without the label of a C(with) term are rejected.
+    """
+
+    name = "VMAffinity"
+    weight = 2.0
+
+    def signature_in(self, cluster: ClusterState, request: Request) -> Hashable:
+        if not request.affinity and not cluster.repelling:
+            return None
+        return request.affinity, is_first_of_group(request), frozenset(terms_against(cluster, request))
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        against = terms_against(cluster, request)
+        if not request.affinity and not against:
+            return SKIP
+        required = [term for term in request.affinity if term.required]
+        affinity = state[self.name] = Affinity(
+            attracting=[_selected(term) for term in required if term.together],
+            repelling=[_selected(term) for term in required if not term.together],
+            repelled=[_having(term) for term in against],
+            preferred=[_selected(term) for term in request.affinity if not term.required],
+            first_of_group=is_first_of_group(request),
+            domains=nodes_by_domain(cluster.nodes, [term.topology_key for term in (*required, *against)]),
+            nodes=cluster.nodes,
+        )
+        for info in cluster.nodes:
+            for guest in info.guests.values():
+                count(affinity, guest, info, 1)
+        return None
+
+    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
+        return count(state[self.name], guest, node, 1)
+
+    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
+        return count(state[self.name], guest, node, -1)
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return fits(state[self.name], node)
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE if all(term.required for term in request.affinity) else Scope.CLUSTER
+
+    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+        return SKIP if all(term.required for term in request.affinity) else None
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        affinity: Affinity = state[self.name]
+        return float(
+            sum(
+                (counted.term.weight if counted.term.together else -counted.term.weight)
+                * counted.counts.count(node.node)
+                for counted in affinity.preferred
+            )
+        )
+
+    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+        lowest, highest = min(scores), max(scores)
+        if lowest == highest:
+            return [0.0] * len(scores)
+        return [100.0 * (score - lowest) / (highest - lowest) for score in scores]
+
+
+def is_first_of_group(request: Request) -> bool:
+    """Whether the request has terms that it must be with, and is itself among the VMs of each of them."""
+    together = [term for term in request.affinity if term.required and term.together]
+    return bool(together) and all(selects_request(term.selector, request) for term in together)
+
+
+def terms_against(cluster: ClusterState, request: Request) -> list[AffinityTerm]:
+    """What decided VMs must be apart from, as far as it is this request."""
+    return [term for term in cluster.repelling if selects_request(term.selector, request)]
+
+
+def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
+    """None when all required terms hold on node, else the status."""
+    host = node.node
+    for counted in affinity.attracting:
+        if label(host, counted.term.topology_key) is None:
+            return unresolvable(NO_DOMAIN.format(counted.term.topology_key))
+    if any(not counted.counts.count(host) for counted in affinity.attracting) and not _may_be_first(affinity):
+        return unschedulable(NOT_WITH)
+    if any(counted.counts.count(host) for counted in affinity.repelling):
+        return unschedulable(NOT_APART)
+    if any(counted.counts.count(host) for counted in affinity.repelled):
+        return unschedulable(REPELLED)
+    return None
+
+
+def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
+    """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no longer."""
+    turned: list[NodeInfo] = []
+    edge = max(sign, 0)
+    for counted in (*affinity.attracting, *affinity.repelling, *affinity.repelled):
+        now = counted.counts.change(guest, node.node, sign)
+        if counted.term.together and now is not None and counted.counts.total == edge:
+            turned.extend(affinity.nodes)
+        elif now == edge:
+            key = counted.term.topology_key
+            turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
+    for counted in affinity.preferred:
+        counted.counts.change(guest, node.node, sign)
+    return turned
+
+
+def _may_be_first(affinity: Affinity) -> bool:
+    return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
+
+
+def _selected(term: AffinityTerm) -> Counted:
+    counted: Callable[[Guest], bool] = partial(selects, term.selector)
+    return Counted(term, DomainCounts(term.topology_key, counted))
+
+
+def _having(term: AffinityTerm) -> Counted:
+    return Counted(term, DomainCounts(term.topology_key, lambda guest: term in guest.apart))

@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counting guests by topology domain, up to date by difference."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from ..model import Guest, Node
+from .cache import NodeInfo
+from .node_selection import NODE_KEY, label
+
+
+class DomainCounts:
+    """How many of the counted guests each domain of one topology key holds.
+
+    Attributes:
+        key: the label that makes the domains; nodes without it belong to none.
+        total: over all domains.
+    """
+
+    def __init__(self, key: str, counted: Callable[[Guest], bool]) -> None:
+        self.key = key
+        self.total = 0
+        self._counted = counted
+        self._counts: Counter[str] = Counter()
+
+    def count(self, node: Node) -> int:
+        """How many are in the node's domain; 0 where it has none."""
+        domain = label(node, self.key)
+        return 0 if domain is None else self._counts[domain]
+
+    def change(self, guest: Guest, node: Node, sign: int) -> int | None:
+        """Count guest on node in (sign 1) or out (-1).
+
+        Return how many its domain holds now, or None when the guest does not count.
+        """
+        domain = label(node, self.key)
+        if domain is None or not self._counted(guest):
+            return None
+        self.total += sign
+        self._counts[domain] += sign
+        return self._counts[domain]
+
+
+class EvenCounts(DomainCounts):
+    """The same over a fixed set of domains, of which the emptiest is always known.
+
+    Attributes:
+        lowest: the smallest number that any of the domains holds; 0 without domains.
+    """
+
+    def __init__(self, key: str, counted: Callable[[Guest], bool], domains: Iterable[str]) -> None:
+        super().__init__(key, counted)
+        self.lowest = 0
+        self._domains_with = Counter({0: len(set(domains))})
+
+    def change(self, guest: Guest, node: Node, sign: int) -> int | None:
+        """node must be in one of the domains."""
+        after = super().change(guest, node, sign)
+        if after is not None:
+            self._domains_with[after - sign] -= 1
+            self._domains_with[after] += 1
+            # One guest moves the number of one domain by one, so the lowest moves by one at most.
+            if after < self.lowest:
+                self.lowest = after
+            elif not self._domains_with[self.lowest]:
+                self.lowest += 1
+        return after
+
+
+def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[tuple[str, str], list[NodeInfo]]:
+    """The nodes of each (key, domain), for keys that are labels; a node is alone in its domain of the key C(node)."""
+    members: dict[tuple[str, str], list[NodeInfo]] = defaultdict(list)
+    labels = sorted(set(keys) - {NODE_KEY})
+    for info in nodes:
+        for key in labels:
+            domain = info.node.labels.get(key)
+            if domain is not None:
+                members[key, domain].append(info)
+    return members
