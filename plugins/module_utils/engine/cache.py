@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..model import AffinityTerm, Decision, Device, Guest, Node, Snapshot, Storage
+from .devices.addresses import share_hardware
 from .vmids.taken import TakenVMIDs
 
 
@@ -45,14 +46,27 @@ class NodeStorage:
 
 @dataclass(slots=True)
 class DeviceUse:
-    """One passthrough device and how many decided VMs hold it besides those that the snapshot shows."""
+    """One passthrough device of one mapping, and what decided VMs take of it besides those that the snapshot shows.
+
+    pending counts those that hold it, blocked those that hold other devices of the same hardware.
+    """
 
     device: Device
     pending: int = 0
+    blocked: int = 0
 
     @property
-    def free(self) -> int:
+    def left(self) -> int:
+        """How many more VMs it can serve; below zero when more were booked on it than it can serve."""
         return self.device.capacity - self.device.in_use - self.pending
+
+    def count(self, driver: str, device: str, sign: int) -> None:
+        """Note that a VM took (sign 1) or gave back (-1) a device of this node."""
+        if driver == self.device.driver and share_hardware(driver, device, self.device.id):
+            if device == self.device.id:
+                self.pending += sign
+            else:
+                self.blocked += sign
 
 
 @dataclass(slots=True)
@@ -225,11 +239,9 @@ class ClusterState:
             self.repelling[term] += sign
             if not self.repelling[term]:
                 del self.repelling[term]
-        if guest.devices:
-            held = {(use.device.driver, use.device.id): use for use in info.devices}
-            for key in guest.devices:
-                if key in held:
-                    held[key].pending += sign
+        for driver, device in guest.devices:
+            for use in info.devices:
+                use.count(driver, device, sign)
         self.journal.append(Change(sign > 0, guest, info))
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from ..framework.interface import Plugin
 from ..framework.registry import Registry
+from .devices.device_claims import DeviceClaims
+from .devices.device_scarcity import DeviceScarcity
 from .filters.cpu_overcommit import CPUOvercommit
 from .filters.failover_headroom import FailoverHeadroom
 from .filters.memory_overcommit import MemoryOvercommit
@@ -58,12 +60,14 @@ BUILTIN: tuple[type[Plugin], ...] = (
     TopologySpread,
     TemplateLocality,
     VolumeBinding,
+    DeviceClaims,
     FailoverHeadroom,
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatio,
     BalancedAllocation,
     StorageBalance,
+    DeviceScarcity,
     FewestGuests,
     ProxmoxStatic,
     Utilization,

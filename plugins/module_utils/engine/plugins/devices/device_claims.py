@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""DeviceClaims: the passthrough devices that a VM claims, found with the node and taken with it."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Mapping
+
+from ....model import Request
+from ...cache import ClusterState, NodeInfo
+from ...devices.constraints import Matcher
+from ...devices.finding import Unmet, claims_signature, find_devices
+from ...framework.cycle_state import CycleState
+from ...framework.draft import Draft
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
+from ...framework.status import SKIP, Code, Status
+
+
+class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
+    """Rejects a node that cannot give every device that the request claims: all or nothing.
+
+    Devices come from the cluster's resource mappings. What guests hold, running or not, and what was decided is not
+    free; no two claims of one VM get the same device. A request without claims may go anywhere.
+    """
+
+    name = "DeviceClaims"
+    events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.matcher = Matcher()
+
+    def signature(self, request: Request) -> Hashable:
+        return claims_signature(request)
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return None if request.devices else SKIP
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        found = find_devices(request, node, self.matcher)
+        return _status(found) if isinstance(found, Unmet) else None
+
+    def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
+        if not request.devices:
+            return None
+        found = find_devices(request, node, self.matcher)
+        if isinstance(found, Unmet):
+            return _status(found)
+        draft.devices.extend(found.allocations)
+        return None
+
+
+def _status(unmet: Unmet) -> Status:
+    code = Code.UNSCHEDULABLE if unmet.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return Status(code, unmet.reason, unmet.detail)
