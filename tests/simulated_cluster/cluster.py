@@ -176,7 +176,7 @@ class Cluster:
         """Take the guest's file lock, as every writer of its config does; the caller releases it."""
         try:
             await asyncio.wait_for(guest.lock.acquire(), max(0.05, self.timing.lock_seconds * self.clock.scale))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             text = f"can't lock file '/var/lock/qemu-server/lock-{guest.vmid}.conf' - got timeout"
             raise (ApiError(500, text) if error is ApiError else TaskError(text)) from None
 

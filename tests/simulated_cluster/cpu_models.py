@@ -45,10 +45,15 @@ CPU_FLAGS = (
     "tsc-adjust", "tsc-deadline", "umip", "vme", "x2apic", "xsaveerptr",
 )
 
+ARM = (
+    "a64fx", "cortex-a35", "cortex-a53", "cortex-a55", "cortex-a57", "cortex-a710", "cortex-a72", "cortex-a76", "host",
+    "max", "neoverse-n1", "neoverse-n2", "neoverse-v1",
+)
+
 VENDORS = {
-    **{name: "GenuineIntel" for name in INTEL},
-    **{name: "AuthenticAMD" for name in AMD},
-    **{name: "default" for name in GENERIC},
+    **dict.fromkeys(INTEL, "GenuineIntel"),
+    **dict.fromkeys(AMD, "AuthenticAMD"),
+    **dict.fromkeys(GENERIC, "default"),
 }
 MODELS = frozenset(VENDORS)
 VM_FLAGS = (

@@ -13,7 +13,7 @@ import yaml
 
 from .cluster import Timing
 from .generate import generate
-from .recorded import is_recorded, from_recorded
+from .recorded import from_recorded, is_recorded
 
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",

@@ -186,6 +186,6 @@ class Statistics:
             "uptime": max(0, int(self.round_time(node) - figures.started_at)) if running else 0,
             "disk": 0, "diskread": 0, "diskwrite": 0, "netin": 0, "netout": 0,
         }
-        if cluster.modern and guest.kind == "qemu":
+        if cluster.modern:
             row["memhost"] = figures.mem
         return row

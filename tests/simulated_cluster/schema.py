@@ -49,8 +49,20 @@ CPU_FORMAT: dict[str, Any] = {
     "phys-bits": {"type": "string", "optional": 1},
     "guest-phys-bits": {"type": "integer", "optional": 1},
 }
-NAMED_STRINGS = {"pve-qm-hostpci": PCI_FORMAT}
-_SID = re.compile(r"(?:(?:vm|ct|fa):)?[A-Za-z0-9]+")
+TDX_FORMAT: dict[str, Any] = {
+    "type": {"type": "string", "default_key": 1, "enum": ["tdx"]},
+    "attestation": {"type": "boolean"},
+    "vsock-cid": {"type": "integer", "optional": 1},
+    "vsock-port": {"type": "integer", "optional": 1},
+}
+LOCATION_FORMAT: dict[str, Any] = {
+    "name": {"type": "string", "optional": 1},
+    "latitude": {"type": "number", "optional": 1},
+    "longitude": {"type": "number", "optional": 1},
+}
+NAMED_STRINGS = {
+    "pve-qm-hostpci": PCI_FORMAT, "pve-qemu-tdx-fmt": TDX_FORMAT, "pve-node-location": LOCATION_FORMAT,
+}
 
 
 class Schema(fakepve_schema.Schema):
@@ -60,7 +72,9 @@ class Schema(fakepve_schema.Schema):
     @functools.cache
     def load(cls, version: str) -> Schema:
         """The schema recorded for ``8.4`` or ``9.2``."""
-        return cls(json.loads(gzip.decompress((DATA / f"api-{version}.json.gz").read_bytes())))
+        text = gzip.decompress((DATA / f"api-{version}.json.gz").read_bytes()).decode()
+        # Perl prints its patterns with a prefix that Python does not know.
+        return cls(json.loads(text.replace("(?^:", "(?:")))
 
 
 class Validator:

@@ -22,11 +22,11 @@ from . import api, control
 from .access import Identity
 from .authentication import authenticate
 from .cluster import Cluster
-from .errors import ApiError, PlainError, not_simulated
+from .errors import ApiError, PlainError, forbidden, not_simulated
 from .faults import Effects
 from .pvestatd import WORKERS
 from .request_log import redact
-from .routing import HANDLERS, NOBODY, Call, Reply
+from .routing import HANDLERS, Call, Reply
 
 PREFIXES = ("/api2/json", "/api2/extjs")
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
@@ -49,14 +49,9 @@ class PermissionRules(GenericApi):
         if who.is_root or (rules or {}).get("user") in ("all", "world"):
             return
         check = (rules or {}).get("check")
-        passed, why = (False, "user != root@pam") if check is None else self._rule(who, check, values, declared)
+        passed, why = (False, "user != root@pam") if check is None else self._check(who, check, values, declared)
         if not passed:
-            raise ApiError(403, f"Permission check failed ({why})" if why else "Permission check failed")
-
-    def _rule(self, who: Identity, check: list[Any], values: dict[str, Any], declared: Any) -> tuple[bool, str]:
-        if check[0] == "userid-param" and check[1] == "self":
-            return values.get("userid") == who.user, ""
-        return self._check(who, check, values, declared)
+            raise forbidden(why)
 
     def _check(self, user: Any, check: list[Any], values: dict[str, Any], declared: Any = None) -> tuple[bool, str]:
         if check[0] == "userid-param" and check[1] == "self":
@@ -74,14 +69,18 @@ class Server:
         self._runner: web.AppRunner | None = None
         api.load()
 
+    def application(self) -> web.Application:
+        """The API and the control plane, not yet listening."""
+        app = web.Application(client_max_size=64 * 1024**2)
+        control.add_routes(app, self.cluster)
+        app.router.add_route("*", "/{tail:.*}", self._serve)
+        return app
+
     async def start(self, host: str, port: int, certificate: str, key: str) -> int:
         """Listen; the port in use."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
-        app = web.Application(client_max_size=64 * 1024**2)
-        control.add_routes(app, self.cluster)
-        app.router.add_route("*", "/{tail:.*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=context, backlog=1024).start()
         return int(self._runner.addresses[0][1])
@@ -165,7 +164,7 @@ class Server:
         declared = (info.get("parameters") or {}).get("properties", {})
         self._rules.check(who, info.get("permissions"), {**values, **match.params}, declared)
         self._reach_node(match)
-        values.update({name: value for name, value in match.params.items()})
+        values.update(dict(match.params.items()))
         checked, errors = cluster.validator.validate(info.get("parameters"), values)
         if errors:
             raise ApiError(400, "Parameter verification failed.", errors)
@@ -214,9 +213,12 @@ async def _parameters(request: web.Request) -> dict[str, Any]:
     if kind == JSON:
         try:
             data = json.loads(body)
-        except ValueError:
-            text = 'malformed JSON string, neither tag, array, object, number, string or atom, at character offset 0'
-            raise PlainError(500, text, text) from None
+        except json.JSONDecodeError as error:
+            text = (
+                "malformed JSON string, neither tag, array, object, number, string or atom, at character offset "
+                f'{error.pos} (before "(end of string)") at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 931.'
+            )
+            raise PlainError(500, text, text + "\n") from None
         return values | {name: int(value) if isinstance(value, bool) else value for name, value in data.items()}
     if kind == FORM or "Content-Type" not in request.headers:
         return values | _collect(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
@@ -272,6 +274,3 @@ def _drop(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=499, reason="connection dropped")
-
-
-__all__ = ["NOBODY", "Server"]

@@ -38,10 +38,12 @@ async def ticket(call: Call) -> dict[str, Any]:
         await cluster.clock.sleep(cluster.timing.unauthorized_seconds)
         raise ApiError(401, "authentication failure")
     text, csrf = cluster.tickets.issue(userid, int(cluster.clock.now()))
-    return {
-        "username": userid, "ticket": text, "CSRFPreventionToken": csrf, "clustername": cluster.name,
-        "cap": _capabilities(call, Identity(userid)),
+    answer: dict[str, Any] = {
+        "username": userid, "ticket": text, "CSRFPreventionToken": csrf, "cap": _capabilities(call, Identity(userid)),
     }
+    if cluster.access.allowed(Identity(userid), "/", "Sys.Audit"):
+        answer["clustername"] = cluster.name
+    return answer
 
 
 def _capabilities(call: Call, who: Identity) -> dict[str, dict[str, int]]:
@@ -65,8 +67,8 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
         userid, _, token = str(wanted).partition("!")
         who = Identity(userid, token or None)
     if call.get("path") is not None:
-        return {str(call["path"]): {name: 1 for name in sorted(access.privileges(who, str(call["path"])))}}
-    result = {path: {name: 1 for name in sorted(access.privileges(who, path))} for path in access.paths()}
+        return {str(call["path"]): dict.fromkeys(sorted(access.privileges(who, str(call["path"]))), 1)}
+    result = {path: dict.fromkeys(sorted(access.privileges(who, path)), 1) for path in access.paths()}
     return {path: held for path, held in result.items() if held}
 
 
@@ -97,7 +99,7 @@ def role(call: Call) -> dict[str, int]:
     held = call.cluster.access.roles.get(str(call["roleid"]))
     if held is None:
         raise die(f"role '{call['roleid']}' does not exist")
-    return {name: 1 for name in sorted(held)}
+    return dict.fromkeys(sorted(held), 1)
 
 
 def _privileges(call: Call) -> frozenset[str]:

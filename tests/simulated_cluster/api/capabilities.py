@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cpu_models import CPU_FLAGS, VM_FLAGS, models
+from ..cpu_models import ARM, CPU_FLAGS, VM_FLAGS, models
 from ..errors import die, forbidden
 from ..property_strings import split_list
 from ..routing import Call, route
@@ -34,7 +34,15 @@ def index(call: Call) -> list[dict[str, str]]:
 
 @route("GET", "/nodes/{node}/capabilities/qemu/cpu")
 def cpu(call: Call) -> list[dict[str, Any]]:
-    rows = [{"name": name, "vendor": vendor, "custom": 0} for name, vendor in node_models(call, call.node).items()]
+    if call.get("arch") == "aarch64":
+        return [{"name": name, "vendor": "ARM", "custom": 0} for name in ARM]
+    rows: list[dict[str, Any]] = [
+        {"name": name, "vendor": vendor, "custom": 0} for name, vendor in node_models(call, call.node).items()
+    ]
+    if call.cluster.modern:
+        for row in rows:
+            if row["name"].startswith("x86-64-"):
+                row["abstract"] = 1
     for name, entry in call.cluster.custom_cpus.items():
         vendor = models(call.cluster.version).get(entry.get("reported-model", ""), "default")
         rows.append({"name": f"custom-{name}", "vendor": vendor, "custom": 1})
@@ -44,7 +52,13 @@ def cpu(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/capabilities/qemu/cpu-flags")
 def cpu_flags(call: Call) -> list[dict[str, Any]]:
     flags = node_flags(call, call.node)
-    return [{"name": name, "supported-on": [call.node] if name in flags else []} for name in VM_FLAGS]
+    return [_described(name, [call.node] if name in flags else []) for name in VM_FLAGS]
+
+
+def _described(name: str, nodes: list[str]) -> dict[str, Any]:
+    """Only flags that a VM may set have a description."""
+    row: dict[str, Any] = {"name": name, "supported-on": nodes}
+    return row | {"description": f"The CPU flag {name}."} if name in VM_FLAGS else row
 
 
 @route("GET", "/nodes/{node}/capabilities/qemu/machines")
@@ -68,12 +82,12 @@ def cluster_index(call: Call) -> list[dict[str, str]]:
 
 @route("GET", "/cluster/qemu/cpu-flags")
 def cluster_flags(call: Call) -> list[dict[str, Any]]:
+    if call.get("arch") == "aarch64":
+        return []
     online = [node.name for node in call.cluster.nodes.values() if node.online]
     names = dict.fromkeys([*VM_FLAGS, *CPU_FLAGS, *(flag for name in online for flag in node_flags(call, name))])
     by_node = {name: set(node_flags(call, name)) for name in online}
-    return [
-        {"name": flag, "supported-on": [name for name in online if flag in by_node[name]]} for flag in sorted(names)
-    ]
+    return [_described(flag, [name for name in online if flag in by_node[name]]) for flag in sorted(names)]
 
 
 def _custom_row(call: Call, name: str) -> dict[str, Any]:

@@ -105,9 +105,7 @@ def _nodes(call: Call) -> list[dict[str, Any]]:
     cluster, rows = call.cluster, []
     for node in cluster.nodes.values():
         row = node_figures(call, node) | {"cgroup-mode": 2 if cluster.modern else 1}
-        if cluster.ha.ever_active and call.allowed(f"/nodes/{node.name}", "Sys.Audit"):
-            row["hastate"] = _ha_state(call, node)
-        elif node.maintenance and call.allowed(f"/nodes/{node.name}", "Sys.Audit"):
+        if (cluster.ha.ever_active or node.maintenance) and call.allowed(f"/nodes/{node.name}", "Sys.Audit"):
             row["hastate"] = _ha_state(call, node)
         rows.append(row)
     return cluster.shuffled(rows)

@@ -112,7 +112,7 @@ def check_tags(call: Call, vmid: int, old: list[str], new: list[str], created: b
             continue
         if mode == "existing":
             listed = listed | {word for guest in cluster.guests.values() for word in split_list(guest.tags)}
-        if mode == "none" or tag not in listed:
+        if tag not in listed and not (created and mode == "none"):
             raise forbidden(f"/, Sys.Modify for modifying tag '{tag}'")
         if created:
             # Release 9.2 compares with an empty hash instead of no tags here, and reports that.

@@ -11,7 +11,14 @@ from ..cluster import Cluster
 from ..errors import ApiError, TaskError, die, parameter_error
 from ..model import Guest, Storage, Volume
 from ..property_strings import (
-    DRIVE_ORDER, GIB, format_size, human_size, is_cdrom, is_drive, parse, render,
+    DRIVE_ORDER,
+    GIB,
+    format_size,
+    human_size,
+    is_cdrom,
+    is_drive,
+    parse,
+    render,
 )
 from ..routing import Call
 from ..tasks import Task

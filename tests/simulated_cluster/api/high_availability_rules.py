@@ -75,7 +75,7 @@ async def delete(call: Call) -> None:
 def _stored(call: Call) -> dict[str, Any]:
     entry = {key: value for key, value in call.values.items() if key not in _NOT_STORED}
     if "resources" in entry:
-        sids = {sid for sid in split_list(entry["resources"])}
+        sids = set(split_list(entry["resources"]))
         entry["resources"] = ",".join(sorted(sids, key=lambda sid: (sid.partition(":")[0], _number(sid))))
     if "nodes" in entry:
         entry["nodes"] = ",".join(sorted(set(split_list(entry["nodes"]))))

@@ -54,11 +54,11 @@ def default_interfaces(guest: Guest) -> list[dict[str, Any]]:
     return rows
 
 
+_COUNTERS = tuple(f"{way}-{what}" for way in ("rx", "tx") for what in ("bytes", "dropped", "errs", "packets"))
+
+
 def _interface(name: str, mac: str, address: str, prefix: int) -> dict[str, Any]:
     return {
-        "name": name, "hardware-address": mac,
+        "name": name, "hardware-address": mac, "statistics": dict.fromkeys(_COUNTERS, 0),
         "ip-addresses": [{"ip-address": address, "ip-address-type": "ipv4", "prefix": prefix}],
-        "statistics": {key: 0 for key in (
-            "rx-bytes", "rx-dropped", "rx-errs", "rx-packets", "tx-bytes", "tx-dropped", "tx-errs", "tx-packets",
-        )},
     }

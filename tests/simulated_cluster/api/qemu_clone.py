@@ -51,9 +51,8 @@ def _check_rights(call: Call, newid: int, pool: str | None) -> None:
 
 def _clone(call: Call, source: Guest, newid: int, target: str | None) -> str:
     cluster = call.cluster
-    if call.get("snapname"):
-        if call["snapname"] not in source.snapshots:
-            raise die(f"snapshot '{call['snapname']}' does not exist")
+    if call.get("snapname") and call["snapname"] not in source.snapshots:
+        raise die(f"snapshot '{call['snapname']}' does not exist")
     if source.config_lock and source.config_lock != "create":
         raise die(f"VM is locked ({source.config_lock})")
     full = bool(call.get("full", 0 if source.template else 1))

@@ -230,7 +230,9 @@ async def resize(call: Call) -> str:
             storage = cluster.storages[volume.storage]
             if "base-" in volume.volid.rpartition("/")[2]:
                 path = f"{storage.path}/images/{volume.volid.partition(':')[2]}"
-                raise TaskError(f"command '/usr/bin/qemu-img resize -f {volume.format} {path} {size}' failed: exit code 1")
+                extra = "'--preallocation=metadata' " if cluster.modern and volume.format == "qcow2" else ""
+                command = f"/usr/bin/qemu-img resize {extra}-f {volume.format} {path} {size}"
+                raise TaskError(f"command '{command}' failed: exit code 1")
             cluster.volumes.check_space(storage, guest.node, size - volume.size)
             cluster.touch(guest)
             cluster.volumes.grow(volume, size)

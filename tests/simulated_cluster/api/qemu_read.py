@@ -42,6 +42,9 @@ def status_row(call: Call, guest: Guest, full: bool) -> dict[str, Any]:
                 row |= {f"pressure{kind}some": 0, f"pressure{kind}full": 0}
     if full:
         row["qmpstatus"] = guest.qmpstatus
+        if running:
+            taps = [key for key in guest.config if key.startswith("net")]
+            row["nics"] = {f"tap{guest.vmid}i{key[3:]}": {"netin": 0, "netout": 0} for key in taps}
     return row
 
 
@@ -99,7 +102,4 @@ def status_current(call: Call) -> dict[str, Any]:
             row["ha"]["group"] = resource["group"]
     if str(guest.config.get("agent", "0")).startswith(("1", "enabled=1")):
         row["agent"] = 1
-    if guest.running:
-        taps = [key for key in guest.config if key.startswith("net")]
-        row["nics"] = {f"tap{guest.vmid}i{key[3:]}": {"netin": 0, "netout": 0} for key in taps}
     return row

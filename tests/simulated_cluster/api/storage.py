@@ -74,7 +74,8 @@ async def create(call: Call) -> dict[str, Any]:
     nodes = split_list(call.get("nodes")) or None
     storage = Storage(
         name, kind, split_list(call.get("content", "images,rootdir")), shared, nodes,
-        not call.get("disable"), options={key: call[key] for key in ("path", "pool", "vgname", "thinpool") if call.get(key)},
+        not call.get("disable"),
+        options={key: call[key] for key in ("path", "pool", "vgname", "thinpool") if call.get(key)},
     )
     for place in [None] if shared else (nodes or list(cluster.nodes)):
         storage.sizes[place] = 100 * GIB
@@ -139,7 +140,7 @@ def node_storages(call: Call) -> list[dict[str, Any]]:
             row["used_fraction"] = row["used"] / row["total"]
         if call.get("format") and row["active"]:
             formats = FORMATS.get(storage.type, ("raw",))
-            row["format"] = [{name: 1 for name in formats}, "raw"]
+            row["format"] = [dict.fromkeys(formats, 1), "raw"]
             if call.cluster.modern:
                 row["formats"] = {"default": "raw", "supported": sorted(formats)}
         rows.append(row)
