@@ -29,9 +29,9 @@ from .records import holder_from_text, holder_to_text
 _LOOK_SECONDS = 0.005
 _LONGEST_SLEEP_SECONDS = 0.5
 
-# One who waits without a sign of life for so long is passed over until it shows up again.
-_TICKET_SECONDS = 5.0
-_TICKET_RENEWAL_SECONDS = 1.5
+# Parts of the lease's duration. One who waits so long without a sign of life is passed over until it shows up again.
+_TICKET_DURATION = 1 / 3
+_TICKET_RENEWAL = 1 / 10
 
 _SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_leases WHERE cluster = ?"
 
@@ -115,7 +115,7 @@ class _Place:
 
     def look(self) -> int | None:
         """Take the lease when it is this one's turn and it can be had."""
-        if time.monotonic() - self._renewed > _TICKET_RENEWAL_SECONDS:
+        if time.monotonic() - self._renewed > _TICKET_RENEWAL * self._duration:
             with self._database.transaction(self._cluster) as transaction:
                 self._queue_up(transaction)
         now, before = self._database.read(
@@ -187,7 +187,7 @@ class _Place:
                 self._ticket,
                 holder_to_text(self._holder),
                 self._since,
-                transaction.now + _TICKET_SECONDS,
+                transaction.now + _TICKET_DURATION * self._duration,
             ),
         )
 

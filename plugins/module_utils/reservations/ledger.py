@@ -168,7 +168,7 @@ class Cycle:
             return _drop_ended(transaction, self.cluster)
 
     def reserve(self, reservations: Sequence[Reservation]) -> list[Reservation]:
-        """Reserve all or none, and return them with holder, created and expires.
+        """Reserve all or none, and return them with their cluster, holder, created and expires.
 
         A reservation of the same VMID and name whose holder died while it was binding is taken over. Raises
         AlreadyReserved when a VMID or a name is reserved otherwise.

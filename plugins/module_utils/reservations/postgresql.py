@@ -35,7 +35,11 @@ _BEGIN = """
 """
 _READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
 
-_HAS_TABLES = f"SELECT to_regclass('{schema.VERSION_TABLE}') IS NOT NULL"
+# Not `to_regclass`, which may still answer no when another session has just created the table.
+_HAS_TABLES = f"""
+    SELECT count(*) > 0 FROM pg_catalog.pg_tables
+    WHERE tablename = '{schema.VERSION_TABLE}' AND schemaname = ANY (current_schemas(false))
+"""
 
 _CONNECTION_DEFAULTS: dict[str, t.Any] = {
     "application_name": "qemu_scheduler",
@@ -46,8 +50,7 @@ _CONNECTION_DEFAULTS: dict[str, t.Any] = {
     "keepalives_count": 3,
 }
 
-# An unencoded `/` or `@` in a password makes the driver take a part of it for a host or a port, and show it in
-# messages.
+# After an unencoded `/` or `@` in a password, the driver takes the rest of it for a host and shows it in messages.
 _WELL_FORMED = re.compile(r"postgres(ql)?://([^@/]*@)?[^@]*")
 
 
@@ -155,7 +158,7 @@ def _import_driver() -> ModuleType:
             return psycopg
         problem = f"version {psycopg.__version__} is too old"
     raise MissingLibrary(
-        f"A ledger of reservations in PostgreSQL needs the Python package psycopg[binary] >= 3.1 for "
+        "A ledger of reservations in PostgreSQL needs the Python package psycopg[binary] >= 3.1 for "
         f"{sys.executable}: {problem}.",
         library="psycopg",
         interpreter=sys.executable,

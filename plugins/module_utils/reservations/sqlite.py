@@ -4,8 +4,8 @@
 """A ledger in an SQLite file, shared by the processes of one host.
 
 SQLite lets one transaction at a time write to a file, whatever cluster it is about. That is why a lease is a row and
-not an open
-transaction: every transaction lasts a millisecond or so, and schedulers of different clusters do not notice each other.
+not an open transaction: each transaction lasts a millisecond or so, and schedulers of different clusters do not notice
+each other. The exception is a process that is stopped, not killed, in the middle of one: until it goes on, nobody writes.
 """
 
 from __future__ import annotations
@@ -107,6 +107,9 @@ def _open(path: Path) -> sqlite3.Connection:
     # Without `rw`, SQLite would make a new and empty file of one that was removed in this very moment.
     connection = _connect(f"{path.as_uri()}?mode=rw")
     try:
+        # In WAL mode this loses nothing when a process dies, and the last transactions at most when the machine does,
+        # which has then lost the schedulers as well. It spares each transaction the wait for the disk.
+        connection.execute("PRAGMA synchronous = NORMAL")
         _check(connection, str(path))
     except BaseException:
         connection.close()
@@ -115,17 +118,13 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _connect(database: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
+    return sqlite3.connect(
         database,
         uri=database.startswith("file:"),
         timeout=_BUSY_TIMEOUT_SECONDS,
         isolation_level=None,
         check_same_thread=False,
     )
-    # In WAL mode this loses nothing when a process dies, and the last transactions at most when the machine does,
-    # which has then lost the schedulers as well. It spares each transaction the wait for the disk.
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
 
 
 def _check(connection: sqlite3.Connection, location: str) -> None:

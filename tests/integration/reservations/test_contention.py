@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many processes schedule onto one cluster at the same instant: in turn, and nothing is given out twice."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.ledgers import CLUSTER, OTHER_CLUSTER, CycleRecord, Fleet, Launch, Loop
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+
+
+def overlaps(records: list[CycleRecord]) -> list[tuple[CycleRecord, CycleRecord]]:
+    return [(first, second) for first, second in itertools.pairwise(records) if second.begun < first.ended]
+
+
+def test_fifty_forks_decide_one_after_the_other_and_get_fifty_vmids(where: str) -> None:
+    records = Fleet(where, CLUSTER, size=50).records()
+    assert not overlaps(records)
+    assert sorted(record.vmid for record in records) == list(range(100, 150))
+
+
+def test_forks_that_wait_are_served_in_turn(where: str) -> None:
+    records = Fleet(where, CLUSTER, size=8, cycles=6, think=0.01).records()
+    assert not overlaps(records)
+    # In every round of eight, each process has had one cycle; two at the seam may have changed places.
+    for end in range(8, len(records) + 1, 8):
+        served = Counter(record.process for record in records[:end])
+        assert max(served.values()) - min(served.get(process, 0) for process in range(8)) <= 2
+
+
+def test_a_fleet_on_one_cluster_does_not_delay_a_scheduler_of_another(where: str) -> None:
+    fleet = Fleet(where, CLUSTER, size=10, think=0.2)
+    with open_ledger(where) as ledger:
+        while not ledger.reservations(CLUSTER):
+            time.sleep(0.01)
+        began = time.monotonic()
+        for _ in range(20):
+            with ledger.scheduling_cycle(OTHER_CLUSTER, holder=Holder.here(), wait=0.2):
+                pass
+        took = time.monotonic() - began
+        fleet_was_busy = len(ledger.reservations(CLUSTER)) < 9
+    fleet.records()
+    assert fleet_was_busy
+    assert took < 1.0
+
+
+def test_the_lease_of_one_cluster_does_not_hold_up_another(where: str, launch: Launch) -> None:
+    launch(where).call("enter", CLUSTER)
+    launch(where).call("enter", OTHER_CLUSTER, wait=0)
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=False)
+def test_processes_that_start_at_once_create_one_ledger(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path / "new/state/ledger.db") if place == "sqlite" else request.getfixturevalue("empty_postgres")
+    assert sorted(record.vmid for record in Fleet(where, CLUSTER, size=20).records()) == list(range(100, 120))
+
+
+def test_processes_that_are_killed_at_any_moment_lose_nothing_that_was_acknowledged(where: str, tmp_path: Path) -> None:
+    open_ledger(where).close()
+    loops = [Loop(where, CLUSTER, tmp_path / f"output{number}") for number in range(4)]
+    for number, process in enumerate(loops):
+        while len(process.acknowledged()) < 5 * (number + 1):
+            time.sleep(0.001)
+        process.kill()
+    acknowledged = [vmid for process in loops for vmid in process.acknowledged()]
+    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=1) as cycle:
+        kept = {reservation.vmid for reservation in cycle.reservations()}
+    assert len(acknowledged) == len(set(acknowledged))
+    assert set(acknowledged) <= kept
