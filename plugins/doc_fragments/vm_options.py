@@ -379,4 +379,5 @@ options:
     type: str
 """
 
-    VMS = suboptions_of("vms", DOCUMENTATION)
+    # Annotated, because ansible-test reads every plain assignment here as a literal text.
+    VMS: str = suboptions_of("vms", DOCUMENTATION)

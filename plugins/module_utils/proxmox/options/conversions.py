@@ -20,7 +20,7 @@ from .drives import Drive, parse_drive
 from .properties import PropertyKind
 from .values import Secret, boolean, invalid, number
 
-Value = str | int | Drive
+Value: t.TypeAlias = "str | int | Drive"
 """A value of the API as to_api gives it; a drive is written out when its storage is known."""
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
@@ -286,6 +286,6 @@ class Drives(Conversion):
             return {"type": "dict"}
         return {"type": "dict", "options": {name: dict(each) for name, each in self.suboptions.items()}}
 
-    def to_api(self, option: str, value: t.Any) -> Value:
+    def to_api(self, option: str, value: t.Any) -> Drive:
         """Return the drive, to be written out when its storage is known."""
         return parse_drive(option, value)
