@@ -8,16 +8,258 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: qemu_schedule
-short_description: Place and create VMs on a Proxmox VE cluster
+short_description: Place VMs on the nodes of a Proxmox VE cluster, say why, and create them
+version_added: 1.0.0
+description:
+  - Decides for each VM its node, its VMID, the storage of each disk and its passthrough devices, and creates it there.
+  - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Running the task again changes nothing.
+  - All VMs of a task are decided together, each decision counting for the next, before anything is written.
+  - The options of a VM are those of M(community.proxmox.proxmox_kvm). Leave C(node) out.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  vms:
+    description:
+      - Several VMs. The options of a VM at the top level are defaults for each of them; where an entry sets an option, it
+        replaces the default as a whole.
+      - Without it the options at the top level describe one VM.
+    type: list
+    elements: dict
+  all_or_nothing:
+    description:
+      - Whether nothing is written when one of the VMs cannot be placed, or is in conflict with what exists.
+      - With V(false) the others are created, and the task fails afterwards.
+    type: bool
+    default: true
+  force:
+    description:
+      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in time.
+    type: bool
+    default: false
+  parallel_creates:
+    description:
+      - How many VMs are created or changed at a time.
+    type: int
+    default: 4
+  timeout:
+    description:
+      - How long one task of Proxmox VE may take, in seconds. A task that outlasts it goes on; the error names its UPID.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the whole decision and writes nothing, neither to the cluster nor to the ledger of reservations.
+  diff_mode:
+    support: full
+seealso:
+  - module: qemu_scheduler.proxmox.vmid_pick
+  - module: qemu_scheduler.proxmox.capacity_info
+  - module: qemu_scheduler.proxmox.cluster_snapshot_info
+  - module: community.proxmox.proxmox_kvm
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.identity
+  - qemu_scheduler.proxmox.vm_options
+  - qemu_scheduler.proxmox.placement
+  - qemu_scheduler.proxmox.devices
+  - qemu_scheduler.proxmox.vms
+  - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+"""
+
+EXAMPLES = r"""
+- name: Show where a VM would go, and why
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: web-1
+    cores: 2
+    memory: 4096
+    scsi: {scsi0: {size: 32}}
+  check_mode: true
+  register: plan
+
+- name: Print the sentence behind the decision
+  ansible.builtin.debug:
+    msg: "{{ plan.vms[0].decision.message }}"
+
+- name: Create and start one VM wherever it fits best
+  qemu_scheduler.proxmox.qemu_schedule:
+    api_host: pve1.example.com
+    api_user: automation@pve
+    api_token_id: ansible
+    api_token_secret: "{{ proxmox_token_secret }}"
+    name: web-1
+    cores: 2
+    memory: 4096
+    scsi: {scsi0: {size: 32, ssd: true}}
+    net: {net0: "virtio,bridge=vmbr0"}
+    state: started
+
+- name: Create many VMs from a cloud-init template
+  qemu_scheduler.proxmox.qemu_schedule:
+    clone: debian-13
+    cores: 2
+    memory: 4096
+    ciuser: admin
+    sshkeys: "{{ lookup('ansible.builtin.file', '~/.ssh/id_ed25519.pub') }}"
+    ipconfig: {ipconfig0: ip=dhcp}
+    tags: [web]
+    state: started
+    vms:
+      - name: web-1
+      - name: web-2
+      - name: db-1
+        memory: 16384
+        scsi: {scsi0: {size: 64}}
+        node_regex: pve[12]
+
+- name: Take VMIDs from a range
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: ci-runner
+    memory: 2048
+    vmid_range: 5000-5999
+
+- name: Beside proxmox_kvm, the same options without the node
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: spare
+    cores: 4
+    memory: 8192
+    virtio: {virtio0: "local-lvm:32,format=raw"}
+    net: {net0: "virtio,bridge=vmbr1,rate=200"}
+    onboot: true
+
+- name: Decide from a recorded cluster, offline
+  qemu_scheduler.proxmox.qemu_schedule:
+    snapshot: recorded-cluster.json
+    name: web-1
+    memory: 4096
+"""
+
+RETURN = r"""
+vms:
+  description: One entry per VM, in the order of the task. On failure too, with what was decided, done and not done.
+  returned: when the cluster was read
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+      sample: web-1
+    vmid:
+      description: VMID that the VM has, or would get.
+      type: int
+      sample: 104
+    node:
+      description: Node that the VM is on, or would be on. Null where there is none.
+      type: str
+      sample: pve2
+    status:
+      description: Status of the VM after the task, or C(absent).
+      type: str
+      sample: running
+    changed:
+      description: Whether this VM was changed, or would be in check mode.
+      type: bool
+    action:
+      description: The first of C(actions), or V(none).
+      type: str
+      sample: create
+    actions:
+      description: What was done, in order; any of V(create), V(clone), V(update), V(start), V(stop), V(delete).
+      type: list
+      elements: str
+      sample: [create, start]
+    storages:
+      description: For each drive of a new VM the storage it is on.
+      type: dict
+      sample: {scsi0: local-zfs}
+    drift:
+      description: For each parameter in which an existing VM differs from what was asked for, C(old) and C(new).
+      type: dict
+      sample: {cores: {old: 2, new: 4}}
+    error:
+      description: Why this VM failed. C(code) and C(message), and what else is known about it.
+      returned: when it failed
+      type: dict
+    decision:
+      description: The decision about a VM that did not exist, with its reasons. Null for others.
+      type: dict
+      contains:
+        node:
+          description: Node that was decided on. Null when none was found.
+          type: str
+        vmid:
+          description: VMID that was decided on.
+          type: int
+        score:
+          description: Score of that node, the weighted mean of the plugins' scores, 0 to 100.
+          type: float
+        storages:
+          description: For each drive the storage.
+          type: dict
+        devices:
+          description: The passthrough devices that were given to the VM's claims.
+          type: list
+          elements: dict
+        message:
+          description: The decision in one sentence.
+          type: str
+          sample: VM "web-1" goes to pve2 as 104 with score 88.4, 3.1 ahead of pve4
+        findings:
+          description: What plugins found out about a VM that could not be placed, by plugin.
+          type: dict
+        nodes:
+          description: Every node with its score and the score of each plugin, or with the plugin that rejected it.
+          type: list
+          elements: dict
+          contains:
+            node:
+              description: Name of the node.
+              type: str
+            feasible:
+              description: Whether it passed every filter.
+              type: bool
+            score:
+              description: The weighted mean of its scores, 0 to 100. Null when it was rejected.
+              type: float
+            scores:
+              description: For each score plugin C(raw), C(normalized) (0 to 100) and C(weight).
+              type: dict
+            rejected_by:
+              description: The filter that rejected it.
+              type: str
+            reason:
+              description: Why.
+              type: str
+              sample: would exceed the memory overcommit ratio 1.0 (70.0 GiB against a limit of 64.0 GiB)
+name:
+  description: Name of the VM.
+  returned: without O(vms)
+  type: str
+vmid:
+  description: VMID of the VM.
+  returned: without O(vms)
+  type: int
+node:
+  description: Node of the VM.
+  returned: without O(vms)
+  type: str
+error_code:
+  description: Stable name of the kind of error. Where several VMs failed, that of the first.
+  returned: on failure
+  type: str
+  sample: NoNodesAvailable
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     cluster_argument_spec,
     one_vm_argument_spec,
-    rules_of_the_run_argument_spec,
+    run_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
@@ -28,7 +270,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **cluster_argument_spec(),
-            **rules_of_the_run_argument_spec(),
+            **run_argument_spec(),
             **one_vm,
             "vms": {"type": "list", "elements": "dict", "options": one_vm},
             "all_or_nothing": {"type": "bool", "default": True},

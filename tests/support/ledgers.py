@@ -47,13 +47,22 @@ def empty_postgres(postgres_url: str, request: pytest.FixtureRequest) -> str:
     return f"{postgres_url}&options=-csearch_path%3D{schema}"
 
 
+def _place(kind: str, request: pytest.FixtureRequest) -> str:
+    if kind == "sqlite":
+        return str(request.getfixturevalue("tmp_path") / "reservations.db")
+    return kind if kind == "none" else str(request.getfixturevalue("empty_postgres"))
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return where a new ledger is to be, in each of the databases that processes can share."""
-    if request.param == "sqlite":
-        return str(tmp_path / "reservations.db")
-    url: str = request.getfixturevalue("empty_postgres")
-    return url
+def where(request: pytest.FixtureRequest) -> str:
+    """Return where a new ledger is to be, for each of the databases that processes can share."""
+    return _place(request.param, request)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "none"])
+def anywhere(request: pytest.FixtureRequest) -> str:
+    """Return where a new ledger is to be, for every kind that there is."""
+    return _place(request.param, request)
 
 
 def reservation(vmid: int, name: str | None = None, **values: t.Any) -> Reservation:

@@ -60,9 +60,11 @@ def cluster_argument_spec() -> Spec:
     }
 
 
-def rules_of_the_run_argument_spec() -> Spec:
+def run_argument_spec() -> Spec:
     """What holds for all VMs of a run."""
     return {
         "plugin_config": {"type": "raw"},
-        "storage_classes": {"type": "dict"},
+        "plugin_paths": {"type": "list", "elements": "path", "default": []},
+        "nodes": {"type": "dict", "default": {}},
+        "storage_classes": {"type": "dict", "default": {}},
     }

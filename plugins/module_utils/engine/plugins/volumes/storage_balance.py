@@ -22,7 +22,7 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
     """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
     mean of them.
 
-    Storages that no drive takes space on do not count; a request without such drives is not scored.
+    A request without drives on a storage is not scored.
     """
 
     name = "StorageBalance"
@@ -44,10 +44,11 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found = find_volumes(request, node, self.classes)
-        if isinstance(found, Conflict) or not found.bytes:
+        if isinstance(found, Conflict) or not found.storages:
             return 0.0
         shares = []
-        for name, size in found.bytes.items():
+        for name in sorted(set(found.storages.values())):
             use = node.storages[name].use
-            shares.append(max(use.free - size, 0) / use.total if use.total else 0.0)
+            free = max(use.free - found.bytes.get(name, 0), 0)
+            shares.append(free / use.total if use.total else 0.0)
         return 100.0 * sum(shares) / len(shares)

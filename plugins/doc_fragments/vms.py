@@ -1,0 +1,22 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of C(vms): everything that can be said of one VM, once more as the options of each entry."""
+
+from __future__ import annotations
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.devices import ModuleDocFragment as Devices
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.identity import ModuleDocFragment as Identity
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.placement import ModuleDocFragment as Placement
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import (
+    ModuleDocFragment as VMOptions,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import suboptions_of
+
+
+class ModuleDocFragment:
+    """The fragment C(vms)."""
+
+    DOCUMENTATION = suboptions_of(
+        "vms", Identity.DOCUMENTATION, VMOptions.DOCUMENTATION, Placement.DOCUMENTATION, Devices.VMS_TEXT
+    )

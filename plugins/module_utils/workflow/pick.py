@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Picking free VMIDs by the scheduler's rules, without creating anything."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..engine.cache import ClusterState
+from ..engine.framework.profile import Profile
+from ..engine.plugins.builtin import builtin_registry
+from ..engine.scheduler import Scheduler
+from ..errors import InvalidRequest
+from ..model import Request
+from ..proxmox.options.request import vm_request
+from .access import Access
+from .counting import count_reservations, guest_of
+
+PROFILE = "vmid_pick"
+MOST = 100_000
+
+
+def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The module's result: the lowest VMIDs that are neither taken nor reserved nor excluded.
+
+    Raises InvalidRequest, NoVMIDAvailable, and what reading the cluster raises.
+    """
+    count = params["count"]
+    if not 1 <= count <= MOST:
+        raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
+    request = vm_request({**params, "name": "any"})
+    access = Access.open(params, lambda nodes: {})
+    try:
+        scheduler = Scheduler(_state(access, request, params), {PROFILE: Profile(PROFILE, builtin_registry())}, PROFILE)
+    finally:
+        access.close()
+    vmids: list[int] = []
+    while len(vmids) < count:
+        vmid = scheduler.pick_vmid(request)
+        scheduler.cluster.taken.add(vmid)
+        vmids.append(vmid)
+    return {"changed": False, "vmid": vmids[0], "vmids": vmids}
+
+
+def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> ClusterState:
+    reservations = access.ledger.reservations(access.identity())
+    snapshot = access.complete(access.read([r.vmid for r in reservations]), [request])
+    counted = count_reservations(snapshot, reservations)
+    unseen = snapshot.vmids_unseen | frozenset(params["exclude"])
+    state = ClusterState(replace(counted.snapshot, vmids_unseen=unseen))
+    for reservation in counted.pending:
+        state.assume_guest(guest_of(reservation))
+    return state

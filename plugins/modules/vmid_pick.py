@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Picks free VMIDs of a Proxmox VE cluster, and creates nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vmid_pick
+short_description: Pick free VMIDs of a Proxmox VE cluster
+version_added: 1.0.0
+description:
+  - Returns the lowest VMIDs that are free, by a range, by a pattern, or within the datacenter's bounds.
+  - Creates and reserves nothing. VMIDs that other processes have reserved with M(qemu_scheduler.proxmox.qemu_schedule)
+    are not picked; but what was picked may be taken by somebody else before it is used.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  count:
+    description:
+      - How many VMIDs to pick.
+    type: int
+    default: 1
+  exclude:
+    description:
+      - VMIDs that are not to be picked.
+    type: list
+    elements: int
+    default: []
+  vmid_range:
+    description:
+      - The VMIDs to pick from, V(100-150) with both ends included, or several such parts, V(100-150,200).
+    type: str
+  vmid_regex:
+    description:
+      - A pattern that the whole VMID matches, such as V((12[0-9]|130)).
+    type: str
+  context:
+    description:
+      - The same in the words of qemu-scheduler, C(vmid.qemu-scheduler/range) and C(vmid.qemu-scheduler/regex).
+    type: dict
+  snapshot:
+    description:
+      - Recorded answers of the API by path, or the path of a JSON file with them, to pick from instead of a cluster.
+    type: raw
+  reservations:
+    description:
+      - Where other processes share their decisions; see M(qemu_scheduler.proxmox.qemu_schedule).
+    type: str
+    default: default
+seealso:
+  - module: qemu_scheduler.proxmox.qemu_schedule
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+  - qemu_scheduler.proxmox.attributes.info_module
+"""
+
+EXAMPLES = r"""
+- name: The next free VMID
+  qemu_scheduler.proxmox.vmid_pick:
+  register: picked
+
+- name: Three VMIDs of a project's range
+  qemu_scheduler.proxmox.vmid_pick:
+    count: 3
+    vmid_range: 5000-5999
+
+- name: A VMID by pattern, apart from one
+  qemu_scheduler.proxmox.vmid_pick:
+    vmid_regex: 12[0-9]
+    exclude: [121]
+"""
+
+RETURN = r"""
+vmid:
+  description: The lowest of the VMIDs.
+  returned: success
+  type: int
+  sample: 105
+vmids:
+  description: All VMIDs that were picked, lowest first.
+  returned: success
+  type: list
+  elements: int
+  sample: [105, 107]
+error_code:
+  description: Stable name of the kind of error.
+  returned: on failure
+  type: str
+  sample: NoVMIDAvailable
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import cluster_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            **cluster_argument_spec(),
+            "count": {"type": "int", "default": 1},
+            "exclude": {"type": "list", "elements": "int", "default": []},
+            "vmid_range": {"type": "str"},
+            "vmid_regex": {"type": "str"},
+            "context": {"type": "dict"},
+        },
+        supports_check_mode=True,
+    )
+    answer(module, lambda: pick_vmids(module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Running playbooks for real, with the checkout as an installed collection, and reading what came of each task."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SUPPORT = Path(__file__).resolve().parent
+COLLECTION = "ansible_collections/qemu_scheduler/proxmox"
+COLLECTIONS = next(path for path in map(Path, sys.path) if (path / COLLECTION).is_dir())
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """What became of one task on one host."""
+
+    host: str
+    task: str
+    failed: bool
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PlayRun:
+    """A finished ansible-playbook: its exit code, its output, and its tasks in the order in which they ended."""
+
+    code: int
+    output: str
+    tasks: list[TaskRun] = field(default_factory=list)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The result of the last task."""
+        assert self.tasks, self.output
+        return self.tasks[-1].result
+
+    def of(self, task: str) -> dict[str, Any]:
+        """The result of the last task of this name."""
+        return [run.result for run in self.tasks if run.task == task][-1]
+
+
+def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a controller that keeps its state in folder; nothing of the caller's Ansible settings."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PROXMOX_"))}
+    return {
+        **inherited,
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_CALLBACK_PLUGINS": str(SUPPORT / "callback_plugins"),
+        "ANSIBLE_CALLBACKS_ENABLED": "task_results",
+        "XDG_STATE_HOME": str(folder / "state"),
+        **extra,
+    }
+
+
+def run_playbook(
+    folder: Path, playbook: str | Sequence[Mapping[str, Any]], env: Mapping[str, str], *arguments: str
+) -> PlayRun:
+    """Run a playbook, a path or plays as data, and return what it did. folder is the controller's home."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not isinstance(playbook, str):
+        path = folder / "playbook.yml"
+        path.write_text(yaml.safe_dump(list(playbook), sort_keys=False), encoding="utf-8")
+        playbook = str(path)
+    results = folder / "results.jsonl"
+    results.unlink(missing_ok=True)
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), playbook, *arguments]
+    done = subprocess.run(
+        command,
+        env=environment(folder, {"TASK_RESULTS": str(results), **env}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return PlayRun(done.returncode, done.stdout, [TaskRun(**json.loads(line)) for line in lines])
+
+
+def run_tasks(folder: Path, tasks: Sequence[Mapping[str, Any]], env: Mapping[str, str], *arguments: str) -> PlayRun:
+    """Run tasks in one play on localhost."""
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": list(tasks)}
+    return run_playbook(folder, [play], env, *arguments)
