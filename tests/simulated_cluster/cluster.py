@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,6 +24,9 @@ from .tasks import Tasks
 from .volumes import Volumes
 
 RELEASES = {"8.4": ("8.4.21", "2606ac850d46da29"), "9.2": ("9.2.11", "14a22df35955d97d")}
+# Real seconds in which requests for one VMID count as simultaneous, and how many of the losers learn it late.
+RACE_SECONDS = 0.05
+RACE_SHARE = 0.3
 
 
 @dataclass
@@ -146,12 +150,18 @@ class Cluster:
             else:
                 guest.config[key] = value
 
-    def in_use(self, vmid: int) -> str | None:
-        """Who has a VMID, in the words of ``check_vmid_unused``."""
+    def in_use(self, vmid: int, node: str) -> str | None:
+        """Who has a VMID, in the words of ``check_vmid_unused``, or of the file system when two nodes race for it."""
         guest = self.guests.get(vmid)
         if guest is None:
             return None
+        if guest.node != node and self.just_made(guest) and self.rng.random() < RACE_SHARE:
+            return f"close (rename) atomic file '/etc/pve/nodes/{node}/qemu-server/{vmid}.conf' failed: File exists"
         return f"{'VM' if guest.kind == 'qemu' else 'CT'} {vmid} already exists on node '{guest.node}'"
+
+    def just_made(self, guest: Guest) -> bool:
+        """True while another request for the same VMID may have passed its first check already."""
+        return guest.config_lock in ("create", "clone") and time.monotonic() - guest.made_at < RACE_SECONDS
 
     def need_quorum(self) -> None:
         if not self.quorate:

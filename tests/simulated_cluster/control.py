@@ -130,6 +130,12 @@ class Control:
             node.offline_since = None if node.online else now - late
             if node.online:
                 node.booted_at = now
+            else:
+                # Nobody publishes that these guests are gone: their rows stay as they were.
+                for guest in self._cluster.guests.values():
+                    if guest.node == node.name and guest.running:
+                        self._cluster.touch(guest)
+                        guest.status = guest.qmpstatus = "stopped"
         if body.get("maintenance") is not None and body["maintenance"] != node.maintenance:
             node.maintenance = bool(body["maintenance"])
             late = self._cluster.timing.maintenance_seconds if body.get("known", True) else 0.0

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +47,7 @@ class Node:
     def address(self) -> str:
         return f"10.99.{self.number // 250}.{self.number % 250}"
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self.name.encode()).hexdigest().upper()
         return ":".join(digest[i : i + 2] for i in range(0, 64, 2))
@@ -131,6 +133,7 @@ class Guest:
     snapshots: dict[str, Any] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     pid: int = 0
+    made_at: float = field(default_factory=time.monotonic)
 
     @property
     def running(self) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .errors import TaskError, die
@@ -24,8 +25,9 @@ class Volumes:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._volumes: dict[tuple[str | None, str], Volume] = {}
+        self._by_guest: dict[int, dict[tuple[str | None, str], Volume]] = {}
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Volume]:
         return iter(self._volumes.values())
 
     def storage(self, volid: str) -> Storage:
@@ -43,6 +45,8 @@ class Volumes:
         """Register a volume as it is, and count its size."""
         self._cluster.statistics_settle()
         self._volumes[volume.place, volume.volid] = volume
+        if volume.vmid is not None:
+            self._by_guest.setdefault(volume.vmid, {})[volume.place, volume.volid] = volume
         storage = self._cluster.storages[volume.storage]
         storage.allocated[volume.place] = storage.allocated.get(volume.place, 0) + volume.size
         return volume
@@ -50,6 +54,8 @@ class Volumes:
     def remove(self, volume: Volume) -> None:
         self._cluster.statistics_settle()
         if self._volumes.pop((volume.place, volume.volid), None) is not None:
+            if volume.vmid is not None:
+                del self._by_guest[volume.vmid][volume.place, volume.volid]
             storage = self._cluster.storages[volume.storage]
             storage.allocated[volume.place] -= volume.size
 
@@ -60,7 +66,7 @@ class Volumes:
         volume.size = size
 
     def of_guest(self, vmid: int) -> list[Volume]:
-        return [volume for volume in self._volumes.values() if volume.vmid == vmid]
+        return list(self._by_guest.get(vmid, {}).values())
 
     def dependants(self, volume: Volume) -> list[Volume]:
         """Linked clones that stand on a base image."""
@@ -86,7 +92,7 @@ class Volumes:
 
     def name(self, storage: Storage, vmid: int, node: str, image_format: str, prefix: str = "vm") -> str:
         """The next free volume name of a guest on a storage."""
-        taken = {volume.volid for volume in self._volumes.values() if volume.vmid == vmid}
+        taken = {volume.volid for volume in self.of_guest(vmid)}
         number = 0
         while True:
             volid = self._volid(storage, vmid, f"{prefix}-{vmid}-disk-{number}", image_format)

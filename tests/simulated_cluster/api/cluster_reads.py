@@ -12,7 +12,7 @@ from ..errors import die, parameter_error
 from ..model import Guest
 from ..pvestatd import View
 from ..routing import Call, route
-from .nodes import node_figures
+from .nodes import guest_memory, node_figures
 
 
 @route("GET", "/version")
@@ -102,9 +102,9 @@ def _pools(call: Call, guests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _nodes(call: Call) -> list[dict[str, Any]]:
-    cluster, rows = call.cluster, []
+    cluster, rows, memory = call.cluster, [], guest_memory(call.cluster)
     for node in cluster.nodes.values():
-        row = node_figures(call, node) | {"cgroup-mode": 2 if cluster.modern else 1}
+        row = node_figures(call, node, memory[node.name]) | {"cgroup-mode": 2 if cluster.modern else 1}
         if (cluster.ha.ever_active or node.maintenance) and call.allowed(f"/nodes/{node.name}", "Sys.Audit"):
             row["hastate"] = _ha_state(call, node)
         rows.append(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import ApiError, die, forbidden, parameter_error
+from ..errors import die, forbidden, parameter_error
 from ..property_strings import is_cdrom, is_drive, parse, split_list
 from ..routing import Call
 
@@ -132,9 +132,3 @@ def check_drive_rights(call: Call, vmid: int, values: dict[str, object]) -> None
         if is_drive(option):
             needed = "VM.Config.CDROM" if is_cdrom(parse(str(value))) else "VM.Config.Disk"
             call.require(f"/vms/{vmid}", needed)
-
-
-__all__ = [
-    "ApiError", "check_devices", "check_drive_rights", "check_options", "check_root_only", "check_tags", "privilege",
-    "user_tag_access",
-]

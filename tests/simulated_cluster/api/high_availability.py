@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from .. import ha_rules
-from ..errors import die, parameter_error
+from ..errors import die
 from ..property_strings import split_list
 from ..routing import Call, route
 
@@ -258,5 +258,3 @@ def manager_status(call: Call) -> dict[str, Any]:
     }
     return answer
 
-
-__all__ = ["parameter_error", "sid_of"]

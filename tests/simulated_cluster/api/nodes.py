@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cluster import RELEASES
+from ..cluster import RELEASES, Cluster
 from ..cpu_models import CPU_FLAGS
 from ..errors import parameter_error
 from ..model import Node
 from ..routing import Call, route
 
 
-def memory_used(call: Call, node: Node) -> int:
+def guest_memory(cluster: Cluster) -> dict[str, int]:
+    """Node name to the bytes that its running guests use."""
+    sums = dict.fromkeys(cluster.nodes, 0)
+    for guest in cluster.guests.values():
+        if guest.running:
+            sums[guest.node] += int(guest.maxmem * guest.memory_use)
+    return sums
+
+
+def memory_used(node: Node, guests: int) -> int:
     """The host's own memory and what its running guests use."""
-    guests = [guest for guest in call.cluster.guests.values() if guest.node == node.name and guest.running]
-    used = int(node.memory * node.memory_use) + sum(int(guest.maxmem * guest.memory_use) for guest in guests)
-    return min(node.memory, used)
+    return min(node.memory, int(node.memory * node.memory_use) + guests)
 
 
-def node_figures(call: Call, node: Node) -> dict[str, Any]:
+def node_figures(call: Call, node: Node, guests: int) -> dict[str, Any]:
     """A node's row; without figures for those who may not see them, without live ones when it is down."""
     statistics = call.cluster.statistics
     offline = statistics.offline_known(node)
@@ -35,7 +42,7 @@ def node_figures(call: Call, node: Node) -> dict[str, Any]:
     row |= {"maxcpu": node.cores, "maxmem": node.memory, "maxdisk": node.disk}
     if not offline:
         row |= {
-            "cpu": node.cpu_use, "mem": memory_used(call, node), "disk": node.disk // 8,
+            "cpu": node.cpu_use, "mem": memory_used(node, guests), "disk": node.disk // 8,
             "uptime": int(call.cluster.clock.now() - node.booted_at),
         }
     return row
@@ -43,8 +50,10 @@ def node_figures(call: Call, node: Node) -> dict[str, Any]:
 
 @route("GET", "/nodes")
 def nodes(call: Call) -> list[dict[str, Any]]:
+    memory = guest_memory(call.cluster)
     rows = [
-        node_figures(call, node) | {"ssl_fingerprint": node.fingerprint} for node in call.cluster.nodes.values()
+        node_figures(call, node, memory[node.name]) | {"ssl_fingerprint": node.fingerprint}
+        for node in call.cluster.nodes.values()
     ]
     return call.cluster.shuffled(rows)
 
@@ -53,7 +62,7 @@ def nodes(call: Call) -> list[dict[str, Any]]:
 def status(call: Call) -> dict[str, Any]:
     cluster, node = call.cluster, call.cluster.nodes[call.node]
     full, repoid = RELEASES[cluster.version]
-    used = memory_used(call, node)
+    used = memory_used(node, guest_memory(cluster)[node.name])
     memory = {"total": node.memory, "used": used, "free": node.memory - used}
     cpu: dict[str, Any] = {
         "cpus": node.cores, "cores": node.cores, "sockets": 1, "model": node.cpu.get("model", "AMD EPYC"),

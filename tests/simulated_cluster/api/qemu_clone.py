@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..cluster import Cluster
+from ..cluster import RACE_SHARE
 from ..errors import ApiError, TaskError, die, forbidden, parameter_error
 from ..model import Guest, Volume
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, render, render_net
@@ -61,6 +61,8 @@ def _clone(call: Call, source: Guest, newid: int, target: str | None) -> str:
     if not full and call.get("format"):
         raise parameter_error(format="parameter 'format' not allowed for linked clones")
     existing = cluster.guests.get(newid)
+    if existing is not None and cluster.just_made(existing) and cluster.rng.random() < RACE_SHARE:
+        return call.task("qmclone", source.vmid, _outrun(call, newid))
     if existing is not None and existing.kind == "qemu" and existing.node == call.node:
         raise die(f"unable to create VM {newid}: config file already exists")
     plan = _plan(call, source, full, target)
@@ -87,6 +89,16 @@ def _taken(call: Call, newid: int) -> Any:
         raise TaskError(
             f"close (rename) atomic file '/etc/pve/nodes/{call.node}/qemu-server/{newid}.conf' failed: File exists"
         )
+
+    return work
+
+
+def _outrun(call: Call, newid: int) -> Any:
+    """Of two clones to one VMID at the same moment, one waits in vain for the other's lock."""
+
+    async def work(task: Task) -> None:
+        await call.cluster.clock.sleep(call.cluster.timing.lock_seconds)
+        raise TaskError(f"can't lock file '/var/lock/qemu-server/lock-{newid}.conf' - got timeout")
 
     return work
 
@@ -187,5 +199,3 @@ def _config(call: Call, source: Guest, disks: dict[str, str]) -> dict[str, Any]:
         config["description"] = call["description"]
     return config
 
-
-__all__ = ["Cluster"]

@@ -13,7 +13,6 @@ from ..errors import ApiError, TaskError, die, parameter_error
 from ..model import Guest
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, parse_size, render, split_list
 from ..routing import Call, route
-from ..schema import UNKNOWN
 from ..tasks import Task
 from . import drives
 from .config_rights import check_devices, check_drive_rights, check_options, check_root_only, check_tags
@@ -272,5 +271,3 @@ async def template(call: Call) -> str:
 
     return call.task("qmtemplate", guest.vmid, work)
 
-
-__all__ = ["UNKNOWN", "update"]

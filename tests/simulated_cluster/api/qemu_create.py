@@ -42,7 +42,7 @@ def create(call: Call) -> str:
     check_options(call, vmid, list(options), pool)
     check_devices(call, options, vmid, pool)
     cluster.need_quorum()
-    taken = cluster.in_use(vmid)
+    taken = cluster.in_use(vmid, call.node)
     if taken is not None:
         raise die(f"unable to create VM {vmid} - {taken}")
     guest = Guest(vmid, call.node, config={"lock": "create"})

@@ -11,7 +11,6 @@ from typing import Any
 from ..access import Identity
 from ..cluster import Cluster
 from ..errors import TaskError, die
-from ..faults import Effects
 from ..model import Guest
 from ..property_strings import MIB, parse
 from ..routing import Call, route
@@ -235,5 +234,3 @@ def suspend(call: Call) -> str:
 def resume(call: Call) -> str:
     return _simple(call, "qmresume", qmpstatus="running")
 
-
-__all__ = ["Effects", "off", "start_guest", "stop_guest"]
