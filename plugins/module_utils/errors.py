@@ -59,6 +59,15 @@ class NoNodesAvailable(CollectionError):
     code = "NoNodesAvailable"
 
 
+class SchedulingGated(CollectionError):
+    """A VM is held back by its scheduling gates, or by another plugin that decides when it may be looked at.
+
+    Cure: the message names what holds it back; open its gates with C(open_gates), or remove them from the VM.
+    """
+
+    code = "SchedulingGated"
+
+
 class NoVMIDAvailable(CollectionError):
     """Every VMID that the request allows is taken.
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
+from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, PluginFailed
 from ..model import Decision, NodeVerdict, Request
 from .evaluation import Choice
 from .framework.status import Code
@@ -21,6 +21,13 @@ STORAGE_PLUGINS = frozenset({"VolumeBinding"})
 
 EARLY_PLUGINS = frozenset({"NodeName", "NodeRegex", "NodeReady"})
 """Rejections by these say that a node was never meant, and do not speak against a lack of storage as the cause."""
+
+
+class RunnerUp(t.NamedTuple):
+    """The node that would have been next, and by how much its score is below that of the chosen one."""
+
+    node: str
+    distance: float
 
 
 @dataclass(slots=True)
@@ -34,6 +41,8 @@ class Outcome:
         findings: what PostFilter plugins found out, by plugin.
         rejected_by: the plugins that rejected nodes; a change that concerns one of them may help.
         resolvable: whether a change of the cluster can help.
+        until: when time alone will help, on the clock of Request.created; None: it will not.
+        attempts: how many passes have tried it.
     """
 
     request: Request
@@ -43,10 +52,24 @@ class Outcome:
     findings: Mapping[str, t.Any] = field(default_factory=dict)
     rejected_by: frozenset[str] = frozenset()
     resolvable: bool = False
+    until: float | None = None
+    attempts: int = 1
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name; empty when the request failed before any node was looked at."""
         return self.choice.verdicts() if self.choice is not None else ()
+
+    @property
+    def runner_up(self) -> RunnerUp | None:
+        """The best of the other nodes that passed; None when none did, or the request was not placed."""
+        decision = self.decision
+        if decision is None:
+            return None
+        others = [v for v in self.verdicts() if v.feasible and v.node != decision.node]
+        if not others:
+            return None
+        best = min(others, key=lambda v: (-(v.score or 0.0), v.node))
+        return RunnerUp(best.node, decision.score - (best.score or 0.0))
 
     @property
     def message(self) -> str:
@@ -57,16 +80,11 @@ class Outcome:
         if decision is None:
             return f'VM "{self.request.name}" was not decided'
         text = f'VM "{self.request.name}" goes to {decision.node} as {decision.vmid} with score {decision.score:.1f}'
-        feasible = sorted(
-            (v for v in self.verdicts() if v.feasible and v.node != decision.node),
-            key=lambda v: (-(v.score or 0), v.node),
-        )
-        if not feasible:
+        second = self.runner_up
+        if second is None:
             return f"{text}: no other node passed"
-        lead = decision.score - (feasible[0].score or 0)
-        return (
-            f"{text}, {lead:.1f} ahead of {feasible[0].node}" if lead > 0 else f"{text}, level with {feasible[0].node}"
-        )
+        lead = f"{second.distance:.1f} ahead of" if second.distance > 0 else "level with"
+        return f"{text}, {lead} {second.node}"
 
 
 def unplaceable(
@@ -80,6 +98,7 @@ def unplaceable(
         findings=findings,
         rejected_by=frozenset(rejection.plugin for rejection in rejections),
         resolvable=any(rejection.status.code is Code.UNSCHEDULABLE for rejection in rejections),
+        until=min((r.status.until for r in rejections if r.status.until is not None), default=None),
     )
 
 
@@ -93,6 +112,24 @@ def not_reserved(request: Request, node: str, rejection: Rejection, choice: Choi
         choice=choice,
         rejected_by=frozenset({rejection.plugin}),
         resolvable=rejection.status.code is Code.UNSCHEDULABLE,
+    )
+
+
+def not_permitted(outcome: Outcome, rejection: Rejection) -> Outcome:
+    """The outcome of a request that was placed and that a Permit plugin did not let stand."""
+    request, status = outcome.request, rejection.status
+    if status.code is Code.ERROR:
+        error: CollectionError = PluginFailed(status.reason, plugin=rejection.plugin)
+    else:
+        why = status.text or "waited for other VMs of the run in vain"
+        error = NoNodesAvailable(f'VM "{request.name}" was not placed: {rejection.plugin}: {why}')
+    return Outcome(
+        request,
+        error=error,
+        choice=outcome.choice,
+        rejected_by=frozenset({rejection.plugin}),
+        resolvable=status.code in (Code.UNSCHEDULABLE, Code.WAIT),
+        attempts=outcome.attempts,
     )
 
 

@@ -9,12 +9,12 @@ Everything a cycle takes is taken in memory only, and given back when a later st
 
 from __future__ import annotations
 
-import typing as t
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 
-from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, VMIDConflict
+from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, PluginFailed, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
+from .batch import Batch
 from .cache import ClusterState, NodeInfo
 from .diagnosis import Outcome, not_reserved, unplaceable
 from .evaluation import Choice, Evaluation, signature
@@ -44,19 +44,22 @@ class Scheduler:
         self._default = default_profile
         self._evaluations: OrderedDict[Hashable, Evaluation] = OrderedDict()
 
-    def schedule_all(self, requests: Iterable[Request], now: float = 0.0) -> list[Outcome]:
-        """Place many, each decision counting for the next, in the order of the queue; outcomes in the order of
-        requests.
+    def schedule_all(
+        self, requests: Iterable[Request], now: float = 0.0, present: Iterable[Request] = ()
+    ) -> list[Outcome]:
+        """Place many, each decision counting for the next, in the order of the queue; groups together or not at all.
+
+        present are VMs of the same run that exist already. The outcomes are in the order of the requests.
         """
-        numbered = list(enumerate(requests))
-        outcomes: dict[int, Outcome] = {}
-        for arrival, request in sorted(numbered, key=lambda item: self._sort_key(item[1], item[0])):
-            outcomes[arrival] = self.schedule(request, now)
-        return [outcomes[arrival] for arrival, _request in numbered]
+        return Batch(requests, self, present).run(self, now)
 
     def schedule(self, request: Request, now: float = 0.0) -> Outcome:
-        """Place one request and assume the decision. now is in seconds, on the clock of Request.created."""
+        """Place one request and assume the decision; Permit plugins are asked by the batch that it belongs to.
+
+        now is in seconds, on the clock of Request.created.
+        """
         choice: Choice | None = None
+        evaluation: Evaluation | None = None
         try:
             profile = self.profile(request)
             evaluation = self._evaluation(profile, request, now)
@@ -71,19 +74,26 @@ class Scheduler:
                 return not_reserved(request, node.name, rejection, choice)
             decision = draft.decision()
             self.cluster.assume(decision)
+        except PluginFailed as error:
+            self._drop(evaluation)
+            return Outcome(request, error=error, choice=choice)
+        except NoVMIDAvailable as error:
+            plugins = frozenset(plugin.name for plugin in self.profile(request).plugins("vmids"))
+            return Outcome(request, error=error, choice=choice, rejected_by=plugins, resolvable=True)
         except CollectionError as error:
             return Outcome(request, error=error, choice=choice)
         return Outcome(request, decision=decision, choice=choice)
 
     def undo(self, decision: Decision) -> None:
-        """Take an assumed decision back: unreserve what its plugins hold, and forget it."""
+        """Take an assumed decision back: unreserve what its plugins hold, and forget it.
+
+        Raises PluginFailed when an unreserve does, after everything was taken back.
+        """
         request = decision.request
         node = self.cluster.node(decision.node)
-        if node is not None:
-            reserves: list[ReservePlugin] = self.profile(request).plugins("reserves")
-            for plugin in reversed(reserves):
-                guarded(plugin, plugin.unreserve, CycleState(), request, node)
         self.cluster.forget(decision.vmid)
+        if node is not None:
+            self._unreserve(self.profile(request).plugins("reserves"), CycleState(), request, node)
 
     def pick_vmid(self, request: Request) -> int:
         """The VMID that the request fixes, or the lowest free one that its range and pattern allow.
@@ -114,11 +124,13 @@ class Scheduler:
             )
         return self._profiles[name]
 
-    # --- inside ---
-
-    def _sort_key(self, request: Request, arrival: int) -> t.Any:
+    @property
+    def sorter(self) -> QueueSortPlugin | None:
+        """The plugin that orders the queue: that of the default profile, as the queue is one for all."""
         sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
-        return sorters[0].sort_key(request, arrival) if sorters else arrival
+        return sorters[0] if sorters else None
+
+    # --- inside ---
 
     def _vmid_choice(self, request: Request) -> VMIDChoice | None:
         """What all VMID plugins together allow; None when the request asks none of them."""
@@ -166,8 +178,20 @@ class Scheduler:
 
     @staticmethod
     def _unreserve(plugins: list[ReservePlugin], state: CycleState, request: Request, node: NodeInfo) -> None:
+        """Give everything back, last taken first; a plugin that raises keeps no other from it."""
+        failures = []
         for plugin in reversed(plugins):
-            guarded(plugin, plugin.unreserve, state, request, node)
+            try:
+                guarded(plugin, plugin.unreserve, state, request, node)
+            except CollectionError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _drop(self, evaluation: Evaluation | None) -> None:
+        """Remember an evaluation no longer: a plugin failed in its midst, and its state may be half up to date."""
+        for key in [key for key, known in self._evaluations.items() if known is evaluation]:
+            del self._evaluations[key]
 
     def _unplaceable(self, request: Request, profile: Profile, evaluation: Evaluation, choice: Choice) -> Outcome:
         findings = {}

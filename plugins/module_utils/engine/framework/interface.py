@@ -14,7 +14,7 @@ from __future__ import annotations
 import abc
 import enum
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from ...model import Decision, Guest, Request
 from .config import Setting
@@ -198,8 +198,19 @@ class PermitPlugin(Plugin):
     """The last word before binding: yes (None), no, or WAIT for others of the run."""
 
     @abc.abstractmethod
-    def permit(self, request: Request, placed: Sequence[Request], waiting: Sequence[Request]) -> Status | None:
-        """placed: what this run has decided so far, this request included; waiting: what may still be decided."""
+    def permit(
+        self,
+        request: Request,
+        placed: Collection[Request],
+        waiting: Collection[Request],
+        failed: Collection[Request],
+    ) -> Status | None:
+        """placed: what this run has decided so far, this request included; waiting: what may still be decided; failed:
+        what could not be placed, or is held back.
+
+        A request that was told to WAIT is asked about again when no other is left to be decided; what is not permitted
+        then is taken back.
+        """
 
 
 class PreBindPlugin(Plugin):

@@ -13,7 +13,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...errors import InvalidPluginConfig
+from ...errors import CollectionError, InvalidPluginConfig
 from . import interface as points
 from .config import Setting, check_settings
 from .registry import Registry
@@ -21,6 +21,7 @@ from .registry import Registry
 SECTIONS: Mapping[str, type[points.Plugin]] = {
     "gates": points.PreEnqueuePlugin,
     "queue": points.QueueSortPlugin,
+    "pre_filters": points.PreFilterPlugin,
     "filters": points.FilterPlugin,
     "post_filters": points.PostFilterPlugin,
     "scores": points.ScorePlugin,
@@ -71,7 +72,7 @@ class Profile:
 
     def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> None:
         name = plugin_class.name
-        sections = [section for section, point in SECTIONS.items() if issubclass(plugin_class, point)]
+        sections = sections_of(plugin_class)
         given = {section: entries[section, name] for section in sections if (section, name) in entries}
         enabled = [s for s in sections if (given[s].enable if s in given else plugin_class.enabled or bool(given))]
         if not enabled:
@@ -84,7 +85,8 @@ class Profile:
                         f"{section}.{name}.config.{key}: contradicts the value given in another section"
                     )
                 merged[key] = value
-        plugin = plugin_class(check_settings(".".join([*list(given)[:1], name]), plugin_class.settings, merged))
+        where = ".".join([*list(given)[:1], name])
+        plugin = _made(where, plugin_class, check_settings(where, plugin_class.settings, merged))
         for section in enabled:
             self._by_section[section].append(plugin)
             if section == "scores":
@@ -92,6 +94,15 @@ class Profile:
                 self.weights[name] = (
                     t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
                 )
+
+
+def sections_of(plugin_class: type[points.Plugin]) -> list[str]:
+    """The sections in which a plugin can be named.
+
+    What it does before its other points goes with them: C(pre_filters) is for plugins that do nothing else.
+    """
+    sections = [section for section, point in SECTIONS.items() if issubclass(plugin_class, point)]
+    return [section for section in sections if section != "pre_filters"] or sections
 
 
 def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:
@@ -112,10 +123,19 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
     return entries
 
 
+def _made(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
+    try:
+        return plugin_class(config)
+    except CollectionError:
+        raise
+    except Exception as error:  # a plugin may be anybody's code and raise anything
+        raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
+
+
 def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
     plugin_class = registry.get(name)
-    if plugin_class is None or not issubclass(plugin_class, SECTIONS[section]):
-        known = ", ".join(sorted(p.name for p in registry if issubclass(p, SECTIONS[section]))) or "none"
+    if plugin_class is None or section not in sections_of(plugin_class):
+        known = ", ".join(sorted(p.name for p in registry if section in sections_of(p))) or "none"
         raise InvalidPluginConfig(f"{section}: unknown plugin {name!r}; known plugins of this section: {known}")
     where = f"{section}.{name}"
     if not isinstance(body, Mapping):

@@ -19,7 +19,10 @@ from .filters.memory_overcommit import MemoryOvercommit
 from .filters.node_name import NodeName
 from .filters.node_ready import NodeReady
 from .filters.node_regex import NodeRegex
+from .permits.gang import Gang
+from .queue.delay import Delay
 from .queue.priority_sort import PrioritySort
+from .queue.scheduling_gates import SchedulingGates
 from .rules.cpu_model import CPUModel
 from .rules.guest_limit import GuestLimit
 from .rules.ha_rules import HARules
@@ -44,7 +47,9 @@ from .volumes.template_locality import TemplateLocality
 from .volumes.volume_binding import VolumeBinding
 
 BUILTIN: tuple[type[Plugin], ...] = (
+    SchedulingGates,
     PrioritySort,
+    Delay,
     NodeName,
     NodeRegex,
     NodeReady,
@@ -75,6 +80,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     Random,
     Range,
     Regex,
+    Gang,
 )
 
 

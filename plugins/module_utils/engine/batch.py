@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The requests of one run, from the queue to their outcomes: each is placed when its turn comes, and what Permit
+plugins do not let stand is taken back.
+
+One run may make several passes, each with a scheduler of its own, when the cluster was read again in between.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from ..errors import CollectionError, SchedulingGated
+from ..model import Request
+from .diagnosis import Outcome, not_permitted
+from .framework.interface import Event, PermitPlugin
+from .framework.status import Code, Status
+from .guard import Rejection, asked
+from .queue import Queued, SchedulingQueue
+
+if t.TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+_TAKEN_BACK_MOST = 2
+"""How often in one pass a request may be placed and taken back: two groups could else take turns for ever."""
+
+
+class Batch:
+    """The requests of one run and what became of them so far."""
+
+    def __init__(self, requests: Iterable[Request], scheduler: Scheduler, present: Iterable[Request] = ()) -> None:
+        """present are VMs of the same run that exist already: they count as placed members of their groups."""
+        self._queue = SchedulingQueue(scheduler.profile, scheduler.sorter)
+        self._outcomes: dict[int, Outcome] = {}
+        self._placed: dict[int, Request] = {-1 - number: request for number, request in enumerate(present)}
+        self._undecided: dict[int, Request] = {}
+        self._unplaced: dict[int, Request] = {}
+        self._waiting: dict[int, Queued] = {}
+        self._failed: dict[int, Queued] = {}
+        self._taken_back: Counter[int] = Counter()
+        for arrival, request in enumerate(requests):
+            self._add(arrival, request)
+
+    def run(self, scheduler: Scheduler, now: float) -> list[Outcome]:
+        """Try every request that is due, and return the outcomes as of now, in the order of the requests.
+
+        now is in seconds, on the clock of Request.created.
+        """
+        self._taken_back.clear()
+        while True:
+            due: list[Queued] = []
+            while (queued := self._queue.pop(now)) is not None:
+                due.append(queued)
+                self._unplaced.pop(queued.arrival, None)
+                self._undecided[queued.arrival] = queued.request
+            for queued in due:
+                self._place(queued, scheduler, now)
+            if not self._settle(scheduler):
+                break
+        for queued in self._failed.values():
+            outcome = self._outcomes[queued.arrival]
+            if outcome.resolvable:
+                self._queue.put_back(queued, now, outcome.rejected_by, outcome.until)
+        self._failed.clear()
+        return self.outcomes
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of each request so far, in the order of the requests."""
+        return [self._outcomes[arrival] for arrival in sorted(self._outcomes)]
+
+    def wake(self, events: Collection[Event]) -> None:
+        """Say what happened in the cluster since the last pass: requests that it may help are due again."""
+        self._queue.wake(events)
+
+    def next_time(self) -> float | None:
+        """When the next pass has something to do even if nothing happens; None when every outcome is final."""
+        return self._queue.next_time()
+
+    # --- inside ---
+
+    def _add(self, arrival: int, request: Request) -> None:
+        try:
+            held = self._queue.add(request, arrival)
+        except CollectionError as error:
+            self._outcomes[arrival] = Outcome(request, error=error)
+        else:
+            if held is None:
+                return
+            message = f'VM "{request.name}" is held back: {held.plugin}: {held.status.text}'
+            self._outcomes[arrival] = Outcome(
+                request, error=SchedulingGated(message), rejected_by=frozenset({held.plugin})
+            )
+        self._unplaced[arrival] = request
+
+    def _place(self, queued: Queued, scheduler: Scheduler, now: float) -> None:
+        before = self._outcomes.get(queued.arrival)
+        outcome = scheduler.schedule(queued.request, now)
+        outcome.attempts = queued.attempts + 1
+        self._outcomes[queued.arrival] = outcome
+        del self._undecided[queued.arrival]
+        if outcome.decision is None:
+            self._fail(queued)
+            return
+        self._placed[queued.arrival] = queued.request
+        rejection = self._permit(queued, scheduler, self._undecided.values())
+        if rejection is None:
+            return
+        if rejection.status.code is Code.WAIT:
+            self._waiting[queued.arrival] = queued
+            return
+        self._take_back(queued, scheduler, rejection)
+        if before is not None and before.attempts == outcome.attempts:
+            # Why it failed by itself in this pass says more than that its group failed with it.
+            self._outcomes[queued.arrival] = before
+
+    def _settle(self, scheduler: Scheduler) -> bool:
+        """Ask those that wait again, now that no other is left; tell whether there may be something to try again.
+
+        When some are still not permitted, the last in order and those that cannot do without it are taken back, and
+        what they held is offered to the others that failed.
+        """
+        refused: dict[int, Rejection] = {}
+        for queued in list(self._waiting.values()):
+            rejection = self._permit(queued, scheduler, ())
+            if rejection is None:
+                del self._waiting[queued.arrival]
+            else:
+                refused[queued.arrival] = rejection
+        if not self._waiting:
+            return False
+        again = {a: queued for a, queued in self._failed.items() if self._taken_back[a] < _TAKEN_BACK_MOST}
+        for arrival in again:
+            del self._failed[arrival], self._unplaced[arrival]
+        last = max(self._waiting.values(), key=lambda queued: (queued.key, queued.arrival))
+        self._take_back(last, scheduler, refused[last.arrival])
+        hopes = [queued.request for queued in again.values()]
+        for queued in list(self._waiting.values()):
+            rejection = self._permit(queued, scheduler, hopes)
+            if rejection is not None and rejection.status.code is not Code.WAIT:
+                self._take_back(queued, scheduler, rejection)
+        for queued in again.values():
+            self._queue.activate(queued)
+        return True
+
+    def _permit(self, queued: Queued, scheduler: Scheduler, undecided: Collection[Request]) -> Rejection | None:
+        """The first answer of a Permit plugin that is not a yes; one that raises says no."""
+        plugins: list[PermitPlugin] = scheduler.profile(queued.request).plugins("permits")
+        placed, failed = self._placed.values(), self._unplaced.values()
+        for plugin in plugins:
+            try:
+                status = asked(plugin, plugin.permit, queued.request, placed, undecided, failed)
+            except CollectionError as error:
+                status = Status(Code.ERROR, error.message)
+            if status is not None and status.code is not Code.SKIP:
+                return Rejection(plugin.name, status)
+        return None
+
+    def _take_back(self, queued: Queued, scheduler: Scheduler, rejection: Rejection) -> None:
+        self._taken_back[queued.arrival] += 1
+        self._waiting.pop(queued.arrival, None)
+        del self._placed[queued.arrival]
+        outcome = self._outcomes[queued.arrival]
+        self._outcomes[queued.arrival] = not_permitted(outcome, rejection)
+        assert outcome.decision is not None
+        try:
+            scheduler.undo(outcome.decision)
+        except CollectionError as error:
+            self._outcomes[queued.arrival].error = error
+        self._fail(queued)
+
+    def _fail(self, queued: Queued) -> None:
+        self._unplaced[queued.arrival] = queued.request
+        self._failed[queued.arrival] = queued
