@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import PermissionDenied
 from ..model import Snapshot
 from .failures import NotRecorded
 from .freshness import settle
+from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_next_id import NextId, read_next_id
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
@@ -23,10 +24,12 @@ class Needs:
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
     identity: the cluster's name (one call).
+    devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
     """
 
     next_id: bool = False
     identity: bool = False
+    devices: DeviceNeeds | None = None
 
 
 def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
@@ -35,13 +38,15 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     Guests are as C(/cluster/resources) shows them, up to some ten seconds late: the names of new guests are None, and
     a VMID in use again may bear its former guest's name. C(read_settled) corrects that.
     """
-    return _read(reader, needs or Needs())[0]
+    needs = needs or Needs()
+    return _with_devices(reader, _read(reader, needs)[0], needs)
 
 
 def read_settled(reader: Reader, needs: Needs | None = None, known: Iterable[int] = ()) -> Snapshot:
     """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
-    snapshot, next_id = _read(reader, needs or Needs())
-    return settle(reader, snapshot, known=known, auditor=next_id.auditor)
+    needs = needs or Needs()
+    snapshot, next_id = _read(reader, needs)
+    return _with_devices(reader, settle(reader, snapshot, known=known, auditor=next_id.auditor), needs)
 
 
 def identity(reader: Reader) -> str:
@@ -78,3 +83,10 @@ def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
         cluster=identity(reader) if needs.identity else "",
     )
     return snapshot, next_id
+
+
+def _with_devices(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
+    """Read them last: whether a guest runs, and whether it is there at all, is known by then."""
+    if needs.devices is None:
+        return snapshot
+    return replace(snapshot, devices=read_devices(reader, snapshot.nodes, snapshot.guests, needs.devices))
