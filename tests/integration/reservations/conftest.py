@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from support.ledgers import empty_postgres, launch, postgres_url, where
+from support.ledgers import anywhere, empty_postgres, launch, postgres_url, where
 
-__all__ = ["empty_postgres", "launch", "postgres_url", "where"]
+__all__ = ["anywhere", "empty_postgres", "launch", "postgres_url", "where"]

@@ -1,0 +1,277 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a scheduling cycle may reserve, and when reservations end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.ledgers import CLUSTER, OTHER_CLUSTER, dead_holder, reservation
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
+    AlreadyReserved,
+    Durations,
+    Holder,
+    LeaseLost,
+    Ledger,
+    Reservation,
+    ReservationLost,
+    open_ledger,
+)
+
+DURATIONS = Durations(lease=15, reservation=60, renewal=20, created=90)
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(anywhere: str, clock: Clock) -> Iterator[Ledger]:
+    with open_ledger(anywhere, clock=clock, durations=DURATIONS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def me() -> Holder:
+    return Holder.here()
+
+
+def reserve(ledger: Ledger, holder: Holder, *reservations: Reservation) -> list[Reservation]:
+    with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=0) as cycle:
+        return cycle.reserve(reservations)
+
+
+def kept(ledger: Ledger, cluster: str = CLUSTER) -> list[int]:
+    """Return the VMIDs that are reserved; every way of asking must say the same."""
+    outside = [found.vmid for found in ledger.reservations(cluster)]
+    with ledger.scheduling_cycle(cluster, holder=Holder.here(), wait=0) as cycle:
+        assert [found.vmid for found in cycle.reservations()] == outside
+    return outside
+
+
+def test_a_reservation_is_read_back_as_it_was_made(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    full = reservation(
+        100,
+        cores=2.5,
+        memory=3 * 1024**3,
+        running=True,
+        storage_bytes={("local", "pve1"): 2**40, ("ceph", "pve1"): 1},
+        devices=(("pve1", "0000:01:00.0"), ("pve1", "0000:01:00.0")),
+        tags=frozenset({"web", "überall"}),
+        pool="pool",
+        group="group",
+    )
+    (made,) = reserve(ledger, me, full)
+    assert ledger.reservations(CLUSTER) == [made]
+    assert (made.holder, made.created, made.expires) == (me, clock.now, clock.now + 60)
+    assert (made.storage_bytes, made.devices, made.tags) == (full.storage_bytes, full.devices, full.tags)
+
+
+def test_reservations_of_one_cluster_do_not_concern_another(ledger: Ledger, me: Holder) -> None:
+    reserve(ledger, me, reservation(100))
+    with ledger.scheduling_cycle(OTHER_CLUSTER, holder=me, wait=0) as cycle:
+        assert cycle.reservations() == []
+        cycle.reserve([reservation(100, cluster=OTHER_CLUSTER)])
+    assert kept(ledger) == kept(ledger, OTHER_CLUSTER) == [100]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            reservation(100, "new"),
+            "Cannot reserve VMID 100 for VM 'new' .* reserved for VM 'vm100' .* for 60 s at most",
+        ),
+        (reservation(101, "vm100"), r"Cannot reserve the name 'vm100' .* reserved for VM 'vm100' \(100\)"),
+        (reservation(100, "vm100"), "Cannot reserve VMID 100 "),
+    ],
+)
+def test_what_is_reserved_is_refused_and_nothing_of_that_call_is_written(
+    ledger: Ledger, me: Holder, wanted: Reservation, message: str
+) -> None:
+    reserve(ledger, me, reservation(100))
+    with pytest.raises(AlreadyReserved, match=message):
+        reserve(ledger, Holder.here(), reservation(200), wanted)
+    assert kept(ledger) == [100]
+
+
+@pytest.mark.parametrize("twice", [reservation(100, "other"), reservation(101, "vm100")])
+def test_one_call_cannot_reserve_a_vmid_or_name_twice(ledger: Ledger, me: Holder, twice: Reservation) -> None:
+    with pytest.raises(AlreadyReserved):
+        reserve(ledger, me, reservation(100), twice)
+    assert kept(ledger) == []
+
+
+def test_a_reservation_expires(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    reserve(ledger, me, reservation(100))
+    clock.now += 59.9
+    assert kept(ledger) == [100]
+    clock.now += 0.1
+    assert kept(ledger) == []
+    reserve(ledger, me, reservation(100, "other"))
+
+
+def test_renewing_prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    reserve(ledger, me, reservation(100), reservation(101), reservation(102))
+    clock.now += 50
+    assert ledger.renew(CLUSTER, [100, 101, 999], me) == {100, 101}
+    assert ledger.renew(CLUSTER, [102], Holder.here()) == frozenset()
+    clock.now += 50
+    assert kept(ledger) == [100, 101]
+    ledger.renew(CLUSTER, [100], me, until=clock.now + 1000)
+    clock.now += 999
+    assert kept(ledger) == [100]
+
+
+def test_marking_prolongs_too(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    reserve(ledger, me, reservation(100))
+    clock.now += 50
+    ledger.mark_binding(CLUSTER, [100], me)
+    clock.now += 50
+    assert [found.phase for found in ledger.reservations(CLUSTER)] == ["binding"]
+    ledger.mark_created(CLUSTER, [100], me)
+    clock.now += 89
+    assert [found.phase for found in ledger.reservations(CLUSTER)] == ["created"]
+    clock.now += 1
+    assert kept(ledger) == []
+
+
+def test_nothing_may_be_sent_for_a_reservation_that_is_not_ones_own(ledger: Ledger, me: Holder) -> None:
+    reserve(ledger, me, reservation(100), reservation(101))
+    with pytest.raises(ReservationLost, match="VMID 102 "):
+        ledger.mark_binding(CLUSTER, [100, 102], me)
+    with pytest.raises(ReservationLost, match="VMID 100, 101 "):
+        ledger.mark_binding(CLUSTER, [100, 101], Holder.here())
+    assert {found.phase for found in ledger.reservations(CLUSTER)} == {"reserved"}
+
+
+def test_only_the_holder_releases_but_everybody_confirms(ledger: Ledger, me: Holder) -> None:
+    reserve(ledger, me, *(reservation(vmid) for vmid in range(100, 105)))
+    other = Holder.here()
+    ledger.release(CLUSTER, [100], other)
+    ledger.release(CLUSTER, [101], me)
+    with ledger.scheduling_cycle(CLUSTER, holder=other, wait=0) as cycle:
+        cycle.release([102])
+        cycle.confirm([103])
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
+        cycle.release([104])
+    assert kept(ledger) == [100, 102]
+
+
+def test_steps_on_no_vm_at_all_change_nothing(ledger: Ledger, me: Holder) -> None:
+    reserve(ledger, me, reservation(100))
+    ledger.mark_binding(CLUSTER, [], me)
+    ledger.release(CLUSTER, [], me)
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
+        assert cycle.reserve([]) == []
+        cycle.confirm([])
+    assert [(found.vmid, found.phase) for found in ledger.reservations(CLUSTER)] == [(100, "reserved")]
+
+
+def test_of_a_dead_holder_only_what_was_sent_to_proxmox_is_kept(ledger: Ledger) -> None:
+    dead = dead_holder()
+    reserve(ledger, dead, reservation(100), reservation(101), reservation(102))
+    assert kept(ledger) == []
+    reserve(ledger, dead, reservation(100), reservation(101), reservation(102))
+    ledger.mark_binding(CLUSTER, [101], dead)
+    ledger.mark_created(CLUSTER, [102], dead)
+    assert kept(ledger) == [101, 102]
+
+
+def test_a_dead_holders_unfinished_vm_is_taken_over_and_a_finished_one_is_not(ledger: Ledger, me: Holder) -> None:
+    dead = dead_holder()
+    with ledger.scheduling_cycle(CLUSTER, holder=dead, wait=0) as cycle:
+        cycle.reserve([reservation(101), reservation(102)])
+    ledger.mark_binding(CLUSTER, [101], dead)
+    ledger.mark_created(CLUSTER, [102], dead)
+    reserve(ledger, me, reservation(101))
+    ledger.mark_binding(CLUSTER, [101], me)
+    with pytest.raises(AlreadyReserved):
+        reserve(ledger, me, reservation(102))
+
+
+def test_the_lease_is_free_again_after_a_cycle_that_failed(ledger: Ledger, me: Holder) -> None:
+    with pytest.raises(ZeroDivisionError), ledger.scheduling_cycle(CLUSTER, holder=me, wait=0):
+        raise ZeroDivisionError
+    assert kept(ledger) == []
+
+
+def test_whoever_waits_in_vain_is_told_who_holds_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0):
+        clock.now += 14
+        message = f"cluster '{CLUSTER}': process {me.pid} on {me.host} has held it for 14 s, 0 more were waiting"
+        for _ in range(2):  # the first one must not be left in the queue
+            with (
+                pytest.raises(LedgerUnavailable, match=message),
+                ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+            ):
+                pass
+    assert kept(ledger) == []
+
+
+def test_an_expired_lease_is_taken_and_its_former_holder_is_fenced_off(
+    ledger: Ledger, clock: Clock, me: Holder
+) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as slow:
+        clock.now += 15
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as quick:
+            for step in (
+                slow.prolong,
+                slow.reservations,
+                lambda: slow.reserve([reservation(100)]),
+                lambda: slow.release([101]),
+                lambda: slow.confirm([101]),
+            ):
+                with pytest.raises(LeaseLost, match="has taken it over"):
+                    step()
+            quick.reserve([reservation(101)])
+    assert kept(ledger) == [101]
+
+
+def test_the_end_of_a_lost_cycle_does_not_end_its_successors(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    slow = ledger.scheduling_cycle(CLUSTER, holder=me, wait=0)
+    slow.__enter__()
+    clock.now += 15
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as quick:
+        slow.__exit__(None, None, None)
+        quick.reserve([reservation(100)])
+
+
+def test_every_call_on_the_cycle_prolongs_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
+        for step in (cycle.prolong, cycle.reservations, lambda: cycle.reserve([]), lambda: cycle.confirm([])):
+            clock.now += 14
+            step()
+        with pytest.raises(LedgerUnavailable), ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+            pass
+
+
+def test_a_cycle_is_of_no_use_after_its_end(ledger: Ledger, me: Holder) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
+        pass
+    with pytest.raises(LeaseLost, match="it has ended"):
+        cycle.reserve([reservation(100)])
+
+
+def test_the_cluster_behind_an_address_is_remembered(ledger: Ledger) -> None:
+    assert ledger.endpoint("pve1.example", 8006) is None
+    ledger.remember_endpoint("pve1.example", 8006, CLUSTER, ["pve1", "pve2"])
+    ledger.remember_endpoint("pve1.example", 8007, OTHER_CLUSTER, ["a"])
+    assert ledger.endpoint("pve1.example", 8006) == (CLUSTER, {"pve1", "pve2"})
+    ledger.remember_endpoint("pve1.example", 8006, OTHER_CLUSTER, ["pve3"])
+    assert ledger.endpoint("pve1.example", 8006) == (OTHER_CLUSTER, {"pve3"})

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A holder is dead when its very process has certainly ended, and only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder
+
+
+@pytest.fixture
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def holder_of(process: subprocess.Popen[bytes]) -> Holder:
+    """Return what Holder.here() returns in that process."""
+    from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import holder
+
+    return replace(Holder.here(), pid=process.pid, started=holder._start_time(process.pid))
+
+
+def test_the_calling_process_lives() -> None:
+    assert not Holder.here().is_dead()
+
+
+def test_two_holders_of_one_process_are_two() -> None:
+    assert Holder.here() != Holder.here()
+
+
+def test_a_killed_process_is_dead_before_and_after_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = holder_of(sleeper)
+    assert not holder.is_dead()
+    sleeper.kill()
+    while not holder.is_dead():
+        pass
+    assert sleeper.returncode is None
+    sleeper.wait()
+    assert holder.is_dead()
+
+
+def test_a_later_process_of_the_same_number_is_another() -> None:
+    assert replace(Holder.here(), started="1").is_dead()
+
+
+@pytest.mark.parametrize("space", ["another boot", ""])
+def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(space: str) -> None:
+    assert not replace(Holder.here(), pid=2**22 + 1, space=space).is_dead()
+
+
+def test_messages_name_process_and_host() -> None:
+    assert str(replace(Holder.here(), pid=12, host="ctl1")) == "process 12 on ctl1"

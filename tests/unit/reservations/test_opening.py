@@ -1,0 +1,213 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which ledger an option means, and that one which cannot be used is refused with the place and the reason."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.ledgers import CLUSTER, reservation
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    CollectionError,
+    InvalidRequest,
+    LedgerIncompatible,
+    LedgerUnavailable,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import network_file_system
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /home rw,relatime shared:2 - nfs4 server:/home rw,vers=4.2
+31 30 8:2 / /home/local rw - xfs /dev/sdb1 rw
+32 22 0:50 / /with\\040space rw - cifs //server/share rw
+33 22 0:51 / /over rw - nfs server:/over rw
+34 22 0:52 / /over rw - tmpfs tmpfs rw
+"""
+
+
+def refuse(where: str | None, kind: type[CollectionError], *texts: str) -> None:
+    with pytest.raises(kind) as refused:
+        open_ledger(where)
+    for text in texts:
+        assert text in refused.value.message
+
+
+def fill(path: Path) -> None:
+    with open_ledger(str(path)) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here()) as cycle:
+        cycle.reserve([reservation(vmid, tags=frozenset({"x" * 100})) for vmid in range(100, 200)])
+
+
+@pytest.mark.parametrize("where", [None, "default"])
+def test_by_default_it_is_a_private_file_in_the_users_state_directory(
+    where: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "state/qemu_scheduler/reservations.db"
+    with open_ledger(where) as ledger:
+        ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
+        assert ledger.location == str(path)
+        modes = {stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()}
+    assert modes == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("state", [None, "", "relative"])
+def test_the_state_directory_is_in_the_home_unless_an_absolute_one_is_set(
+    state: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    if state is not None:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+    with open_ledger(None) as ledger:
+        assert ledger.location == str(tmp_path / ".local/state/qemu_scheduler/reservations.db")
+
+
+@pytest.mark.parametrize("form", ["{}", "sqlite://{}", "sqlite:///{}"])
+def test_a_path_can_be_given_as_such_or_as_a_url(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "with space/ledger.db"
+    with open_ledger(form.format(path).replace(" ", "%20" if "://" in form else " ")) as ledger:
+        assert ledger.location == str(path)
+
+
+@pytest.mark.parametrize("where", ["ledger.db", "", "Postgres", "mysql://user:secret@host/db", "sqlite://ledger.db"])
+def test_what_is_neither_a_place_nor_an_absolute_path_is_refused(where: str) -> None:
+    with pytest.raises(InvalidRequest, match="expected default, none, an absolute path") as refused:
+        open_ledger(where)
+    assert "secret" not in refused.value.message
+
+
+def test_an_existing_ledger_is_opened_with_what_is_in_it(tmp_path: Path) -> None:
+    fill(tmp_path / "ledger.db")
+    with open_ledger(str(tmp_path / "ledger.db")) as ledger:
+        ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
+    with open_ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert ledger.endpoint("pve1", 8006) == (CLUSTER, frozenset())
+
+
+def test_none_shares_nothing() -> None:
+    with open_ledger("none") as first, open_ledger("none") as second:
+        first.remember_endpoint("pve1", 8006, CLUSTER, [])
+        assert second.endpoint("pve1", 8006) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "has no table qemu_scheduler_schema"),
+        (b"no database at all, but long enough to be one" * 100, "not a database"),
+    ],
+)
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(content)
+    refuse(str(path), LedgerIncompatible, str(path), reason)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kept_bytes", [100, 4096, 8192, 20480])
+def test_a_truncated_ledger_is_refused_and_left_alone(kept_bytes: int, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    fill(path)
+    os.truncate(path, kept_bytes)
+    refuse(str(path), LedgerIncompatible, str(path), "damaged")
+    assert path.stat().st_size == kept_bytes
+
+
+def test_a_ledger_with_overwritten_pages_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    fill(path)
+    with path.open("r+b") as file:
+        file.seek(4096 * 3)
+        file.write(os.urandom(path.stat().st_size - 4096 * 3))
+    refuse(str(path), LedgerIncompatible, str(path))
+
+
+def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+    refuse(str(path), LedgerIncompatible, str(path), "is no ledger of reservations")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE qemu_scheduler_schema SET version = 2", "version 2, which is newer"),
+        ("UPDATE qemu_scheduler_schema SET version = 0", "version 0, which is older"),
+        ("DELETE FROM qemu_scheduler_schema", "no single version"),
+    ],
+)
+def test_a_ledger_of_another_version_is_refused(change: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    open_ledger(str(path)).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(change)
+        database.commit()
+    refuse(str(path), LedgerIncompatible, str(path), found, "understands version 1")
+
+
+def test_a_path_below_a_file_and_one_to_a_directory_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refuse(str(tmp_path / "file/ledger.db"), LedgerUnavailable, str(tmp_path), "cannot be created")
+    refuse(str(tmp_path), LedgerUnavailable, str(tmp_path), "unable to open database file")
+
+
+def test_a_directory_or_file_without_write_permission_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.owner() == tmp_path.owner() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    (tmp_path / "locked").mkdir()
+    path = tmp_path / "ledger.db"
+    open_ledger(str(path)).close()
+    (tmp_path / "locked").chmod(0o555)
+    path.chmod(0o444)
+
+    child = os.fork()
+    if child == 0:
+        # Nothing is forbidden to root.
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            refuse(str(tmp_path / "locked/ledger.db"), LedgerUnavailable, "cannot be created: Permission denied")
+            with pytest.raises(LedgerUnavailable, match=str(path)):
+                open_ledger(str(path)).remember_endpoint("pve1", 8006, CLUSTER, [])
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "file_system"),
+    [
+        ("/var/ledger.db", None),
+        ("/home/me/ledger.db", "nfs4"),
+        ("/home/local/ledger.db", None),
+        ("/homes/ledger.db", None),
+        ("/with space/ledger.db", "cifs"),
+        ("/over/ledger.db", None),
+    ],
+)
+def test_network_file_systems_are_told_by_the_mount_that_is_seen(path: str, file_system: str | None) -> None:
+    assert network_file_system(Path(path), MOUNTS) == file_system
+
+
+def test_a_ledger_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import sqlite
+
+    (tmp_path / "mountinfo").write_text("30 22 0:40 / / rw - nfs4 server:/ rw\n")
+    monkeypatch.setattr(sqlite, "_MOUNTS", tmp_path / "mountinfo")
+    refuse(str(tmp_path / "ledger.db"), LedgerUnavailable, "network file system (nfs4)", "PostgreSQL")
+    assert not (tmp_path / "ledger.db").exists()

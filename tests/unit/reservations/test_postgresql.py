@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A ledger in PostgreSQL: no message shows a password, its clock counts, and lost connections are made anew."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import psycopg
+import pytest
+from support.ledgers import CLUSTER
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    CollectionError,
+    InvalidRequest,
+    LedgerIncompatible,
+    LedgerUnavailable,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+
+SECRET = "hunter2"
+
+
+def change(url: str, sql: bytes) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        (f"postgresql://me:{SECRET}@127.0.0.1:1/awx", LedgerUnavailable),
+        (f"postgres://127.0.0.1:1/awx?user=me&password={SECRET}", LedgerUnavailable),
+        (f"postgresql://me:x@{SECRET}@127.0.0.1:1/awx", InvalidRequest),
+        (f"postgresql://me:{SECRET}/x@127.0.0.1:1/awx", InvalidRequest),
+        (f"postgresql://me:x/{SECRET}@127.0.0.1:1/awx", InvalidRequest),
+        (f"postgresql://me:%zz{SECRET}@127.0.0.1:1/awx", InvalidRequest),
+        (f"postgresql://127.0.0.1:1/awx?passwort={SECRET}", InvalidRequest),
+    ],
+)
+def test_a_server_out_of_reach_is_named_and_the_password_is_not(url: str, kind: type[CollectionError]) -> None:
+    with pytest.raises(kind) as refused:
+        open_ledger(url)
+    assert SECRET not in "".join(traceback.format_exception(refused.value)) + str(refused.value.details)
+    if kind is LedgerUnavailable:
+        assert "postgresql://127.0.0.1:1/awx" in refused.value.message
+        assert "refused" in refused.value.message
+
+
+def test_the_location_shows_no_password(empty_postgres: str) -> None:
+    with open_ledger(f"{empty_postgres}&password={SECRET}") as ledger:
+        assert ledger.location.startswith("postgresql://")
+        assert SECRET not in ledger.location
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (b"UPDATE qemu_scheduler_schema SET version = 2", "version 2, which is newer"),
+        (b"UPDATE qemu_scheduler_schema SET version = 0", "version 0, which is older"),
+        (b"DELETE FROM qemu_scheduler_schema", "no single version"),
+    ],
+)
+def test_tables_of_another_version_are_refused(empty_postgres: str, damage: bytes, message: str) -> None:
+    open_ledger(empty_postgres).close()
+    change(empty_postgres, damage)
+    with pytest.raises(LedgerIncompatible, match=message):
+        open_ledger(empty_postgres)
+
+
+def test_a_missing_table_is_reported_and_not_made_anew(empty_postgres: str) -> None:
+    open_ledger(empty_postgres).close()
+    change(empty_postgres, b"DROP TABLE qemu_scheduler_reservations")
+    with open_ledger(empty_postgres) as ledger, pytest.raises(LedgerIncompatible, match="are not complete"):
+        ledger.reservations(CLUSTER)
+
+
+def test_a_database_in_which_we_may_not_make_tables_is_refused(empty_postgres: str) -> None:
+    change(empty_postgres, b"DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
+    with pytest.raises(LedgerUnavailable, match="no schema has been selected to create in"):
+        open_ledger(empty_postgres.replace("postgres@", "guest@"))
+
+
+def test_a_connection_that_was_cut_between_two_steps_is_made_anew(empty_postgres: str) -> None:
+    cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'qemu_scheduler'"
+    with open_ledger(empty_postgres) as ledger:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+            change(empty_postgres, cut)
+            cycle.prolong()
+        change(empty_postgres, cut)
+        assert ledger.reservations(CLUSTER) == []
+
+
+def test_the_servers_clock_counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_ledger(empty_postgres) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + 3600)
+        with open_ledger(empty_postgres) as fast, pytest.raises(LedgerUnavailable, match="has held it for 0 s"):
+            fast.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0).__enter__()
+
+
+def test_a_client_that_hangs_within_a_transaction_is_cut_off(empty_postgres: str) -> None:
+    with open_ledger(empty_postgres) as hung, open_ledger(empty_postgres) as other:
+        inside, over = threading.Event(), threading.Event()
+        failures = []
+
+        def hang() -> None:
+            try:
+                with hung._database.transaction(CLUSTER):
+                    inside.set()
+                    over.wait(20)
+            except LedgerUnavailable as exc:
+                failures.append(exc)
+
+        thread = threading.Thread(target=hang)
+        thread.start()
+        inside.wait(5)
+        began = time.monotonic()
+        with other.scheduling_cycle(CLUSTER, holder=Holder.here()):
+            waited = time.monotonic() - began
+        over.set()
+        thread.join()
+    assert waited < 10
+    assert len(failures) == 1
+
+
+def test_without_the_driver_the_message_names_package_and_interpreter() -> None:
+    program = f"""
+import sys
+sys.path[:] = [path for path in {sys.path!r} if "site-packages" not in path]
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import MissingLibrary
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import open_ledger
+open_ledger("none").close()
+try:
+    open_ledger("postgresql://me:{SECRET}@host/db")
+except MissingLibrary as exc:
+    print(exc.message)
+"""
+    result = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert f"needs the Python package psycopg[binary] >= 3.1 for {sys.executable}" in result.stdout
+    assert SECRET not in result.stdout
