@@ -186,12 +186,7 @@ class Binder(Lifecycle):
 
     def _own_task(self, making: _Making, since: float | None) -> str | None:
         """Return the task that makes the VM, if it can be told from others."""
-        path = f"/nodes/{making.task_node}/tasks"
-        try:
-            rows = self._session.get(path, vmid=making.task_id, source="all", limit=50)
-        except (ApiError, PermissionDenied):
-            return None
-        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") == making.task_type]
+        tasks = [Upid.parse(row["upid"]) for row in self._task_rows(making) if row.get("type") == making.task_type]
         new = [
             task
             for task in tasks
@@ -201,6 +196,15 @@ class Binder(Lifecycle):
         if not new or (making.task_type != "qmcreate" and len(new) > 1):
             return None
         return max(new, key=lambda task: task.started).text
+
+    def _task_rows(self, making: _Making) -> list[Mapping[str, t.Any]]:
+        """Return the latest tasks about the VM (a clone: about its source) that this user may see."""
+        path = f"/nodes/{making.task_node}/tasks"
+        try:
+            rows: list[Mapping[str, t.Any]] = self._session.get(path, vmid=making.task_id, source="all", limit=50)
+        except (ApiError, PermissionDenied):
+            return []
+        return rows
 
     def _started(self, making: _Making, result: TaskResult) -> BindResult:
         # The start that comes with a create is a task of its own, of which nothing is told.
@@ -229,11 +233,20 @@ class Binder(Lifecycle):
             raise
 
     def _remove_leftover(self, making: _Making, error: CollectionError) -> None:
-        """Delete what a failed create left: the VM of our name that was made since its task began, no other."""
+        """Delete what a failed create left, which Proxmox itself should have done; never what others made since."""
         upid = error.details.get("upid")
         if making.task_type == "qmcreate" and making.name and upid:
-            began = Upid.parse(upid).started
-            self._remove(making, error, lambda config: _made_since(config, making.name, began))
+            self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
+
+    def _is_leftover(self, making: _Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
+        """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
+        created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
+        if config.get("name") != making.name or config.get("lock") or created is None:
+            return False
+        rows = self._task_rows(making)
+        ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
+        later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
+        return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
 
     def _remove(self, making: _Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
         """Delete the VM if it is ours; what could not be deleted is noted in the error's C(left_behind)."""
@@ -258,8 +271,3 @@ def _bound(making: _Making, result: TaskResult, node: str | None = None) -> Bind
 def _mark_of(config: Mapping[str, t.Any]) -> _Mark:
     """Return what tells this VM from any other that may come to have its VMID."""
     return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
-
-
-def _made_since(config: Mapping[str, t.Any], name: str, began: int) -> bool:
-    created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
-    return config.get("name") == name and created is not None and int(created[1]) >= began

@@ -1,0 +1,374 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A decision is made true, once, or nothing is left behind."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    CollectionError,
+    InvalidRequest,
+    PermissionDenied,
+    TaskFailed,
+    TaskTimeout,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Request, Template
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Adjustment, Binder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import (
+    AnswerLost,
+    NodeUnreachable,
+    VMIDTaken,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
+
+from .conftest import calls
+
+CREATE = r"^/nodes/[^/]+/qemu$"
+CLONE = r"/clone$"
+TEMPLATE = Template(9000, "pve1", "tpl", is_template=True)
+
+
+def decision(vmid: int = 200, name: str = "web", node: str = "pve1", running: bool = False) -> Decision:
+    return Decision(Request(name=name, running=running), node, vmid)
+
+
+def params(decided: Decision, **options: t.Any) -> dict[str, t.Any]:
+    named = {"name": decided.request.name} if decided.request.name else {}
+    return {"vmid": decided.vmid, **named, "memory": "512", "scsi0": "local-lvm:4", **options}
+
+
+def create(binder: Binder, decided: Decision | None = None, **options: t.Any) -> t.Any:
+    decided = decided or decision()
+    return binder.create(decided, params(decided, **options))
+
+
+def clone(binder: Binder, decided: Decision | None = None, **adjustment: t.Any) -> t.Any:
+    decided = decided or decision()
+    return binder.clone(decided, TEMPLATE, {"full": 1}, lambda config: Adjustment(**adjustment))
+
+
+def make(binder: Binder, how: str) -> t.Any:
+    return create(binder) if how == "create" else clone(binder)
+
+
+@pytest.fixture(params=["create", "clone"])
+def how(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_create_costs_one_request_and_the_polls_of_its_task(cluster, binder):
+    result = create(binder)
+
+    assert (result.vmid, result.node, result.warnings) == (200, "pve1", ())
+    assert calls(cluster) == ["POST /nodes/pve1/qemu"]
+    assert cluster.state()["guests"][200]["config"]["memory"] == "512"
+
+
+def test_a_vm_that_shall_run_is_started_with_its_create(cluster, binder):
+    create(binder, decision(running=True))
+
+    assert cluster.state()["guests"][200]["status"] == "running"
+    assert "POST /nodes/pve1/qemu/200/status/start" not in calls(cluster)
+
+
+def test_a_vm_that_was_made_but_cannot_be_started_is_told_and_kept(cluster, binder):
+    with pytest.raises(TaskFailed, match="bridge 'nosuch' does not exist") as raised:
+        create(binder, decision(running=True), net0="virtio,bridge=nosuch")
+
+    assert raised.value.details["created"] == {"vmid": 200, "node": "pve1"}
+    assert cluster.state()["guests"][200]["status"] == "stopped"
+
+
+def test_imported_disks_are_grown_before_the_vm_runs(cluster, binder):
+    decided = decision(running=True)
+    options = params(decided, scsi0="local-lvm:0,import-from=local:import/debian.qcow2")
+
+    binder.create(decided, options, resizes={"scsi0": 8 * GIB})
+
+    assert "size=8G" in cluster.state()["guests"][200]["config"]["scsi0"]
+    assert cluster.state()["guests"][200]["status"] == "running"
+    asked = calls(cluster)
+    assert asked.index("PUT /nodes/pve1/qemu/200/resize") < asked.index("POST /nodes/pve1/qemu/200/status/start")
+
+
+@pytest.mark.parametrize("vmid", [100, 110, 101])
+def test_the_vmid_of_another_guest_is_taken_and_that_guest_is_left_alone(cluster, binder, how, vmid):
+    before = cluster.state()["guests"][vmid]
+
+    with pytest.raises(VMIDTaken) as raised:
+        create(binder, decision(vmid)) if how == "create" else clone(binder, decision(vmid))
+
+    assert (raised.value.vmid, raised.value.code) == (vmid, "VMIDConflict")
+    assert cluster.state()["guests"][vmid] == before
+
+
+def test_a_vmid_that_somebody_took_a_moment_before_is_taken(cluster, binder, how):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, vmid_taken=True)
+
+    with pytest.raises(VMIDTaken):
+        make(binder, how)
+    assert cluster.state()["guests"][200]["name"] == "other-200"
+
+
+def test_of_many_creates_with_one_vmid_one_wins_and_all_others_know(cluster, binder, how):
+    def one(number: int) -> str:
+        try:
+            decided = decision(name=f"vm{number}", node=f"pve{number % 3 + 1}")
+            create(binder, decided) if how == "create" else clone(binder, decided)
+        except VMIDTaken:
+            return "taken"
+        return decided.request.name
+
+    with ThreadPoolExecutor(max_workers=6) as threads:
+        outcomes = list(threads.map(one, range(6)))
+
+    (winner,) = {outcome for outcome in outcomes if outcome != "taken"}
+    assert outcomes.count("taken") == 5
+    assert cluster.state()["guests"][200]["name"] == winner
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer_makes_one_vm_whether_or_not_the_request_came_through(cluster, binder, how, when):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, count=1, drop=when)
+
+    result = make(binder, how)
+
+    sent = [call for call in calls(cluster) if call.startswith("POST") and not call.endswith("status/start")]
+    assert len(sent) == (1 if when == "after" else 2)
+    assert result.vmid == 200
+    assert cluster.state()["guests"][200]["name"] == "web"
+    assert cluster.state()["running_tasks"] == []
+
+
+def test_a_lost_answer_is_followed_to_the_end_of_a_long_task(cluster, binder, how):
+    path = CREATE if how == "create" else CLONE
+    cluster.fault(method="POST", path=path, count=1, drop="after", task_seconds=100)
+
+    make(binder, how)
+
+    assert cluster.state()["running_tasks"] == []
+    assert "lock" not in cluster.state()["guests"][200]["config"]
+
+
+def test_a_clone_for_another_node_is_found_after_a_lost_answer(cluster, binder):
+    cluster.fault(method="POST", path=CLONE, count=1, drop="after", task_seconds=50)
+
+    clone(binder, decision(node="pve2"), changes={"memory": "2048"})
+
+    guest = cluster.state()["guests"][200]
+    assert (guest["node"], guest["config"]["memory"]) == ("pve2", "2048")
+
+
+def test_a_task_that_failed_behind_a_lost_answer_is_the_failure(cluster, binder):
+    cluster.fault(method="POST", path=CREATE, drop="after", task_seconds=30, task_error="disk full")
+    binder.confirm("pve1", 100, "app")
+
+    with pytest.raises(TaskFailed, match="disk full"):
+        create(binder)
+    assert 200 not in cluster.state()["guests"]
+
+
+def test_a_guest_of_another_name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
+    cluster.add_guest(vmid=200, name="theirs", node="pve1")
+
+    with pytest.raises(VMIDTaken):
+        make(binder, how)
+    assert cluster.state()["guests"][200]["name"] == "theirs"
+
+
+def test_answers_lost_every_time_end_in_an_error_and_no_vm(cluster, binder, how):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
+
+    with pytest.raises(AnswerLost) as raised:
+        make(binder, how)
+    assert raised.value.code == "ConnectionFailed"
+    assert len([call for call in calls(cluster) if call.startswith("POST")]) == 3
+    assert 200 not in cluster.state()["guests"]
+
+
+def test_a_task_that_fails_is_told_with_its_reason_and_leaves_nothing(cluster, binder, how):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, task_error="no space left on device")
+
+    with pytest.raises(TaskFailed, match="no space left on device"):
+        make(binder, how)
+    assert 200 not in cluster.state()["guests"]
+    assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 200] == []
+
+
+def test_a_refused_create_is_told_at_once_and_sent_once(cluster, binder):
+    with pytest.raises(ApiError, match="cores"):
+        create(binder, cores=0)
+    assert calls(cluster) == ["POST /nodes/pve1/qemu"]
+
+
+def test_a_lock_that_was_busy_is_tried_for_again(cluster, binder, how):
+    busy = "cfs-lock 'storage-local-lvm' error: got lock request timeout"
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, count=2, task_error=busy)
+
+    assert make(binder, how).vmid == 200
+
+
+def test_a_node_that_cannot_be_reached_has_not_made_anything(cluster, binder):
+    cluster.set_node("pve3", online=False)
+
+    with pytest.raises(NodeUnreachable):
+        create(binder, decision(node="pve3"))
+
+
+def test_a_task_that_outlasts_its_time_leaves_the_vm_to_go_on(cluster, session, poller):
+    cluster.fault(method="POST", path=CREATE, task_seconds=500)
+    binder = Binder(session, TaskFollower(session, timeout=20, poller=poller))
+
+    with pytest.raises(TaskTimeout, match="UPID:pve1"):
+        create(binder)
+    assert 200 in cluster.state()["guests"]
+
+
+def test_warnings_of_a_task_are_passed_on(cluster, binder):
+    cluster.fault(method="POST", path=CREATE, task_error="WARNINGS: 1")
+
+    assert create(binder).warnings != ()
+
+
+def test_tags_that_a_create_may_not_set_are_set_afterwards(cluster, version, operator, poller):
+    binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
+
+    create(binder, pool="web", tags="free")
+    create(binder, decision(201, "web-2"), pool="web", tags="free")
+
+    guests = cluster.state()["guests"]
+    assert (guests[200]["config"]["tags"], guests[201]["config"]["tags"]) == ("free", "free")
+    assert calls(cluster).count("POST /nodes/pve1/qemu") == (3 if version == "9.2" else 2)
+
+
+def test_a_vm_whose_tags_are_refused_for_good_is_not_left_behind(cluster, version, operator, poller, root):
+    binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
+    root.put("/cluster/options", {"registered-tags": "core"})
+
+    if version == "8.4":
+        create(binder, pool="web", tags="core")
+    else:
+        with pytest.raises(PermissionDenied, match="core"):
+            create(binder, pool="web", tags="core")
+    assert (200 in cluster.state()["guests"]) is (version == "8.4")
+
+
+def test_a_clone_is_adjusted_by_what_its_own_config_says(cluster, binder):
+    seen: list[t.Any] = []
+
+    def adjust(config: t.Any) -> Adjustment:
+        seen.append(config)
+        return Adjustment({"memory": "4096", "delete": "description"}, {"scsi0": 10 * GIB})
+
+    result = binder.clone(decision(node="pve2", running=True), TEMPLATE, {"full": 1, "storage": "shared"}, adjust)
+
+    guest = cluster.state()["guests"][200]
+    assert (result.node, guest["node"], guest["name"], guest["status"]) == ("pve2", "pve2", "web", "running")
+    assert guest["config"]["memory"] == "4096"
+    assert "size=10G" in guest["config"]["scsi0"]
+    assert seen[0]["scsi0"].startswith("shared:")
+
+
+def test_a_clone_that_needs_no_adjustment_is_not_written_to(cluster, binder):
+    clone(binder)
+
+    assert [call for call in calls(cluster) if call.startswith("PUT")] == []
+
+
+@pytest.mark.parametrize(
+    "adjustment",
+    [
+        {"changes": {"cores": 0}},
+        {"resizes": {"scsi0": GIB}},
+        {"changes": {"protection": 1}, "resizes": {"scsi9": GIB}},
+    ],
+)
+def test_a_clone_that_cannot_be_adjusted_is_removed_again(cluster, binder, adjustment):
+    with pytest.raises(CollectionError) as raised:
+        clone(binder, **adjustment)
+
+    assert 200 not in cluster.state()["guests"]
+    assert "left_behind" not in raised.value.details
+
+
+def test_a_clone_is_removed_when_the_adjustment_cannot_be_worked_out(cluster, binder):
+    def adjust(config: t.Any) -> Adjustment:
+        raise InvalidRequest("scsi0: smaller than the template's")
+
+    with pytest.raises(InvalidRequest):
+        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+    assert 200 not in cluster.state()["guests"]
+
+
+def test_a_guest_that_took_the_place_of_ours_is_never_removed(cluster, binder):
+    def adjust(config: t.Any) -> Adjustment:
+        cluster.remove_guest(200)
+        cluster.add_guest(vmid=200, name="web", node="pve1")
+        return Adjustment({"cores": 0})
+
+    with pytest.raises(ApiError):
+        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+    assert cluster.state()["guests"][200]["name"] == "web"
+
+
+def test_what_could_not_be_removed_is_told(cluster, binder):
+    cluster.fault(method="DELETE", path="/qemu/200", status=500, message="storage is out of order")
+
+    with pytest.raises(ApiError) as raised:
+        clone(binder, changes={"cores": 0})
+
+    assert raised.value.details["left_behind"]["vmid"] == 200
+    assert "out of order" in raised.value.details["left_behind"]["reason"]
+
+
+def fail_and_find(cluster, binder, name: str, made: int | None = None, **config: t.Any) -> None:
+    """Let a create fail, and a guest be there when the binder looks what was left; made: seconds after its begin."""
+    cluster.fault(method="POST", path=CREATE, task_error="went wrong")
+    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
+    with ThreadPoolExecutor() as thread:
+        failing = thread.submit(create, binder)
+        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
+            time.sleep(0.01)
+        time.sleep(0.1)
+        if made is not None:
+            config["meta"] = f"creation-qemu=9.2.0,ctime={Upid.parse(logs[0].split('/')[4]).started + made}"
+        cluster.add_guest(vmid=200, node="pve1", name=name, config=config)
+        with pytest.raises(TaskFailed, match="went wrong"):
+            failing.result()
+
+
+def test_a_half_made_vm_that_proxmox_left_is_removed_when_it_is_ours(cluster, binder):
+    fail_and_find(cluster, binder, "web", made=0)
+
+    assert 200 not in cluster.state()["guests"]
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"name": "theirs", "made": 0},
+        {"name": "web", "made": -1},
+        {"name": "web", "made": 0, "lock": "create"},
+        {"name": "web"},
+    ],
+    ids=["another-name", "made-before", "being-made", "made-afterwards"],
+)
+def test_a_vm_that_others_made_is_not_removed_after_a_failed_create(cluster, binder, theirs):
+    fail_and_find(cluster, binder, **theirs)
+
+    assert cluster.state()["guests"][200]["name"] == theirs["name"]
+
+
+def test_a_vm_without_a_name_can_be_made(cluster, binder):
+    create(binder, decision(name=""))
+
+    assert 200 in cluster.state()["guests"]

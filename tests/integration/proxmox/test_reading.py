@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The cluster is read with few calls, and as it is: not as its statistics still show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+    Needs,
+    read_settled,
+    read_snapshot,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+
+from .conftest import BLIND, DESCRIPTION, calls, parameters
+
+# Slow enough that everything below happens before the statistics are made anew.
+SLOW = 0.3
+
+
+@pytest.fixture
+def slow_cluster(version: str) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start(DESCRIPTION, version=version, time_scale=SLOW) as running:
+        yield running
+
+
+@pytest.fixture
+def slow_session(slow_cluster: SimulatedCluster) -> Session:
+    return Session.connect(parameters(slow_cluster))
+
+
+def guest(snapshot: Snapshot, vmid: int) -> Guest | None:
+    return next((guest for guest in snapshot.guests if guest.vmid == vmid), None)
+
+
+def create(session: Session, vmid: int, name: str, **options: str | int) -> None:
+    session_tasks = TaskFollower(session, timeout=60)
+    session_tasks.wait(session.post("/nodes/pve1/qemu", vmid=vmid, name=name, memory="4096", cores=4, **options))
+
+
+def delete(session: Session, vmid: int) -> None:
+    TaskFollower(session, timeout=60).wait(session.delete(f"/nodes/pve1/qemu/{vmid}"))
+
+
+def test_a_quiet_cluster_is_read_with_three_calls(cluster, session):
+    snapshot = read_settled(session, Needs(next_id=True))
+
+    assert calls(cluster) == ["GET /cluster/resources", "GET /cluster/options", "GET /cluster/tasks"]
+    assert len(snapshot.nodes) == 3
+    assert guest(snapshot, 9000).template
+    assert guest(snapshot, 110).kind == "lxc"
+
+
+def test_the_name_of_the_cluster_comes_with_the_snapshot_when_needed(session):
+    assert read_snapshot(session, Needs(identity=True)).cluster == "lab"
+    assert read_snapshot(session).cluster == ""
+
+
+def test_a_vm_created_a_moment_ago_is_read_with_its_name_and_sizes(slow_cluster, slow_session):
+    create(slow_session, 200, "fresh")
+
+    late = guest(read_snapshot(slow_session), 200)
+    settled = guest(read_settled(slow_session), 200)
+    assert (late.name, late.memory) == (None, 0)
+    assert (settled.name, settled.memory, settled.cores) == ("fresh", 4096 * 1024**2, 4)
+
+
+def test_a_vmid_in_use_again_is_never_taken_for_the_vm_that_had_it(slow_cluster, slow_session):
+    create(slow_session, 200, "old")
+    slow_cluster.advance(30)
+    read_snapshot(slow_session)
+    delete(slow_session, 200)
+    create(slow_session, 200, "new")
+
+    assert guest(read_snapshot(slow_session), 200).name == "old"
+    assert guest(read_settled(slow_session), 200).name == "new"
+
+
+def test_a_vmid_in_use_again_is_seen_through_even_by_who_sees_no_tasks(slow_cluster, slow_session):
+    blind = Session.connect(parameters(slow_cluster, **BLIND))
+    create(slow_session, 200, "old")
+    slow_cluster.advance(30)
+    read_snapshot(slow_session)
+    delete(slow_session, 200)
+    create(slow_session, 200, "new")
+
+    assert blind.get("/cluster/tasks") == []
+    assert guest(read_snapshot(blind), 200).name == "old"
+    assert guest(read_settled(blind), 200).name == "new"
+
+
+def test_a_vm_being_created_is_waited_for_until_its_name_is_known(slow_session):
+    slow_session.post("/nodes/pve1/qemu", vmid=200, name="slow", memory="4096", scsi0="local-lvm:4")
+
+    assert guest(read_settled(slow_session), 200).name == "slow"
+
+
+def test_a_vm_whose_creation_takes_long_is_read_without_a_name(slow_session):
+    slow_session.post(
+        "/nodes/pve1/qemu", vmid=200, name="slow", scsi0="local-lvm:0,import-from=local:import/debian.qcow2"
+    )
+    slow_session.post("/nodes/pve1/qemu", vmid=201, name="x", scsi0="local-lvm:0,import-from=local:import/debian.qcow2")
+
+    unfinished = guest(read_settled(slow_session, known=[200, 201]), 200)
+    assert (unfinished.name, unfinished.lock) == (None, "create")
+
+
+def test_a_dead_node_that_still_counts_as_online_does_not_fail_the_reading(cluster, session):
+    session.post("/nodes/pve3/qemu", vmid=200, name="gone")
+    cluster.set_node("pve3", online=False, known=False)
+
+    assert guest(read_settled(session), 200) is not None
+
+
+def test_the_bounds_for_vmids_hold_for_who_may_not_see_them(session, blind, root):
+    root.put("/cluster/options", {"next-id": "lower=5000,upper=5003"})
+
+    assert read_snapshot(session, Needs(next_id=True)).next_id == (5000, 5002)
+    assert read_snapshot(blind, Needs(next_id=True)).next_id[0] == 5000
+
+
+def test_a_full_range_leaves_no_vmid_to_who_may_not_see_the_bounds(cluster, blind, root):
+    root.put("/cluster/options", {"next-id": "lower=5000,upper=5002"})
+    for vmid in (5000, 5001):
+        cluster.add_guest(vmid=vmid, name=f"vm{vmid}", node="pve1")
+
+    snapshot = read_snapshot(blind, Needs(next_id=True))
+    lower, upper = snapshot.next_id
+    assert set(range(lower, upper + 1)) <= snapshot.vmids_unseen
+    assert lower == 5000
+
+
+def test_a_recorded_reading_decides_as_the_live_one_did(slow_cluster, slow_session):
+    create(slow_session, 200, "old")
+    slow_cluster.advance(30)
+    delete(slow_session, 200)
+    create(slow_session, 200, "new")
+    recorder = Recorder(slow_session)
+
+    live = read_settled(recorder, Needs(next_id=True, identity=True))
+
+    assert read_settled(RecordedReader(recorder.answers), Needs(next_id=True, identity=True)) == live
