@@ -1,0 +1,249 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""VMs that exist are changed, switched and deleted: once, to the end, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    PermissionDenied,
+    TaskFailed,
+    TaskTimeout,
+    VMIDConflict,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+
+from .conftest import calls
+
+
+def status(cluster, vmid: int) -> str:
+    return str(cluster.state()["guests"][vmid]["status"])
+
+
+def config(cluster, vmid: int) -> dict[str, str]:
+    return dict(cluster.state()["guests"][vmid]["config"])
+
+
+def manage(root, vmid: int, state: str = "stopped") -> None:
+    root.post("/cluster/ha/resources", sid=f"vm:{vmid}", state=state)
+
+
+def test_changes_and_sizes_are_applied(cluster, binder):
+    binder.update("pve1", 100, {"memory": "4096", "delete": "cores"}, {"scsi0": 10 * GIB})
+
+    assert config(cluster, 100)["memory"] == "4096"
+    assert "cores" not in config(cluster, 100)
+    assert "size=10G" in config(cluster, 100)["scsi0"]
+
+
+def test_nothing_to_change_asks_nothing(cluster, binder):
+    binder.update("pve1", 100, {})
+
+    assert cluster.requests() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_change_whose_answer_was_lost_is_in_force(cluster, binder, when):
+    cluster.fault(method="PUT", path="/config$", count=1, drop=when)
+
+    binder.update("pve1", 100, {"memory": "4096"})
+
+    assert config(cluster, 100)["memory"] == "4096"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
+    cluster.fault(method="PUT", path="/config$", count=1, drop=when)
+
+    binder.update("pve1", 100, {"scsi1": "local-lvm:4", "memory": "4096"})
+
+    assert config(cluster, 100)["memory"] == "4096"
+    volumes = [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 100]
+    assert len(volumes) == 2
+    assert [key for key in config(cluster, 100) if key.startswith("unused")] == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_disk_is_grown_though_the_answer_was_lost(cluster, binder, when):
+    cluster.fault(method="PUT", path="/resize$", count=1, drop=when)
+
+    binder.update("pve1", 100, {}, {"scsi0": 10 * GIB})
+
+    assert "size=10G" in config(cluster, 100)["scsi0"]
+
+
+def test_a_disk_that_would_shrink_is_an_error(cluster, binder):
+    with pytest.raises((ApiError, TaskFailed), match="shrink"):
+        binder.update("pve1", 100, {}, {"scsi0": GIB})
+
+
+def test_a_vm_is_started_and_stopped_and_doing_so_twice_is_fine(cluster, binder):
+    assert binder.start("pve1", 100) == "pve1"
+    assert binder.start("pve1", 100) == "pve1"
+    assert status(cluster, 100) == "running"
+    assert binder.stop("pve1", 100) == "pve1"
+    assert binder.stop("pve1", 100) == "pve1"
+    assert status(cluster, 100) == "stopped"
+
+
+def test_a_guest_is_asked_to_shut_down(cluster, binder):
+    binder.shutdown("pve2", 101)
+
+    assert status(cluster, 101) == "stopped"
+    assert "POST /nodes/pve2/qemu/101/status/shutdown" in calls(cluster)
+
+
+def test_a_guest_that_does_not_shut_down_is_stopped_only_by_force(cluster, binder):
+    cluster.set_guest(101, acpi=False)
+
+    with pytest.raises(TaskFailed):
+        binder.shutdown("pve2", 101, seconds=5)
+    assert status(cluster, 101) == "running"
+
+    binder.shutdown("pve2", 101, seconds=5, force=True)
+    assert status(cluster, 101) == "stopped"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_start_whose_answer_was_lost_is_done(cluster, binder, when):
+    cluster.fault(method="POST", path="/start$", count=1, drop=when)
+
+    binder.start("pve1", 100)
+
+    assert status(cluster, 100) == "running"
+
+
+def test_a_start_that_fails_is_told(cluster, binder):
+    cluster.set_guest(100, config={"net0": "virtio,bridge=nosuch"})
+
+    with pytest.raises(TaskFailed, match="nosuch"):
+        binder.start("pve1", 100)
+
+
+def test_what_ha_manages_is_started_and_stopped_to_the_end_and_not_to_the_end_of_the_task(cluster, binder, root):
+    manage(root, 100)
+
+    binder.start("pve1", 100)
+    assert status(cluster, 100) == "running"
+    binder.stop("pve1", 100)
+    assert status(cluster, 100) == "stopped"
+
+
+def test_ha_that_does_nothing_is_not_waited_for_without_end(cluster, session, root, poller):
+    manage(root, 100)
+    binder = Binder(session, TaskFollower(session, timeout=2, poller=poller))
+
+    with pytest.raises(TaskTimeout, match="HA"):
+        binder.start("pve1", 100)
+
+
+def test_a_vm_that_ha_starts_on_another_node_is_found_there(cluster, binder, root):
+    cluster.set_node("pve1", maintenance=True)
+    manage(root, 100)
+
+    node = binder.start("pve1", 100)
+
+    assert node == cluster.state()["guests"][100]["node"] != "pve1"
+    assert status(cluster, 100) == "running"
+
+
+def test_a_vm_becomes_a_template_and_stays_one(cluster, binder):
+    binder.convert_to_template("pve1", 100)
+    binder.convert_to_template("pve1", 100)
+
+    assert cluster.state()["guests"][100]["template"]
+
+
+def test_a_template_is_made_though_the_answer_was_lost(cluster, binder):
+    cluster.fault(method="POST", path="/template$", count=1, drop="after")
+
+    binder.convert_to_template("pve1", 100)
+
+    assert cluster.state()["guests"][100]["template"]
+
+
+def test_a_running_vm_cannot_become_a_template(cluster, binder):
+    with pytest.raises((ApiError, TaskFailed)):
+        binder.convert_to_template("pve2", 101)
+
+
+def test_a_vm_is_deleted_with_its_disks_and_deleting_it_again_does_nothing(cluster, binder):
+    assert binder.delete("pve1", 100, "app") is True
+    assert binder.delete("pve1", 100, "app") is False
+
+    assert 100 not in cluster.state()["guests"]
+    assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 100] == []
+
+
+def test_a_running_vm_is_stopped_and_deleted(cluster, binder):
+    assert binder.delete("pve2", 101)
+
+    assert 101 not in cluster.state()["guests"]
+
+
+def test_a_vm_of_another_name_is_not_deleted(cluster, binder):
+    with pytest.raises(VMIDConflict, match="app"):
+        binder.delete("pve1", 100, "web")
+    assert 100 in cluster.state()["guests"]
+
+
+def test_a_protected_vm_is_neither_stopped_nor_deleted(cluster, binder):
+    cluster.set_guest(101, config={"protection": 1})
+
+    with pytest.raises(ApiError, match="protected"):
+        binder.delete("pve2", 101)
+    assert status(cluster, 101) == "running"
+
+
+def test_a_vm_that_ha_manages_is_taken_out_of_it_and_deleted(cluster, binder, root):
+    manage(root, 100, "started")
+    while status(cluster, 100) != "running":
+        pass
+
+    assert binder.delete("pve1", 100)
+    assert 100 not in cluster.state()["guests"]
+    assert cluster.state()["ha"]["resources"] == {}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_is_deleted_though_the_answer_was_lost(cluster, binder, when):
+    cluster.fault(method="DELETE", path="/qemu/100$", count=1, drop=when)
+
+    assert binder.delete("pve1", 100)
+    assert 100 not in cluster.state()["guests"]
+
+
+def test_a_template_with_linked_clones_is_not_deleted(cluster, binder, session):
+    binder._tasks.wait(session.post("/nodes/pve1/qemu/9000/clone", newid=300))
+
+    with pytest.raises((ApiError, TaskFailed), match="clone"):
+        binder.delete("pve1", 9000)
+    assert 9000 in cluster.state()["guests"]
+
+
+def test_a_vm_is_known_by_the_name_in_its_config(binder):
+    assert binder.confirm("pve1", 100, "app")
+    assert not binder.confirm("pve1", 100, "web")
+    assert not binder.confirm("pve2", 100, "app")
+
+
+def test_a_missing_privilege_is_told(operator, poller):
+    binder = Binder(operator, TaskFollower(operator, poller=poller))
+
+    with pytest.raises(PermissionDenied):
+        binder.start("pve1", 100)
+
+
+def test_a_write_that_never_gets_an_answer_ends_in_an_error(cluster, binder):
+    cluster.fault(method="POST", path="/start$", drop="before")
+
+    with pytest.raises(AnswerLost):
+        binder.start("pve1", 100)
+    assert len([call for call in calls(cluster) if call.endswith("/start")]) == 3
