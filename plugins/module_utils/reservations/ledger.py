@@ -124,6 +124,13 @@ class Ledger:
         with self._database.transaction(cluster) as transaction:
             _delete(transaction, cluster, vmids, holder)
 
+    def forget(self, cluster: str, vmids: Collection[int]) -> None:
+        """Drop reservations of VMs that were created, whoever holds them: the cluster was seen without these VMs."""
+        with self._database.transaction(cluster) as transaction:
+            present = [from_row(row) for row in transaction.fetch(_SELECT_RESERVATIONS, (cluster,))]
+            created = {reservation.vmid for reservation in present if reservation.phase == "created"}
+            _delete(transaction, cluster, created & set(vmids))
+
     def endpoint(self, host: str, port: int) -> tuple[str, frozenset[str]] | None:
         """Return the identity of the cluster that was last read from this address, and the names of its nodes."""
         _now, rows = self._database.read(

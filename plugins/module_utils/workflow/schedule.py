@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
-from ..errors import CollectionError
+from ..errors import CollectionError, GuestVanished
 from ..model import Decision, Guest
 from ..proxmox.binder import Binder
 from ..proxmox.options.request import create_parameters
@@ -23,6 +23,9 @@ from .existing import Converger, ExistingPlan
 from .placing import Placement, Placer
 from .plugin_config import profiles_of
 from .report import VMReport, failure_of, result_of
+
+ATTEMPTS = 3
+"""How often the cluster is looked at when guests vanish in between."""
 
 NO_PROGRESS: Callable[[VMReport], None] = lambda report: None  # noqa: E731
 
@@ -89,9 +92,16 @@ class _Run:
 
     def execute(self, *, write: bool) -> list[VMReport]:
         """Go through the run; without write up to where the first VM would be touched."""
-        placement = self._placer.place(self._entries, all_or_nothing=self._all_or_nothing, reserve=write)
-        reports = {entry.position: self._planned(entry, placement) for entry in self._entries}
-        plans = self._plans(placement, reports)
+        for _attempt in range(ATTEMPTS):
+            placement = self._placer.place(self._entries, all_or_nothing=self._all_or_nothing, reserve=write)
+            reports = {entry.position: self._planned(entry, placement) for entry in self._entries}
+            plans = self._plans(placement, reports)
+            vanished = {r.vmid for r in reports.values() if isinstance(r.error, GuestVanished) and r.vmid is not None}
+            if not vanished:
+                break
+            # Somebody deleted a VM that the ledger still vouches for: the entry is looked at once more without it.
+            self._give_back(placement)
+            self._access.ledger.forget(self._access.identity(), vanished)
         failed = any(report.error is not None for report in reports.values())
         if failed and self._all_or_nothing:
             self._give_back(placement)
@@ -183,7 +193,10 @@ class _Run:
         return report
 
     def _converge(self, binder: Binder, plan: ExistingPlan) -> VMReport:
-        return self._converger.carry_out(plan, binder, force=bool(self._params.get("force")))
+        report = self._converger.carry_out(plan, binder, force=bool(self._params.get("force")))
+        if report.status == "absent":
+            self._access.ledger.forget(self._access.identity(), [plan.guest.vmid])
+        return report
 
 
 def _fill_in(report: VMReport, decision: Decision) -> None:
