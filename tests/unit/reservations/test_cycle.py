@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.ledgers import CLUSTER, OTHER_CLUSTER, dead_holder, reservation
@@ -275,3 +276,21 @@ def test_the_cluster_behind_an_address_is_remembered(ledger: Ledger) -> None:
     assert ledger.endpoint("pve1.example", 8006) == (CLUSTER, {"pve1", "pve2"})
     ledger.remember_endpoint("pve1.example", 8006, OTHER_CLUSTER, ["pve3"])
     assert ledger.endpoint("pve1.example", 8006) == (OTHER_CLUSTER, {"pve3"})
+
+
+def test_threads_share_one_ledger(anywhere: str) -> None:
+    with open_ledger(anywhere) as ledger:
+
+        def create(vmid: int) -> None:
+            holder = Holder.here()
+            with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=30) as cycle:
+                cycle.reserve([reservation(vmid)])
+            for _ in range(5):
+                ledger.renew(CLUSTER, [vmid], holder)
+            ledger.mark_binding(CLUSTER, [vmid], holder)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(create, range(100, 116)))
+        assert [(found.vmid, found.phase) for found in ledger.reservations(CLUSTER)] == [
+            (vmid, "binding") for vmid in range(100, 116)
+        ]
