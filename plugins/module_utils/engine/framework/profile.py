@@ -9,6 +9,7 @@ C(enable) and C(config), extended by C(weight) for scores and by the other exten
 
 from __future__ import annotations
 
+import copy
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,12 @@ class Profile:
     def all(self) -> list[points.Plugin]:
         """Every plugin that is enabled somewhere, once."""
         return list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
+
+    def with_filter(self, plugin: points.FilterPlugin) -> Profile:
+        """This profile with one more filter, asked last."""
+        copied = copy.copy(self)
+        copied._by_section = {**self._by_section, "filters": [*self._by_section["filters"], plugin]}
+        return copied
 
     def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> None:
         name = plugin_class.name

@@ -13,6 +13,7 @@ from ..framework.interface import Plugin
 from ..framework.registry import Registry
 from .devices.device_claims import DeviceClaims
 from .devices.device_scarcity import DeviceScarcity
+from .diagnosis.what_if import WhatIf
 from .filters.cpu_overcommit import CPUOvercommit
 from .filters.failover_headroom import FailoverHeadroom
 from .filters.memory_overcommit import MemoryOvercommit
@@ -67,6 +68,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     VolumeBinding,
     DeviceClaims,
     FailoverHeadroom,
+    WhatIf,
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatio,

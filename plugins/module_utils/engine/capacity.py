@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many more VMs fit: place one shape, or several in turn, until it no longer fits, and say what ended it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
+from ..model import Decision, Request
+from .cache import ClusterState
+from .diagnosis import EARLY_PLUGINS, Outcome
+from .framework.interface import FilterPlugin
+from .framework.profile import Profile
+from .plugins.filters.failover_headroom import FailoverHeadroom
+from .scheduler import Scheduler
+
+MOST = 10_000
+"""After so many VMs the counting ends: a shape that takes nothing would fit for ever."""
+
+_NO_LIMIT = 1e9
+"""The ratio of a resource that the profile does not limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """How many of the VMs went to one node, and why not one more does.
+
+    limited_by: C(cpu), C(memory) or C(storage) when that ran out, else the plugin that rejects the node; None when it
+    would take more. reason is the plugin's.
+    """
+
+    node: str
+    fit: int
+    limited_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReport:
+    """How many VMs fit.
+
+    total counts all shapes, shapes each one in their order. limited_by is what stands in the way on the most nodes, or
+    the error code when it is no node's fault (C(NoVMIDAvailable)); None when the counting was ended at the limit.
+    reason is the message for the VM that no longer fitted.
+    """
+
+    total: int
+    nodes: tuple[NodeCapacity, ...]
+    shapes: tuple[int, ...]
+    limited_by: str | None = None
+    reason: str | None = None
+
+
+def how_many(
+    cluster: ClusterState,
+    profiles: Mapping[str, Profile],
+    shapes: Sequence[Request],
+    *,
+    n_plus_one: bool = False,
+    default_profile: str = "balanced",
+    most: int = MOST,
+) -> CapacityReport:
+    """Count how many VMs like the shapes fit; of several shapes one after the other, until one's turn finds no place.
+
+    With n_plus_one the loss of any one node must remain bearable. VMIDs that shapes fix are not kept to, nor are their
+    gates, delays and groups. The cluster is left as it was. Raises InvalidRequest and PluginFailed.
+    """
+    if n_plus_one:
+        profiles = {name: with_headroom(profile) for name, profile in profiles.items()}
+    scheduler = Scheduler(cluster, profiles, default_profile)
+    fits = [0] * len(shapes)
+    per_node: Counter[str] = Counter()
+    placed: list[Decision] = []
+    last: Outcome | None = None
+    try:
+        for number in itertools.cycle(range(len(shapes))):
+            outcome = scheduler.schedule(replace(shapes[number], vmid=None), math.inf)
+            if outcome.decision is None:
+                last = outcome
+                break
+            placed.append(outcome.decision)
+            fits[number] += 1
+            per_node[outcome.decision.node] += 1
+            if len(placed) >= most:
+                break
+    finally:
+        for decision in reversed(placed):
+            scheduler.undo(decision)
+    names = [info.name for info in cluster.nodes]
+    if last is None:
+        return CapacityReport(len(placed), tuple(NodeCapacity(name, per_node[name]) for name in names), tuple(fits))
+    return _report(last, names, per_node, tuple(fits))
+
+
+def with_headroom(profile: Profile) -> Profile:
+    """The profile with FailoverHeadroom at the limits of its overcommit filters; as it is when that is on already."""
+    filters: dict[str, FilterPlugin] = {plugin.name: plugin for plugin in profile.plugins("filters")}
+    if FailoverHeadroom.name in filters:
+        return profile
+    config = {key: setting.default for key, setting in FailoverHeadroom.settings.items()}
+    for what, name in (("cpu", "CPUOvercommit"), ("memory", "MemoryOvercommit")):
+        limit = filters.get(name)
+        config[f"{what}_ratio"] = limit.config["ratio"] if limit else _NO_LIMIT
+        config[f"{what}_reserved"] = limit.config["reserved"] if limit else 0.0
+    return profile.with_filter(FailoverHeadroom(config))
+
+
+def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: tuple[int, ...]) -> CapacityReport:
+    error = last.error
+    assert error is not None
+    if not isinstance(error, (NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable)):
+        raise error
+    nodes = []
+    for index, name in enumerate(names):
+        rejection = last.choice.rejection(index) if last.choice is not None else None
+        if rejection is None:
+            nodes.append(NodeCapacity(name, per_node[name]))
+            continue
+        status = rejection.status
+        limited_by = status.shortages[0].resource if status.shortages else rejection.plugin
+        nodes.append(NodeCapacity(name, per_node[name], limited_by, status.text))
+    votes = Counter(node.limited_by for node in nodes if node.limited_by is not None)
+    meant = {limit: count for limit, count in votes.items() if limit not in EARLY_PLUGINS} or votes
+    limited_by = min(meant, key=lambda limit: (-meant[limit], limit), default=error.code)
+    return CapacityReport(sum(fits), tuple(nodes), fits, limited_by, error.message)

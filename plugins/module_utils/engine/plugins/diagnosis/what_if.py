@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""WhatIf: what would have to change for a VM that could not be placed."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Mapping
+
+from ....model import GIB, Request
+from ...cache import ClusterState
+from ...framework.interface import PostFilterPlugin
+from ...framework.status import Status
+
+Refusals = Mapping[str, Mapping[str, Status]]
+
+NODES_NAMED = 5
+"""How many nodes the sentence names of each rule; the data has them all."""
+
+
+class WhatIf(PostFilterPlugin):
+    """Finds, for a VM that no node took, which single rule, if lifted, would have made which nodes fit, and how much
+    CPU, memory and storage was missing on the nearest node.
+
+    The nearest is the node that the fewest other rules refuse, and then the one that lacks the least, as a part of what
+    the VM asks for. Of several drives that find no space only the first counts.
+    """
+
+    name = "WhatIf"
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def post_filter(self, request: Request, cluster: ClusterState, refusals: Refusals) -> Mapping[str, t.Any]:
+        """C(rules) maps a rule to the nodes that would fit without it; C(nearest) is None, or has C(node), C(missing)
+        (C(cpu) in vCPUs, C(memory) and C(storage) in bytes) and C(also) (the other rules that refuse it).
+        """
+        return {"rules": lifted(refusals), "nearest": nearest(request, refusals)}
+
+
+def lifted(refusals: Refusals) -> dict[str, list[str]]:
+    """For each rule the nodes that it alone refuses, both in order of name."""
+    rules: dict[str, list[str]] = {}
+    for node, by_plugin in sorted(refusals.items()):
+        if len(by_plugin) == 1:
+            rules.setdefault(next(iter(by_plugin)), []).append(node)
+    return dict(sorted(rules.items()))
+
+
+def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
+    """The node that is the closest to fitting among those that lack CPU, memory or storage; None when none does."""
+    best: tuple[int, float, str] | None = None
+    for node, by_plugin in refusals.items():
+        missing = missing_on(by_plugin)
+        if missing:
+            also = sum(not status.shortages for status in by_plugin.values())
+            rank = also, sum(amount / _asked_for(request, what) for what, amount in missing.items()), node
+            best = rank if best is None else min(best, rank)
+    if best is None:
+        return None
+    by_plugin = refusals[best[2]]
+    return {
+        "node": best[2],
+        "missing": missing_on(by_plugin),
+        "also": sorted(plugin for plugin, status in by_plugin.items() if not status.shortages),
+    }
+
+
+def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
+    """How much of each resource a node lacks: the most that any rule says."""
+    missing: dict[str, float] = {}
+    for status in by_plugin.values():
+        for shortage in status.shortages:
+            missing[shortage.resource] = max(missing.get(shortage.resource, 0), shortage.amount)
+    return missing
+
+
+def sentence(findings: Mapping[str, t.Any]) -> str:
+    """The findings of this plugin as a person reads them; empty when nothing was found."""
+    parts = [f"without {rule}, {_listed(_first(nodes))} would fit" for rule, nodes in findings["rules"].items()]
+    close = findings["nearest"]
+    if close is not None:
+        lacks = _listed([amount_text(what, amount) for what, amount in close["missing"].items()])
+        also = f", and {_listed(close['also'])} refused it too" if close["also"] else ""
+        parts.append(f"{close['node']} came closest: {lacks} short{also}")
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+def amount_text(resource: str, amount: float) -> str:
+    """An amount of CPU, memory or storage with its unit."""
+    return f"{amount:g} vCPUs" if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
+
+
+def _asked_for(request: Request, resource: str) -> float:
+    disks = sum(disk.size for disk in request.disks)
+    asked: Mapping[str, float] = {"cpu": request.cores, "memory": request.memory, "storage": disks}
+    return max(asked.get(resource, 1.0), 1.0)
+
+
+def _first(nodes: list[str]) -> list[str]:
+    return nodes if len(nodes) <= NODES_NAMED else [*nodes[:NODES_NAMED], f"{len(nodes) - NODES_NAMED} more"]
+
+
+def _listed(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profiles that a run can choose from: the named ones, with the user's plugin config laid over them, and the user's
+own.
+
+What a profile does is put together from three layers. A layer says of a plugin whether it is enabled, its weight, and
+single keys of its config; what it leaves out stays as the layer below has it:
+
+1. the named profile (below),
+2. the plugin config's sections (C(filters), C(scores), ...), which are laid over every profile alike,
+3. the plugin config's C(profiles), for the profile of that name.
+
+An entry of C(profiles) that bears a new name makes a new profile; it C(extends) a named one, by default C(balanced).
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ..errors import InvalidPluginConfig
+from .framework.profile import Profile
+from .framework.registry import Registry
+
+DEFAULT = "balanced"
+
+_ON = {"enable": True}
+_OFF = {"enable": False}
+
+NAMED: Mapping[str, Mapping[str, t.Any]] = {
+    # Keep every node's CPU, memory and storage equally free.
+    "balanced": {},
+    # Fill one node before the next one is begun, so that some can be switched off.
+    "pack": {"scores": {"MostAllocated": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}},
+    # Lose as few VMs as possible with any one node; among equals the freest one.
+    "spread": {"scores": {"FewestGuests": {"enable": True, "weight": 3}}},
+    # Place a VM where Proxmox's own HA manager would have put it.
+    "proxmox": {"scores": {"ProxmoxStatic": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}},
+}
+
+
+def build_profiles(
+    registry: Registry,
+    plugin_config: Mapping[str, t.Any] | None = None,
+    extra_profiles: Mapping[str, t.Any] | None = None,
+) -> dict[str, Profile]:
+    """Return all profiles by name.
+
+    plugin_config is the parsed file; extra_profiles has the form of its C(profiles) and goes before it, name by name.
+    Raises InvalidPluginConfig.
+    """
+    config = _mapping("plugin_config", plugin_config)
+    common = {section: plugins for section, plugins in config.items() if section != "profiles"}
+    own = {
+        **_mapping("plugin_config.profiles", config.get("profiles")),
+        **_mapping("profiles", extra_profiles),
+    }
+    layers: dict[str, dict[str, t.Any]] = {name: laid_over(named, common) for name, named in NAMED.items()}
+    for name, body in own.items():
+        where = f"profiles.{name}"
+        body = _mapping(where, body)
+        extends = body.get("extends", name if name in NAMED else DEFAULT)
+        if extends not in NAMED:
+            raise InvalidPluginConfig(f"{where}.extends: unknown profile {extends!r}; known: {', '.join(NAMED)}")
+        sections = {section: plugins for section, plugins in body.items() if section != "extends"}
+        layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
+    return {name: Profile(name, registry, layer) for name, layer in layers.items()}
+
+
+def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The plugin config that results from two layers.
+
+    What is not a mapping where one is expected is passed on as it is, for the one who checks the config.
+    """
+    merged: dict[str, t.Any] = _merged(below, above, depth=4)
+    return merged
+
+
+def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
+    """Lay mappings over each other down to depth: section, plugin, its entry, its config; a value replaces a value."""
+    if above is None:
+        return below
+    if not depth or not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    keys = [*below, *(key for key in above if key not in below)]
+    return {key: _merged(below.get(key), above.get(key), depth - 1) for key in keys}
+
+
+def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidPluginConfig(f"{where}: expected a mapping, got {value!r}")
+    return value
