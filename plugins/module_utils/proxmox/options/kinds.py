@@ -39,12 +39,13 @@ AGENT = PropertyKind(
     "agent",
     {
         "enabled": _OFF,
-        "freeze-fs": _ON,
+        "freeze-fs-on-backup": _ON,
         "fstrim_cloned_disks": _OFF,
         "type": _choice("virtio", "isa", default="virtio"),
     },
     default_key="enabled",
-    aliases={"freeze-fs-on-backup": "freeze-fs", "guest-fsfreeze": "freeze-fs"},
+    # Proxmox VE 9 calls it freeze-fs, but knows the old name, too; 8 knows no other.
+    aliases={"freeze-fs": "freeze-fs-on-backup", "guest-fsfreeze": "freeze-fs-on-backup"},
 )
 AUDIO = PropertyKind(
     "audio",

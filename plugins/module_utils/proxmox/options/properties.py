@@ -53,7 +53,7 @@ class Property:
             text = text.upper()
         if self.choices and text not in self.choices:
             raise invalid(option, value, "one of " + ", ".join(self.choices))
-        if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text)):
+        if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text, re.ASCII)):
             raise invalid(option, value, self.expected or "a text without commas")
         return text
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
@@ -20,22 +21,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 )
 
 ALL_KINDS = [kind for kind in vars(kinds).values() if isinstance(kind, PropertyKind)]
-# Patterns that a generator would hardly meet by chance.
-EXAMPLES = {
-    "flags": "+aes;-pcid",
-    "hostnodes": "0;2-3",
-    "cpus": "0-1",
-    "trunks": "10;20-29",
-    "legacy": "cdn",
-    "macaddr": "BC:24:11:00:00:01",
-    "type": "q35",
-    "uuid": "846e0be6-cab3-4324-a402-b760836362b7",
-    "wwn": "0x5000c50015ea71ac",
-}
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-/:;+", min_size=1, max_size=8)
 
 
-def values(name: str, each: Property) -> st.SearchStrategy[str]:
+def values(each: Property) -> st.SearchStrategy[str]:
     if each.choices:
         return st.sampled_from(each.choices)
     if each.type == "boolean":
@@ -44,14 +33,17 @@ def values(name: str, each: Property) -> st.SearchStrategy[str]:
         return st.integers(int(each.minimum or 0), int(each.maximum or 10**6)).map(str)
     if each.type == "number":
         return st.integers(int(each.minimum or 0), int(each.maximum or 500)).map(lambda number: f"{number}.0")
-    return st.just(EXAMPLES[name]) if name in EXAMPLES else WORDS
+    if each.pattern:
+        texts = st.from_regex(re.compile(each.pattern, re.ASCII), fullmatch=True)
+        return texts.filter(lambda text: bool(text.strip()) and text == text.strip())
+    return WORDS
 
 
 @st.composite
 def property_strings(draw: st.DrawFn) -> tuple[PropertyKind, str]:
     kind = draw(st.sampled_from(ALL_KINDS))
     names = draw(st.lists(st.sampled_from(sorted(kind.properties)), min_size=1, unique=True))
-    parts = [f"{name}={draw(values(name, kind.properties[name]))}" for name in names]
+    parts = [f"{name}={draw(values(kind.properties[name]))}" for name in names]
     return kind, ",".join(parts)
 
 

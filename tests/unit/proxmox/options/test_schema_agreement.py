@@ -60,7 +60,7 @@ def test_a_kind_knows_every_property_of_the_schema_with_its_type_choices_and_lim
             assert name in kind.properties[schema["keyAlias"]].choices
             continue
         if "alias" in schema:
-            assert kind.aliases[name] == schema["alias"]
+            assert kind.aliases.get(name, name) == kind.aliases.get(schema["alias"], schema["alias"])
             continue
         known = kind.properties[kind.aliases.get(name, name)]
         assert known.type in TYPES[schema["type"]], name
