@@ -28,7 +28,7 @@ _WITH_PROCESSORS = {"pci-class-blacklist": "05;06"}
 _Place = tuple[str, str]
 
 
-def _any(_what: object) -> bool:
+def _any(*_what: object) -> bool:
     return True
 
 
@@ -37,14 +37,14 @@ class DeviceNeeds:
     """Which devices to read.
 
     Attributes:
-        node: tells by a node's name whether a VM may go there; other nodes are not looked at.
-        device: tells whether a VM may be given this device, free or not; nodes without such a one are left out, and
-            their guests are not read.
+        node: tells whether a VM may go to a node; other nodes are not looked at.
+        device: tells whether a VM may be given a device of a node, free or not; nodes without such a one are left out,
+            and their guests are not read.
         attributes: what the user says of devices, by mapping, C(mapping@node) or C(address@node).
     """
 
-    node: Callable[[str], bool] = _any
-    device: Callable[[Device], bool] = _any
+    node: Callable[[Node], bool] = _any
+    device: Callable[[Device, Node], bool] = _any
     attributes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
 
 
@@ -58,12 +58,16 @@ def read_devices(
     only what the mappings say is known, and mediated devices not at all. VMs that the user may not see hold nothing
     here. Nodes that do not answer have no devices.
     """
-    wanted = {node.name for node in nodes if node.online and needs.node(node.name)}
+    wanted = {node.name: node for node in nodes if node.online and needs.node(node)}
     paths = [path for path in _read_mappings(reader) if path.node in wanted]
     by_node: dict[str, list[Device]] = {}
     for device in _read_hardware(reader, paths, needs.attributes):
         by_node.setdefault(device.node, []).append(device)
-    kept = {node: devices for node, devices in by_node.items() if any(map(needs.device, devices))}
+    kept = {
+        name: devices
+        for name, devices in by_node.items()
+        if any(needs.device(device, wanted[name]) for device in devices)
+    }
     held = _read_holdings(reader, kept, guests)
     return tuple(device for node in sorted(held) for device in with_use(kept[node], held[node]))
 

@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ...errors import InvalidRequest, MissingLibrary
-from ...model import Device
+from ...model import Device, DeviceClaim
 
 if t.TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
@@ -62,6 +62,19 @@ class Matcher:
                 ) from None
             self._known[key] = (device, met)
         return self._known[key][1]
+
+
+def accepts(wanted: DeviceClaim, claim: str, device: Device, matcher: Matcher) -> bool:
+    """Tell whether a claim, or an alternative of it, can be met by the device, whoever holds it now.
+
+    claim is named in errors. Raises InvalidRequest as Matcher does.
+    """
+    return (
+        wanted.driver in (None, device.driver)
+        and wanted.mapping in (None, device.mapping)
+        and wanted.mdev == device.mdev
+        and all(matcher.meets(device, claim, constraint) for constraint in wanted.constraints)
+    )
 
 
 def attributes_of(device: Device) -> dict[str, t.Any]:
