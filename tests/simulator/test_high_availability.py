@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HA manager: its slow hand, groups of release 8, and the gap between asked and done."""
+
+from __future__ import annotations
+
+import asyncio
+
+from simulator.lab import Lab, in_lab
+from simulator.preparations import managed, running
+
+
+def test_a_start_under_ha_is_done_long_before_the_vm_runs() -> None:
+    async def work(lab: Lab) -> None:
+        await managed(104, state="stopped")(lab)
+        answer = await (await lab.ask("POST", "/nodes/pve1/qemu/104/status/start")).json()
+        assert ":hastart:" in answer["data"]
+        assert (await lab.finish(answer["data"]))["exitstatus"] == "OK"
+        assert lab.cluster.guests[104].status == "stopped"
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if lab.cluster.guests[104].running:
+                break
+        assert lab.cluster.guests[104].running
+        assert lab.cluster.ha.resources["vm:104"]["state"] == "started"
+
+    in_lab("9.2", work, time_scale=0.01)
+
+
+def test_ha_managed_at_creation_adds_the_resource_and_starts_the_vm() -> None:
+    async def work(lab: Lab) -> None:
+        answer = await (await lab.ask("POST", "/nodes/pve1/qemu", {"vmid": 150, "ha-managed": 1, "start": 1})).json()
+        await lab.finish(answer["data"])
+        assert lab.cluster.ha.resources["vm:150"]["state"] == "started"
+        assert not lab.cluster.guests[150].running
+        await asyncio.sleep(0.25)
+        assert lab.cluster.guests[150].running
+
+    in_lab("9.2", work, time_scale=0.01)
+
+
+def test_removing_a_resource_takes_it_out_of_the_rules() -> None:
+    async def work(lab: Lab) -> None:
+        await managed(101, 104)(lab)
+        rule = {"type": "resource-affinity", "rule": "apart", "resources": "vm:101,vm:104", "affinity": "negative"}
+        assert (await lab.ask("POST", "/cluster/ha/rules", rule)).status == 200
+        await lab.ask("DELETE", "/cluster/ha/resources/vm:101")
+        row = (await (await lab.ask("GET", "/cluster/ha/rules/apart")).json())["data"]
+        assert row["resources"] == "vm:104"
+        assert row["errors"] == {"resources": ["rule is ineffective as there are less than two resources"]}
+
+    in_lab("9.2", work)
+
+
+def test_disable_0_does_not_switch_a_rule_on() -> None:
+    async def work(lab: Lab) -> None:
+        await managed(101)(lab)
+        rule = {"type": "node-affinity", "rule": "off", "resources": "vm:101", "nodes": "pve1", "disable": 1}
+        await lab.ask("POST", "/cluster/ha/rules", rule)
+        await lab.ask("PUT", "/cluster/ha/rules/off", {"type": "node-affinity", "disable": 0})
+        assert (await (await lab.ask("GET", "/cluster/ha/rules/off")).json())["data"]["disable"] == 1
+        await lab.ask("PUT", "/cluster/ha/rules/off", {"type": "node-affinity", "delete": "disable"})
+        assert "disable" not in (await (await lab.ask("GET", "/cluster/ha/rules/off")).json())["data"]
+
+    in_lab("9.2", work)
+
+
+def test_a_vm_that_is_to_start_on_a_node_in_maintenance_is_moved_off_first() -> None:
+    async def work(lab: Lab) -> None:
+        node = lab.cluster.nodes["pve1"]
+        node.maintenance, node.maintenance_since = True, 0.0
+        await lab.ask("POST", "/cluster/ha/resources", {"sid": "vm:140", "state": "started"})
+        await asyncio.sleep(0.3)
+        moved = lab.cluster.guests[140]
+        assert (moved.node, moved.running) == ("pve2", True)
+
+    in_lab("9.2", work, time_scale=0.01)
+
+
+def test_hastate_is_null_on_release_8_until_the_manager_has_looked() -> None:
+    async def work(lab: Lab) -> None:
+        await running(120)(lab)
+        await lab.ask("POST", "/cluster/ha/resources", {"sid": "vm:120"})
+
+        async def hastate() -> object:
+            data = (await (await lab.ask("GET", "/cluster/resources", {"type": "vm"})).json())["data"]
+            return next(row["hastate"] for row in data if row["vmid"] == 120)
+
+        assert await hastate() is None
+        lab.cluster.clock.skip(10)
+        assert await hastate() == "started"
+
+    in_lab("8.4", work, time_scale=1.0)
