@@ -13,7 +13,9 @@ from ..model import Snapshot
 from .failures import NotRecorded
 from .freshness import settle
 from .inventory_devices import DeviceNeeds, read_devices
+from .inventory_ha import read_ha_rules
 from .inventory_next_id import NextId, read_next_id
+from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
 
@@ -24,11 +26,19 @@ class Needs:
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
     identity: the cluster's name (one call).
+    bridges: the nodes' bridges and VNets (one call per node).
+    cpu_types: the CPU types that the nodes know (one call per node).
+    cpu_flags: the CPU flags that the nodes support (one call).
+    ha_rules: the HA manager's rules or groups (one to three calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
     """
 
     next_id: bool = False
     identity: bool = False
+    bridges: bool = False
+    cpu_types: bool = False
+    cpu_flags: bool = False
+    ha_rules: bool = False
     devices: DeviceNeeds | None = None
 
 
@@ -39,14 +49,32 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     a VMID in use again may bear its former guest's name. C(read_settled) corrects that.
     """
     needs = needs or Needs()
-    return _with_devices(reader, _read(reader, needs)[0], needs)
+    return completed(reader, _read(reader, needs)[0], needs)
 
 
 def read_settled(reader: Reader, needs: Needs | None = None, known: Iterable[int] = ()) -> Snapshot:
     """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
     needs = needs or Needs()
     snapshot, next_id = _read(reader, needs)
-    return _with_devices(reader, settle(reader, snapshot, known=known, auditor=next_id.auditor), needs)
+    return completed(reader, settle(reader, snapshot, known=known, auditor=next_id.auditor), needs)
+
+
+def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
+    """Return a settled snapshot with what needs asks of the nodes, the HA rules and the devices; the rest stays."""
+    nodes = snapshot.nodes
+    if needs.bridges:
+        nodes = with_bridges(reader, nodes)
+    if needs.cpu_types:
+        nodes = with_cpu_types(reader, nodes)
+    if needs.cpu_flags:
+        nodes = with_cpu_flags(reader, nodes)
+    return replace(
+        snapshot,
+        nodes=nodes,
+        ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
+        # Read last: whether a guest runs, and whether it is there at all, is known by now.
+        devices=read_devices(reader, nodes, snapshot.guests, needs.devices) if needs.devices else snapshot.devices,
+    )
 
 
 def identity(reader: Reader) -> str:
@@ -83,10 +111,3 @@ def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
         cluster=identity(reader) if needs.identity else "",
     )
     return snapshot, next_id
-
-
-def _with_devices(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
-    """Read them last: whether a guest runs, and whether it is there at all, is known by then."""
-    if needs.devices is None:
-        return snapshot
-    return replace(snapshot, devices=read_devices(reader, snapshot.nodes, snapshot.guests, needs.devices))

@@ -139,6 +139,26 @@ def test_a_full_range_leaves_no_vmid_to_who_may_not_see_the_bounds(cluster, blin
     assert lower == 5000
 
 
+def test_rules_or_groups_bridges_and_cpus_are_read_when_needed(cluster, session, root, version):
+    root.post("/cluster/ha/resources", sid="vm:100", state="stopped")
+    if version == "8.4":
+        root.post("/cluster/ha/groups", group="g1", nodes="pve1:2,pve2", restricted=True)
+        root.put("/cluster/ha/resources/vm:100", group="g1")
+    else:
+        rule = {"type": "node-affinity", "rule": "g1", "resources": "vm:100", "nodes": "pve1:2,pve2", "strict": True}
+        root.post("/cluster/ha/rules", rule)
+
+    snapshot = read_settled(session, Needs(bridges=True, cpu_types=True, cpu_flags=True, ha_rules=True))
+
+    (rule,) = snapshot.ha_rules
+    assert (rule.name, rule.vmids, rule.nodes, rule.strict) == ("g1", {100}, {"pve1": 2, "pve2": 0}, True)
+    assert rule.from_group is (version == "8.4")
+    for node in snapshot.nodes:
+        assert node.bridges == {"vmbr0"}
+        assert "EPYC" in node.cpu_models
+        assert (node.cpu_flags is None) is (version == "8.4")
+
+
 def test_a_recorded_reading_decides_as_the_live_one_did(slow_cluster, slow_session):
     create(slow_session, 200, "old")
     slow_cluster.advance(30)

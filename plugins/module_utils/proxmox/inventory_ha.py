@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules of the HA manager, as rules or (before Proxmox VE 9) as groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ..errors import ApiError
+from ..model import HARule
+from .failures import NotImplementedHere, NotRecorded
+from .reader import Reader
+from .rows import Row
+
+
+def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
+    """Read the HA manager's rules; a group is a node-affinity rule under its own name, marked C(from_group).
+
+    One call where there are rules, two where there are none, three where there still are groups: before Proxmox VE 9,
+    and after an upgrade to it until the HA manager has moved its groups to rules.
+
+    Raises PermissionDenied without Sys.Audit on C(/).
+    """
+    rules = _read_rules(reader)
+    # Groups not yet moved are listed as rules, which nothing may be added to.
+    if all(rule.name.startswith("ha-group-") for rule in rules):
+        return _read_groups(reader) or rules
+    return rules
+
+
+def _read_rules(reader: Reader) -> tuple[HARule, ...]:
+    try:
+        rows: list[Row] = reader.get("/cluster/ha/rules")
+    except (NotImplementedHere, NotRecorded):
+        return ()
+    return tuple(_rule(row) for row in rows)
+
+
+def _read_groups(reader: Reader) -> tuple[HARule, ...]:
+    try:
+        groups: list[Row] = reader.get("/cluster/ha/groups")
+    except (ApiError, NotRecorded):
+        return ()
+    if not groups:
+        return ()
+    resources: list[Row] = reader.get("/cluster/ha/resources")
+    return tuple(
+        HARule(
+            name=group["group"],
+            type="node-affinity",
+            vmids=_vmids(row["sid"] for row in resources if row.get("group") == group["group"]),
+            nodes=_nodes(group),
+            strict=bool(group.get("restricted")),
+            from_group=True,
+        )
+        for group in groups
+    )
+
+
+def _rule(row: Row) -> HARule:
+    return HARule(
+        name=row["rule"],
+        type=row["type"],
+        vmids=_vmids(str(row.get("resources") or "").split(",")),
+        nodes=_nodes(row),
+        strict=bool(row.get("strict")),
+        positive=row.get("affinity", "positive") == "positive",
+        # The HA manager ignores a rule with errors.
+        disabled=bool(row.get("disable") or row.get("errors")),
+    )
+
+
+def _vmids(resources: Iterable[str]) -> frozenset[int]:
+    """Return the ids of resources such as C(vm:100) and C(ct:101)."""
+    return frozenset(int(match[1]) for match in map(re.compile(r"^(?:vm|ct):(\d+)$").match, resources) if match)
+
+
+def _nodes(row: Row) -> Mapping[str, int]:
+    """Return the nodes of C(pve1:2,pve2) with their priorities, 0 where none is given."""
+    entries = (entry.partition(":") for entry in str(row.get("nodes") or "").split(",") if entry)
+    return {name: int(priority or 0) for name, _separator, priority in entries}

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bridges of the nodes, and what their CPUs can be told to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import ApiError, ConnectionFailed, PermissionDenied
+from ..model import Node
+from .failures import NotRecorded
+from .parallel import in_parallel
+from .reader import Reader
+from .rows import Row
+
+_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
+
+
+def with_bridges(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the bridges and VNets that this user may use there: one call per node that is online.
+
+    They stay None for a node that is offline or does not answer.
+    """
+
+    def read(node: str) -> frozenset[str] | None:
+        rows = _rows(reader, f"/nodes/{node}/network", type="any_bridge")
+        return None if rows is None else frozenset(str(row["iface"]) for row in rows)
+
+    bridges = in_parallel(read, [node.name for node in nodes if node.online])
+    return tuple(replace(node, bridges=bridges.get(node.name)) for node in nodes)
+
+
+def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the CPU types that QEMU knows there, custom ones included: one call per node that is online.
+
+    They stay None for a node that is offline or does not answer.
+    """
+
+    def read(node: str) -> frozenset[str] | None:
+        rows = _rows(reader, f"/nodes/{node}/capabilities/qemu/cpu")
+        return None if rows is None else frozenset(str(row["name"]) for row in rows)
+
+    models = in_parallel(read, [node.name for node in nodes if node.online])
+    return tuple(replace(node, cpu_models=models.get(node.name)) for node in nodes)
+
+
+def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the CPU flags that each supports, from one call.
+
+    They stay None before Proxmox VE 9.2, which does not tell, and for a user who may not see them.
+    """
+    rows = _rows(reader, "/cluster/qemu/cpu-flags")
+    if rows is None:
+        return tuple(nodes)
+    return tuple(
+        replace(node, cpu_flags=frozenset(str(row["name"]) for row in rows if node.name in row.get("supported-on", ())))
+        for node in nodes
+    )
+
+
+def _rows(reader: Reader, path: str, **params: str) -> list[Row] | None:
+    try:
+        rows: list[Row] = reader.get(path, params)
+    except _UNREADABLE:
+        return None
+    return rows

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""HA rules and groups, bridges, CPU types and flags: as recorded on real clusters of both versions."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Mapping
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HARule, Node, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_ha import read_ha_rules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, completed
+
+
+class Answers:
+    """Answers with recordings, by their paths: data where they succeeded, the error that they tell otherwise."""
+
+    def __init__(self, *recordings: dict[str, t.Any]) -> None:
+        self.calls: list[str] = []
+        self._recordings = {recorded["request"]["path"]: recorded for recorded in recordings}
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        self.calls.append(path)
+        recorded = self._recordings[path]
+        if recorded["status"] == 200:
+            return recorded["body"]["data"]
+        raise failure_of_answer("GET", path, recorded["status"], recorded["reason"], json.dumps(recorded["body"]), {})
+
+    def server_time(self) -> float | None:
+        return None
+
+
+def test_rules_of_both_types_are_read_with_one_call(recording):
+    reader = Answers(recording("9.2", "ha-rules"))
+
+    rules = {rule.name: rule for rule in read_ha_rules(reader)}
+
+    assert reader.calls == ["/cluster/ha/rules"]
+    assert rules["prefer12"] == HARule("prefer12", "node-affinity", frozenset({101, 120}), {"pve1": 0, "pve2": 0})
+    assert rules["only2"].strict
+    assert rules["together"] == HARule("together", "resource-affinity", frozenset({104, 111}))
+    assert not rules["apart"].positive
+    assert [rule.name for rule in rules.values() if rule.disabled] == ["off3"]
+
+
+def test_a_rule_with_errors_is_one_that_the_ha_manager_ignores(recording):
+    recorded = recording("9.2", "ha-rules")
+    recorded["body"]["data"] = [recording("9.2", "ha-rule-one-with-errors")["body"]["data"]]
+
+    assert [rule.disabled for rule in read_ha_rules(Answers(recorded))] == [True]
+
+
+def test_before_version_9_groups_are_read_with_their_members(recording):
+    reader = Answers(
+        recording("8.4", "ha-rules-404"), recording("8.4", "ha-groups"), recording("8.4", "ha-resources-just-added")
+    )
+
+    assert read_ha_rules(reader) == (
+        HARule("g12", "node-affinity", frozenset({120}), {"pve1": 2, "pve2": 1}, strict=True, from_group=True),
+    )
+
+
+def test_groups_that_an_upgrade_has_not_moved_yet_are_groups(recording):
+    names = ("premigration-ha-rules", "premigration-ha-groups", "premigration-ha-resources")
+    rules = {rule.name: rule for rule in read_ha_rules(Answers(*(recording("9.2", name) for name in names)))}
+
+    assert set(rules) == {"g12", "gall"}
+    assert all(rule.from_group for rule in rules.values())
+    assert rules["g12"].vmids == {102}
+
+
+def test_groups_that_an_upgrade_has_moved_are_rules(recording):
+    rules = read_ha_rules(
+        Answers(recording("9.2", "postmigration-ha-rules"), recording("9.2", "postmigration-ha-groups"))
+    )
+
+    assert rules
+    assert not any(rule.from_group for rule in rules)
+
+
+def test_a_cluster_without_rules_has_none(recording):
+    empty = {"request": {"path": "/cluster/ha/rules"}, "status": 200, "body": {"data": []}}
+
+    assert read_ha_rules(Answers(empty, recording("9.2", "postmigration-ha-groups"))) == ()
+    assert read_ha_rules(RecordedReader({"/cluster/resources": []})) == ()
+
+
+def test_who_may_not_see_the_rules_is_told(recording):
+    refused = recording("9.2", "err-new-perm-bridge-denied-op")
+    refused["request"]["path"] = "/cluster/ha/rules"
+
+    with pytest.raises(PermissionDenied):
+        read_ha_rules(Answers(refused))
+
+
+def nodes_with(answers: Mapping[str, t.Any], **needs: bool) -> dict[str, Node]:
+    snapshot = Snapshot(nodes=(Node("pve1"), Node("pve2"), Node("pve3", online=False)))
+    reader = RecordedReader({"/cluster/resources": [], **answers})
+    return {node.name: node for node in completed(reader, snapshot, Needs(**needs)).nodes}
+
+
+def test_bridges_are_read_per_node_and_unknown_where_a_node_did_not_answer(recording):
+    interfaces = recording("8.4", "node-network")["body"]["data"]
+    bridges = [row for row in interfaces if row["type"] == "bridge"]
+    nodes = nodes_with({"/nodes/pve1/network?type=any_bridge": bridges}, bridges=True)
+
+    assert [nodes[name].bridges for name in ("pve1", "pve2", "pve3")] == [{"vmbr0"}, None, None]
+
+
+def test_cpu_types_are_read_per_node(recording):
+    caps = recording("8.4", "node-qemu-cpu-caps")["body"]
+    nodes = nodes_with({"/nodes/pve1/capabilities/qemu/cpu": caps}, cpu_types=True)
+
+    assert {"host", "EPYC-Milan-v2"} <= (nodes["pve1"].cpu_models or set())
+    assert nodes["pve2"].cpu_models is None
+
+
+def test_cpu_flags_are_those_that_the_answer_gives_to_the_node(recording):
+    flags = {"data": [{"name": "aes", "supported-on": ["pve1"]}, {"name": "arat", "supported-on": []}]}
+    nodes = nodes_with({"/cluster/qemu/cpu-flags": flags}, cpu_flags=True)
+    recorded = nodes_with(
+        {"/cluster/qemu/cpu-flags": recording("9.2", "cluster-qemu-cpu-flags")["body"]}, cpu_flags=True
+    )
+
+    assert (nodes["pve1"].cpu_flags, nodes["pve2"].cpu_flags) == ({"aes"}, set())
+    assert "cx16" in (recorded["pve2"].cpu_flags or set())
+
+
+def test_cpu_flags_stay_unknown_where_this_version_does_not_tell():
+    assert nodes_with({}, cpu_flags=True)["pve1"].cpu_flags is None
+
+
+def test_nothing_is_read_that_is_not_needed():
+    assert completed(Answers(), Snapshot(), Needs()) == Snapshot()
