@@ -29,8 +29,8 @@ METHODS = frozenset(
 )
 """What may be called of a text. Whatever makes a text or list longer is left out: it could fill the memory."""
 
-# What an expression can raise over data of any kind; a sandbox's own errors are RuntimeErrors.
-_RUN_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
+# What an expression can raise over data of any kind, beside the template engine's own errors.
+_RUN_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
 
 
 class ConstraintError(ValueError):
@@ -112,7 +112,7 @@ def compiled(constraint: str) -> Callable[[Mapping[str, t.Any]], bool]:
             return bool(expression(device=_DeviceView(attributes)))
         except UndefinedError:
             return False
-        except _RUN_ERRORS as error:
+        except (TemplateError, *_RUN_ERRORS) as error:
             raise ConstraintError(f"failed with {type(error).__name__}: {error}") from None
 
     return holds
