@@ -31,8 +31,11 @@ _OFF = {"enable": False}
 NAMED: Mapping[str, Mapping[str, t.Any]] = {
     # Keep every node's CPU, memory and storage equally free.
     "balanced": {},
-    # Fill one node before the next one is begun, so that some can be switched off.
-    "pack": {"scores": {"MostAllocated": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}},
+    # Fill one node before the next one is begun, so that some can be switched off; never CPU alone, or memory alone, as
+    # what is left of the other is lost.
+    "pack": {
+        "scores": {"MostAllocated": _ON, "BalancedAllocation": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}
+    },
     # Lose as few VMs as possible with any one node; among equals the freest one.
     "spread": {"scores": {"FewestGuests": {"enable": True, "weight": 3}}},
     # Place a VM where Proxmox's own HA manager would have put it.

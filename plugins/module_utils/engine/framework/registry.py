@@ -17,6 +17,7 @@ class Registry:
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
+        self._origins: dict[str, str] = {}
         for plugin in plugins:
             self.register(plugin)
 
@@ -29,8 +30,9 @@ class Registry:
             missing = ", ".join(sorted(plugin.__abstractmethods__))
             raise InvalidPluginConfig(f"plugin {name} ({origin}) lacks the method(s) {missing}")
         if name in self._plugins:
-            raise InvalidPluginConfig(f"plugin name {name!r} ({origin}) is taken already")
+            raise InvalidPluginConfig(f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]})")
         self._plugins[name] = plugin
+        self._origins[name] = origin
 
     def get(self, name: str) -> type[Plugin] | None:
         return self._plugins.get(name)
