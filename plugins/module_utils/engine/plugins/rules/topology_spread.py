@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,12 +15,15 @@ from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status, unresolvable, unschedulable
-from ...node_selection import asked_for, label, wanted_regex
+from ...node_selection import NODE_KEY, asked_for, label, wanted_regex
 from ...selectors import selects, selects_request
 from ...topology import EvenCounts
 
 NO_LABEL = "didn't have label '{}' of a topology spread rule"
 SKEWED = "would break a topology spread rule over '{}'"
+
+SOFT = "TopologySpread/soft"
+ALL_NODES = "TopologySpread/nodes"
 
 WITHOUT_LABEL = -1.0
 """The raw score of a node that lacks a label; below every other, as those count VMs."""
@@ -62,20 +65,25 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin)
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.topology_spread:
             return SKIP
+        state[ALL_NODES] = cluster.nodes
         spreads = state[self.name] = [*_spreads(request, cluster, True), *_spreads(request, cluster, False)]
         for info in cluster.nodes:
             for guest in info.guests.values():
                 _count(spreads, guest, info, 1)
         return None
 
-    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> None:
-        _count(state[self.name], guest, node, 1)
+    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo]:
+        moved = _count(state[self.name], guest, node, 1)
+        return state[ALL_NODES] if moved and self.filter_scope(request) is Scope.NODE else ()
 
-    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> None:
-        _count(state[self.name], guest, node, -1)
+    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo]:
+        moved = _count(state[self.name], guest, node, -1)
+        return state[ALL_NODES] if moved and self.filter_scope(request) is Scope.NODE else ()
 
     def filter_scope(self, request: Request) -> Scope:
-        return Scope.DOMAIN
+        # With a domain per node the emptiest domain's number seldom moves; with a few domains it does all the time.
+        hard = [constraint for constraint in request.topology_spread if constraint.hard]
+        return Scope.NODE if all(constraint.topology_key == NODE_KEY for constraint in hard) else Scope.DOMAIN
 
     def domain(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         return tuple(label(node.node, c.topology_key) for c in request.topology_spread if c.hard)
@@ -94,12 +102,12 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin)
         soft = [spread for spread in state.get(self.name, ()) if not spread.constraint.hard]
         if not soft:
             return SKIP
-        state[f"{self.name}/soft"] = [(spread, domain_weight(spread, nodes)) for spread in soft]
+        state[SOFT] = [(spread, domain_weight(spread, nodes)) for spread in soft]
         return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         raw = 0.0
-        for spread, weight in state[f"{self.name}/soft"]:
+        for spread, weight in state[SOFT]:
             if node.index not in spread.nodes:
                 return WITHOUT_LABEL
             raw += spread.counts.count(node.node) * weight + spread.constraint.max_skew - 1
@@ -164,7 +172,12 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
     ]
 
 
-def _count(spreads: list[Spread], guest: Guest, node: NodeInfo, sign: int) -> None:
+def _count(spreads: list[Spread], guest: Guest, node: NodeInfo, sign: int) -> bool:
+    """Count guest in or out; tell whether that moved the number in the emptiest domain of a hard constraint."""
+    moved = False
     for spread in spreads:
         if node.index in spread.nodes:
+            before = spread.counts.lowest
             spread.counts.change(guest, node.node, sign)
+            moved |= spread.constraint.hard and spread.counts.lowest != before
+    return moved

@@ -131,8 +131,12 @@ def is_first_of_group(request: Request) -> bool:
 
 
 def terms_against(cluster: ClusterState, request: Request) -> list[AffinityTerm]:
-    """What decided VMs must be apart from, as far as it is this request."""
-    return [term for term in cluster.repelling if selects_request(term.selector, request)]
+    """What decided VMs must be apart from, as far as it is this request.
+
+    Its own terms are among them before any VM has them, so that the first of equal VMs is no different from the others.
+    """
+    own = [term for term in request.affinity if term.required and not term.together]
+    return [term for term in {**dict.fromkeys(own), **cluster.repelling} if selects_request(term.selector, request)]
 
 
 def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
