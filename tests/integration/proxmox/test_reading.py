@@ -23,13 +23,15 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tas
 
 from .conftest import BLIND, DESCRIPTION, calls, parameters
 
-# Slow enough that everything below happens before the statistics are made anew.
-SLOW = 0.3
+# Statistics are made anew only when a test lets the time pass.
+STATISTICS_EVERY = 3600
+SLOW = 0.2
 
 
 @pytest.fixture
 def slow_cluster(version: str) -> Iterator[SimulatedCluster]:
-    with SimulatedCluster.start(DESCRIPTION, version=version, time_scale=SLOW) as running:
+    description = {**DESCRIPTION, "timing": {"pvestatd_seconds": STATISTICS_EVERY}}
+    with SimulatedCluster.start(description, version=version, time_scale=SLOW) as running:
         yield running
 
 
@@ -76,7 +78,7 @@ def test_a_vm_created_a_moment_ago_is_read_with_its_name_and_sizes(slow_cluster,
 
 def test_a_vmid_in_use_again_is_never_taken_for_the_vm_that_had_it(slow_cluster, slow_session):
     create(slow_session, 200, "old")
-    slow_cluster.advance(30)
+    slow_cluster.advance(2 * STATISTICS_EVERY)
     read_snapshot(slow_session)
     delete(slow_session, 200)
     create(slow_session, 200, "new")
@@ -88,7 +90,7 @@ def test_a_vmid_in_use_again_is_never_taken_for_the_vm_that_had_it(slow_cluster,
 def test_a_vmid_in_use_again_is_seen_through_even_by_who_sees_no_tasks(slow_cluster, slow_session):
     blind = Session.connect(parameters(slow_cluster, **BLIND))
     create(slow_session, 200, "old")
-    slow_cluster.advance(30)
+    slow_cluster.advance(2 * STATISTICS_EVERY)
     read_snapshot(slow_session)
     delete(slow_session, 200)
     create(slow_session, 200, "new")
@@ -161,7 +163,7 @@ def test_rules_or_groups_bridges_and_cpus_are_read_when_needed(cluster, session,
 
 def test_a_recorded_reading_decides_as_the_live_one_did(slow_cluster, slow_session):
     create(slow_session, 200, "old")
-    slow_cluster.advance(30)
+    slow_cluster.advance(2 * STATISTICS_EVERY)
     delete(slow_session, 200)
     create(slow_session, 200, "new")
     recorder = Recorder(slow_session)
