@@ -177,8 +177,13 @@ class SimulatedCluster:
         return dict(state)
 
     def fault(self, **spec: Any) -> None:
-        """Make requests fail; see the README for the options."""
-        self._control("POST", "/faults", spec)
+        """Make requests fail; see the README for the options. ``storage_full`` and ``node_offline`` take a name."""
+        if "storage_full" in spec:
+            self.set_storage(spec.pop("storage_full"), full=True)
+        if "node_offline" in spec:
+            self.set_node(spec.pop("node_offline"), online=False)
+        if spec:
+            self._control("POST", "/faults", spec)
 
     def clear_faults(self) -> None:
         """Forget every fault; storages are no longer full."""

@@ -23,6 +23,7 @@ NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "disk", "bridges", "vnets", "cpu",
     "pci", "usb",
 }
+CPU = {"vendor", "model", "models", "flags"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",
@@ -93,6 +94,7 @@ def _check_nodes(entries: list[Any]) -> set[str]:
         name = str(_need("node", entry, "name"))
         _known(f"node {name}", entry, NODE)
         _unique("node", name, names)
+        _known(f"node {name}: cpu", entry.get("cpu", {}), CPU)
         for key in ("cores", "memory"):
             if not isinstance(_need(f"node {name}", entry, key), int) or entry[key] < 1:
                 raise DescriptionError(f"node {name}: {key} must be a positive whole number, not {entry[key]!r}")

@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
-from fakepve.model import PveError, TaskError
 
-__all__ = ["ApiError", "PlainError", "TaskError", "die", "forbidden", "not_simulated", "parameter_error"]
+class ApiError(Exception):
+    """An answer with a status, a message and, for bad parameters, a text per parameter."""
 
-ApiError = PveError
+    def __init__(self, status: int, message: str, errors: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.errors = errors
+
+
+class TaskError(Exception):
+    """A worker that fails; the text is the task's exit status."""
 
 
 class PlainError(Exception):

@@ -34,9 +34,13 @@ class RequestLog:
         if self._file is not None:
             self._file.close()
 
-    def add(self, entry: dict[str, Any]) -> None:
+    def begin(self, entry: dict[str, Any]) -> None:
+        """Count a request when it arrives, so that one without an answer counts too."""
         self.entries.append(entry)
-        if self._file is not None:
+
+    def end(self, entry: dict[str, Any]) -> None:
+        """Write a request down with what became of it."""
+        if self._file is not None and not self._file.closed:
             self._file.write(json.dumps(entry, default=str) + "\n")
 
     def reset(self) -> None:

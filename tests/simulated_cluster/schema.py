@@ -182,10 +182,12 @@ class Validator:
                 if not entry.get("optional"):
                     errors[where] = MISSING
                 continue
-            value: Any = given[key]
-            if entry.get("type") == "boolean":
-                value = fakepve_schema.parse_boolean(value) or value
-            self._check(entry, value, where, errors)
+            text_given = given[key]
+            is_boolean = entry.get("type") == "boolean"
+            self._check(
+                entry, (fakepve_schema.parse_boolean(text_given) or text_given) if is_boolean else text_given, where,
+                errors,
+            )
             needed = entry.get("requires")
             if needed and needed not in given:
                 errors[f"{path}.{needed}"] = f"missing property required by '{where}'"

@@ -106,14 +106,15 @@ class Server:
             return web.Response(status=404, text="no such file")
         cluster = self.cluster
         effects = cluster.faults.for_request(request.method, path)
-        entry: dict[str, Any] = {"method": request.method, "path": path, "params": {}, "user": None, "status": None}
+        entry: dict[str, Any] = {"method": request.method, "path": path, "params": {}, "user": None, "status": None, "ms": None}
         entry["at"] = cluster.clock.now()
+        cluster.log.begin(entry)
         try:
             response = await self._with_faults(request, path, effects, entry)
+            entry["status"] = response.status
         finally:
             entry["ms"] = round((time.perf_counter() - started) * 1000, 3)
-            cluster.log.add(entry)
-        entry["status"] = response.status
+            cluster.log.end(entry)
         return response
 
     async def _with_faults(

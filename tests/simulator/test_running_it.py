@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -123,7 +124,7 @@ def test_somebody_else_can_take_the_vmid_first(cluster: SimulatedCluster, api: A
 
 
 def test_a_full_storage_fails_the_task(cluster: SimulatedCluster, api: Any) -> None:
-    cluster.set_storage("shared", full=True)
+    cluster.fault(storage_full="shared")
     ended = wait_for(api, api("POST", "/nodes/pve1/qemu", vmid=305, scsi0="shared:1").json()["data"])
     assert ended.endswith("No space left on device")
 
@@ -136,6 +137,14 @@ def test_calls_to_an_offline_node_get_an_empty_595(cluster: SimulatedCluster, ap
     assert rows["node/pve3"]["status"] == "offline"
     assert rows["lxc/110"]["status"] == "running"
     assert cluster.state()["guests"][110]["status"] == "stopped"
+
+
+def test_a_node_that_comes_back_has_lost_its_running_guests(cluster: SimulatedCluster, api: Any) -> None:
+    cluster.fault(node_offline="pve2")
+    cluster.set_node("pve2", online=True)
+    cluster.advance(20)
+    rows = {row["id"]: row for row in api("GET", "/cluster/resources").json()["data"]}
+    assert (rows["node/pve2"]["status"], rows["qemu/101"]["status"]) == ("online", "stopped")
 
 
 def test_without_quorum_reads_work_and_writes_do_not(cluster: SimulatedCluster, api: Any) -> None:
@@ -192,6 +201,22 @@ def test_sigterm_ends_it_with_0_and_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None:
+    log = tmp_path / "requests.jsonl"
+    with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", time_scale=1.0, log=log) as cluster:
+        cluster.fault(path="^/version$", hang=True)
+        with session(cluster) as opened:
+            with pytest.raises(requests.exceptions.ReadTimeout):
+                opened.get(f"{cluster.url}/api2/json/version", timeout=0.2)
+            opened.post(f"{cluster.url}/api2/json/nodes/pve1/qemu/9000/clone", data={"newid": 400, "full": 1})
+        assert [(entry["path"], entry["status"]) for entry in cluster.requests()] == [
+            ("/version", None), ("/nodes/pve1/qemu/9000/clone", 200)]
+        started = time.monotonic()
+    assert time.monotonic() - started < 5
+    first = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
+    assert (first["path"], first["params"]) == ("/nodes/pve1/qemu/9000/clone", {"newid": "400", "full": "1"})
 
 
 def test_it_ends_when_its_parent_is_gone(tmp_path: Path) -> None:

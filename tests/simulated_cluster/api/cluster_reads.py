@@ -23,7 +23,7 @@ def version(call: Call) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/version")
 def node_version(call: Call) -> dict[str, Any]:
-    return version(call)
+    return dict(version(call))
 
 
 @route("GET", "/cluster/status")

@@ -23,7 +23,9 @@ from .qemu_read import of
 def precheck(call: Call) -> dict[str, Any]:
     cluster, guest = call.cluster, of(call)
     others = [node for node in cluster.nodes.values() if node.name != guest.node and node.online]
-    local_disks, local_resources, mapped = [], [], []
+    local_disks: list[dict[str, Any]] = []
+    local_resources: list[str] = []
+    mapped: list[str] = []
     not_allowed: dict[str, Any] = {node.name: {} for node in others}
     for key, drive in guest.drives().items():
         volume = cluster.volumes.find(drive.get("file", ""), guest.node)
