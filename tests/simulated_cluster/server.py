@@ -106,8 +106,10 @@ class Server:
             return web.Response(status=404, text="no such file")
         cluster = self.cluster
         effects = cluster.faults.for_request(request.method, path)
-        entry: dict[str, Any] = {"method": request.method, "path": path, "params": {}, "user": None, "status": None, "ms": None}
-        entry["at"] = cluster.clock.now()
+        entry: dict[str, Any] = {
+            "method": request.method, "path": path, "params": {}, "user": None, "status": None, "ms": None,
+            "at": cluster.clock.now(),
+        }
         cluster.log.begin(entry)
         try:
             response = await self._with_faults(request, path, effects, entry)
