@@ -107,7 +107,8 @@ class Ledger:
     ) -> frozenset[int]:
         """Prolong reservations, until Durations.reservation from now by default. To be called every Durations.renewal.
 
-        Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired.
+        Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired and were
+        dropped. One that has expired is still the holder's until the next scheduling cycle.
         """
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation if until is None else until

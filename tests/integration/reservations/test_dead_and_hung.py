@@ -112,6 +112,23 @@ def test_one_who_hangs_in_the_queue_does_not_hold_up_those_behind_and_has_its_tu
     hung.result()
 
 
+def test_nobody_overtakes_one_who_waits_for_longer(where: str, launch: Launch) -> None:
+    holder, first, second = (launch(where, durations=LONG) for _ in range(3))
+    holder.call("enter", CLUSTER)
+    for waiting in (first, second):
+        waiting.start("enter", CLUSTER)
+        assert not waiting.has_finished(within=0.3)
+    first.hang()
+    holder.call("leave")
+    assert not second.has_finished(within=0.3)
+    with pytest.raises(LedgerUnavailable, match="others have held it by turns, 2 more were waiting before this one"):
+        holder.call("enter", CLUSTER, wait=0)
+    first.go_on()
+    first.result()
+    first.call("leave")
+    second.result()
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_who_hangs_in_the_cycle_loses_the_lease_and_can_write_nothing_more(
     where: str, launch: Launch, elsewhere: bool

@@ -69,6 +69,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(who=holders, wanted=some_reservations)
     def reserve(self, who: str, wanted: list[Reservation]) -> None:
+        before = self.model
         self.forget_ended()
         after = dict(self.model)
         allowed = True
@@ -80,6 +81,8 @@ class AnyOrder(RuleBasedStateMachine):
                 cycle.reserve(wanted)
             except AlreadyReserved:
                 assert not allowed
+                # What was refused has changed nothing at all: what had ended can still be renewed.
+                self.model = before
             else:
                 assert allowed
                 self.model = after
