@@ -1,0 +1,137 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plugins DeviceClaims and DeviceScarcity, through the scheduler."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices.device_scarcity import (
+    left_free,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    Device,
+    DeviceClaim,
+    Node,
+    Request,
+    Snapshot,
+)
+
+GPU = (DeviceClaim("gpu", mapping="gpu"),)
+
+
+def scheduler(devices: dict[str, int], nodes: int = 3) -> Scheduler:
+    """A scheduler for nodes of one size, with so many GPUs on each as devices says."""
+    snapshot = Snapshot(
+        nodes=tuple(Node(f"pve{n}", cores=32, memory=2**37) for n in range(1, nodes + 1)),
+        devices=tuple(
+            Device("pci", "gpu", node, f"0000:{number:02x}:00.0")
+            for node, count in devices.items()
+            for number in range(count)
+        ),
+    )
+    return Scheduler(ClusterState(snapshot), {"balanced": Profile("balanced", builtin_registry())})
+
+
+def place(where: Scheduler, name: str, devices: tuple[DeviceClaim, ...] = (), **more: t.Any) -> Outcome:
+    return where.schedule(Request(name, devices=devices, **more))
+
+
+def test_vms_with_a_claim_go_where_devices_are_until_none_is_left() -> None:
+    where = scheduler({"pve2": 2, "pve3": 1})
+    outcomes = [place(where, f"vm{number}", GPU) for number in range(4)]
+
+    placed = [outcome.decision for outcome in outcomes[:3]]
+    assert all(decision is not None and len(decision.devices) == 1 for decision in placed)
+    assert sorted(d.node for d in placed if d is not None) == ["pve2", "pve2", "pve3"]
+    assert outcomes[3].error is not None
+    assert outcomes[3].error.message == (
+        "0/3 nodes are available for VM \"vm3\": 3 node(s) couldn't satisfy device claim 'gpu'"
+    )
+    reasons = {verdict.node: verdict.reason for verdict in outcomes[3].verdicts()}
+    assert reasons["pve3"] == (
+        "couldn't satisfy device claim 'gpu' (gpu: no available devices; unable to satisfy 1 of 1 device requests)"
+    )
+    assert outcomes[3].rejected_by == {"DeviceClaims"}
+    assert outcomes[3].resolvable
+
+
+def test_a_vm_without_claims_leaves_nodes_with_free_devices_alone() -> None:
+    where = scheduler({"pve1": 1, "pve2": 4})
+
+    assert [o.decision.node for n in range(3) if (o := place(where, f"vm{n}")).decision] == ["pve3"] * 3
+
+
+def test_a_vm_without_claims_prefers_the_node_with_fewer_free_devices() -> None:
+    decision = place(scheduler({"pve1": 4, "pve2": 1}, nodes=2), "vm").decision
+
+    assert decision is not None
+    assert decision.node == "pve2"
+
+
+def test_a_node_whose_devices_are_all_taken_is_as_good_as_one_without() -> None:
+    where = scheduler({"pve1": 1}, nodes=1)
+    place(where, "gpu", GPU)
+
+    (verdict,) = place(where, "vm").verdicts()
+    assert verdict.scores["DeviceScarcity"].raw == 100
+
+
+def test_a_vm_with_a_claim_prefers_the_node_where_fewest_devices_are_left_over() -> None:
+    decision = place(scheduler({"pve1": 4, "pve2": 1, "pve3": 2}), "vm", GPU).decision
+
+    assert decision is not None
+    assert decision.node == "pve2"
+
+
+def test_a_full_node_is_not_spared_for_its_devices() -> None:
+    where = scheduler({"pve1": 1}, nodes=2)
+    nodes = [o.decision.node for n in range(12) if (o := place(where, f"vm{n}", memory=2**33, running=True)).decision]
+
+    assert nodes[:3] == ["pve2"] * 3
+    assert "pve1" in nodes
+
+
+def test_nothing_is_scored_in_a_cluster_without_devices() -> None:
+    assert all("DeviceScarcity" not in verdict.scores for verdict in place(scheduler({}), "vm").verdicts())
+
+
+def test_the_first_free_device_of_a_mapping_weighs_most() -> None:
+    assert left_free([]) == left_free([0, 0]) == 100
+    steps = [left_free([count]) for count in range(4)]
+    losses = [before - after for before, after in itertools.pairwise(steps)]
+    assert losses == sorted(losses, reverse=True)
+    assert left_free([64, 1]) < left_free([65])
+
+
+def test_a_constraint_that_fails_on_a_device_fails_that_vm_with_a_clear_error() -> None:
+    broken = (DeviceClaim("gpu", mapping="gpu", constraints=("device.id > 5",)),)
+    where = scheduler({"pve1": 1})
+
+    error = place(where, "vm", broken).error
+    assert isinstance(error, InvalidRequest)
+    assert "claim 'gpu': constraint 'device.id > 5': failed with TypeError" in error.message
+    assert place(where, "other", GPU).decision is not None
+
+
+@pytest.mark.parametrize("vms", [1, 3])
+def test_a_decision_taken_back_frees_its_devices(vms: int) -> None:
+    where = scheduler({"pve1": vms})
+    decisions = [place(where, f"vm{number}", GPU).decision for number in range(vms)]
+    assert place(where, "late", GPU).decision is None
+
+    for decision in decisions:
+        assert decision is not None
+        where.undo(decision)
+
+    assert place(where, "late", GPU).decision is not None
