@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from support.small_cluster import cluster, guest, made, node, score, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Scope
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores import (
+    requested_to_capacity_ratio,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.balanced_allocation import (
     BalancedAllocation,
 )
@@ -22,12 +25,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.most_allocated import (
     MostAllocated,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.requested_to_capacity_ratio import (
-    RequestedToCapacityRatio,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Request, Storage
 
+RequestedToCapacityRatio = requested_to_capacity_ratio.RequestedToCapacityRatio
 ALLOCATION_SCORES = [LeastAllocated, MostAllocated, BalancedAllocation, RequestedToCapacityRatio]
 
 # 8 CPUs may give out 32 vCPUs, of 32 GiB all: with the VM 8 of 32 vCPUs (25 %) and 24 of 32 GiB (75 %) are given out.

@@ -78,8 +78,8 @@ def test_three_sizes_of_nodes() -> None:
 
 
 def test_the_score_is_the_one_worked_out_by_hand() -> None:
-    # Criteria: alternative 1 (3, 1), alternative 2 (4, 2), alternative 3 (0, 2); column norms 5 and 3; weights 1/4, 3/4.
-    #   weighted: (0.15, 0.25), (0.20, 0.50), (0.00, 0.50); best (0.00, 0.25), worst (0.20, 0.50)
+    # The columns' norms are 5 and 3, the weights 1/4 and 3/4.
+    # Weighted: (0.15, 0.25), (0.20, 0.50), (0.00, 0.50); best (0.00, 0.25), worst (0.20, 0.50)
     found = scores([(3, 1), (4, 2), (0, 2)], (1, 3))
     to_worst = math.hypot(0.05, 0.25)
     assert found == pytest.approx([to_worst / (to_worst + 0.15), 0.0, 0.20 / (0.20 + 0.25)])
