@@ -54,6 +54,8 @@ class Login:
         where: C(host:port), for messages.
         requests: how many requests it took.
         base_url: what API paths are appended to.
+        verify: whether certificates are verified, or the path of the authorities that are trusted.
+        timeout: seconds to wait for a connection, and then for an answer.
         new_http: makes a C(requests) session that carries this login; each is for one thread at a time.
     """
 
@@ -61,6 +63,8 @@ class Login:
     where: str
     requests: int
     base_url: str
+    verify: bool | str
+    timeout: int
     new_http: Callable[[], t.Any]
 
 
@@ -92,7 +96,8 @@ def log_in(params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sl
                 raise failure from None
         else:
             requests = tries if "password" in arguments else 0
-            return Login(user, where, requests, backend.get_base_url(), backend.get_session)
+            base_url, verify, timeout = backend.get_base_url(), arguments["verify_ssl"], arguments["timeout"]
+            return Login(user, where, requests, base_url, verify, timeout, backend.get_session)
         sleep(READ_AGAIN_AFTER[tries - 1])
 
 
@@ -163,11 +168,12 @@ def _login_failure(error: Exception, where: str, user: str) -> tuple[CollectionE
     import requests
 
     if isinstance(error, authentication_error()):
-        status = re.search(r"code: (\d{3})$", str(error))
-        if status is None:
+        if "Two Factor" in str(error):
             message = f"{where}: {user} needs a second factor, which cannot be given here; use an API token"
             return AuthenticationFailed(message), False
-        code = int(status[1])
+        # Early versions of proxmoxer do not tell the status.
+        status = re.search(r"code: (\d{3})$", str(error))
+        code = int(status[1]) if status else 401
         if code == 401:
             return AuthenticationFailed(f'{where}: user "{user}" or the password was refused'), False
         return failure_of_answer("POST", _LOGIN_PATH, code, "login refused", "", {}), code in WORTH_ANOTHER_READ

@@ -118,6 +118,9 @@ class Session:
                     self._login.base_url + path,
                     params=None if in_body else sent,
                     data=sent if in_body else None,
+                    # Not every version of proxmoxer keeps these for tokens.
+                    verify=self._login.verify,
+                    timeout=self._login.timeout,
                 )
             except authentication_error() as error:
                 raise AuthenticationFailed(f"{self.where}: the ticket could not be renewed: {error}") from None
