@@ -319,7 +319,7 @@ class Toleration:
 @dataclass(frozen=True, slots=True)
 class HAIntent:
     """The HA rule (from Proxmox VE 9 on) or HA group (before) that the VM shall join, and the state in which HA shall
-    keep it (None: that of a VM added to HA without a word).
+    keep it (None: the one that the VM is to have anyway).
     """
 
     rule: str | None = None
