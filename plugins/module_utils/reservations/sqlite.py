@@ -5,7 +5,7 @@
 
 SQLite lets one transaction at a time write to a file, whatever cluster it is about. That is why a lease is a row and
 not an open transaction: each transaction lasts a millisecond or so, and schedulers of different clusters do not notice
-each other. The exception is a process that is stopped, not killed, in the middle of one: nobody writes until it goes on.
+each other. The exception is a process that is stopped (not killed) within one: nobody writes until it goes on.
 """
 
 from __future__ import annotations

@@ -162,6 +162,12 @@ def test_a_path_below_a_file_and_one_to_a_directory_are_refused(tmp_path: Path) 
     refuse(str(tmp_path), LedgerUnavailable, str(tmp_path), "unable to open database file")
 
 
+def test_a_link_into_the_void_is_refused_and_not_filled(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").symlink_to(tmp_path / "gone.db")
+    refuse(str(tmp_path / "ledger.db"), LedgerUnavailable, "unable to open database file")
+    assert not (tmp_path / "gone.db").exists()
+
+
 def test_a_directory_or_file_without_write_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents:
