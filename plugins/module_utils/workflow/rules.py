@@ -38,7 +38,7 @@ def rules_argument_spec() -> Spec:
         "group": {"type": "str"},
     }
     expression: Spec = {
-        "key": {"type": "str", "required": True},
+        "key": {"type": "str", "required": True, "no_log": False},
         "operator": {"type": "str", "choices": list(OPERATORS), "required": True},
         "values": {"type": "list", "elements": "str"},
     }
@@ -48,13 +48,13 @@ def rules_argument_spec() -> Spec:
                 "type": {"type": "str", "choices": ["with", "apart"], "required": True},
                 "required": {"type": "bool"},
                 "weight": {"type": "int"},
-                "topology_key": {"type": "str"},
+                "topology_key": {"type": "str", "no_log": False},
                 **selector,
             }
         ),
         "topology_spread": _list_of(
             {
-                "topology_key": {"type": "str", "required": True},
+                "topology_key": {"type": "str", "required": True, "no_log": False},
                 "max_skew": {"type": "int"},
                 "when_unsatisfiable": {"type": "str", "choices": ["do_not_schedule", "schedule_anyway"]},
                 **selector,
