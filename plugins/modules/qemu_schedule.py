@@ -46,6 +46,13 @@ options:
       - How long one task of Proxmox VE may take, in seconds. A task that outlasts it goes on; the error names its UPID.
     type: int
     default: 600
+  wait_for_capacity:
+    description:
+      - How long to keep trying when a VM cannot be placed, in seconds. It is tried again when something happened in the
+        cluster that may help it.
+      - With O(all_or_nothing) nothing is created before all VMs can be.
+    type: int
+    default: 0
 attributes:
   check_mode:
     support: full
@@ -180,6 +187,24 @@ vms:
       description: For each parameter in which an existing VM differs from what was asked for, C(old) and C(new).
       type: dict
       sample: {cores: {old: 2, new: 4}}
+    attempts:
+      description: How often it was tried to place the VM.
+      type: int
+      sample: 1
+    waited:
+      description: For how many seconds it was waited for capacity.
+      type: float
+      sample: 0.0
+    waited_for:
+      description: The plugins that had rejected the nodes while it was waited.
+      type: list
+      elements: str
+      sample: [MemoryOvercommit]
+    limit_broken:
+      description:
+        - The limit of its node that the VM breaks, as another scheduler chose the same node at the same moment.
+        - Only looked for without a shared ledger, see O(reservations).
+      type: str
     error:
       description: Why this VM failed. C(code) and C(message), and what else is known about it.
       returned: when it failed
@@ -255,6 +280,7 @@ error_code:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     cluster_argument_spec,
@@ -277,6 +303,7 @@ def main() -> None:
             "force": {"type": "bool", "default": False},
             "parallel_creates": {"type": "int", "default": 4},
             "timeout": {"type": "int", "default": 600},
+            "wait_for_capacity": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )

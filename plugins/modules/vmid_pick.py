@@ -94,6 +94,7 @@ error_code:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import cluster_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids

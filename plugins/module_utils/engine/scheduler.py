@@ -22,7 +22,7 @@ from .framework.cycle_state import CycleState
 from .framework.draft import Draft
 from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
-from .framework.status import Code
+from .framework.status import Code, Status
 from .guard import Rejection, asked, guarded
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
 from .vmids.intersection import intersection
@@ -83,6 +83,10 @@ class Scheduler:
         except CollectionError as error:
             return Outcome(request, error=error, choice=choice)
         return Outcome(request, decision=decision, choice=choice)
+
+    def refusals(self, request: Request, now: float = 0.0) -> dict[str, dict[str, Status]]:
+        """For each node every filter that refuses the request, by name; nothing is placed."""
+        return self._evaluation(self.profile(request), request, now).refusals()
 
     def undo(self, decision: Decision) -> None:
         """Take an assumed decision back: unreserve what its plugins hold, and forget it.

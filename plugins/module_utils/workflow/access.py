@@ -12,13 +12,15 @@ import typing as t
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from ..engine.plugins.rules.cpu_model import EVERYWHERE
 from ..errors import InvalidRequest
 from ..model import Node, Request, Snapshot
+from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.reader import Reader
 from ..proxmox.recorded import RecordedReader
 from ..proxmox.session import Session
-from ..proxmox.snapshot import identity, read_settled
+from ..proxmox.snapshot import Needs, completed, identity, read_settled, read_snapshot
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
@@ -98,12 +100,28 @@ class Access:
         nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
         return replace(snapshot, nodes=nodes, cluster=self.identity())
 
-    def complete(self, snapshot: Snapshot, requests: Sequence[Request]) -> Snapshot:
-        """The snapshot with what only these requests, which are to be placed, make worth reading."""
+    def glance(self) -> Snapshot:
+        """The cluster as one call shows it, late in what is new: enough to see that something happened."""
+        return read_snapshot(self.reader)
+
+    def complete(
+        self, snapshot: Snapshot, requests: Sequence[Request], plugins: Collection[str], devices: DeviceNeeds | None
+    ) -> Snapshot:
+        """The snapshot with what only these requests, which are to be placed, make worth reading.
+
+        plugins are the names of those that run; what only another one would look at is not read.
+        """
         if any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
-        return snapshot
+        needs = Needs(
+            bridges="NetworkBridge" in plugins and any(request.bridges for request in requests),
+            cpu_types="CPUModel" in plugins and any(_names_cpu(request) for request in requests),
+            cpu_flags="CPUModel" in plugins and any(request.cpu_flags for request in requests),
+            ha_rules=any(request.ha for request in requests),
+            devices=devices,
+        )
+        return completed(self.reader, snapshot, needs)
 
     def close(self) -> None:
         self.ledger.close()
@@ -124,6 +142,10 @@ class Access:
             self._identity = found
             self._identity = found
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
+
+
+def _names_cpu(request: Request) -> bool:
+    return request.cpu_type is not None and request.cpu_type not in EVERYWHERE
 
 
 def _takes_any_vmid(request: Request) -> bool:

@@ -17,7 +17,8 @@ from ..reservations.records import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for, those reservations, and those that are fulfilled."""
+    """The snapshot without the guests that reservations stand in for, those reservations, and those that are fulfilled.
+    """
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]

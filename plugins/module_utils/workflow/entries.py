@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from ..errors import InvalidRequest
 from ..model import Request
 from ..proxmox.options.request import vm_request
+from .device_options import device_claims, device_classes
+from .rules import parse_priority_classes, parse_rules
 
 IDENTITY = ("name", "vmid")
 """What tells VMs apart, and so cannot be a default for several."""
@@ -63,6 +65,8 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
     """
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
+    priorities = parse_priority_classes(params.get("priority_classes"))
+    classes = device_classes(params.get("device_classes"))
     vms = params.get("vms")
     if vms is None:
         bodies = [common]
@@ -71,7 +75,11 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
             if common.get(name) is not None:
                 raise InvalidRequest(f"{name}: cannot be a default for several VMs; give it to each entry of vms")
         bodies = [_with_defaults(common, body) for body in vms]
-    entries = [_entry(position, body, now) for position, body in enumerate(bodies)]
+    entries = []
+    for position, body in enumerate(bodies):
+        rules = parse_rules(body, prefix=f"vms[{position}]." if vms else "", priority_classes=priorities)
+        claims = device_claims(body.get("devices"), classes)
+        entries.append(_entry(position, body, {"created": now, "devices": claims, **rules}))
     _check_unique(entries)
     return entries
 
@@ -80,11 +88,11 @@ def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> di
     return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
 
 
-def _entry(position: int, body: Mapping[str, t.Any], now: float) -> Entry:
-    request = vm_request(body)
+def _entry(position: int, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
+    """rules are the fields of Request that the VM's own options do not give."""
     return Entry(
         position=position,
-        request=replace(request, created=now),
+        request=replace(vm_request(body), **rules),
         state=body.get("state") or "present",
         clone=_clone(body),
         update=bool(body.get("update")),

@@ -12,6 +12,8 @@ import typing as t
 
 from ..proxmox.login import connection_argument_spec
 from ..proxmox.options.table import vm_argument_spec
+from .device_options import device_classes_argument_spec, devices_argument_spec
+from .rules import rules_argument_spec
 
 Spec = dict[str, dict[str, t.Any]]
 
@@ -48,7 +50,13 @@ def placement_argument_spec() -> Spec:
 
 def one_vm_argument_spec() -> Spec:
     """Everything that can be said of one VM: at the top of qemu_schedule, and in each entry of C(vms)."""
-    return {**identity_argument_spec(), **vm_argument_spec(), **placement_argument_spec()}
+    return {
+        **identity_argument_spec(),
+        **vm_argument_spec(),
+        **placement_argument_spec(),
+        **rules_argument_spec(),
+        **devices_argument_spec(),
+    }
 
 
 def cluster_argument_spec() -> Spec:
@@ -67,4 +75,7 @@ def run_argument_spec() -> Spec:
         "plugin_paths": {"type": "list", "elements": "path", "default": []},
         "nodes": {"type": "dict", "default": {}},
         "storage_classes": {"type": "dict", "default": {}},
+        "priority_classes": {"type": "dict", "default": {}},
+        "open_gates": {"type": "list", "elements": "str", "default": []},
+        **device_classes_argument_spec(),
     }

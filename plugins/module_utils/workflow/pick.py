@@ -47,7 +47,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> ClusterState:
     reservations = access.ledger.reservations(access.identity())
-    snapshot = access.complete(access.read([r.vmid for r in reservations]), [request])
+    snapshot = access.complete(access.read([r.vmid for r in reservations]), [request], (), None)
     counted = count_reservations(snapshot, reservations)
     unseen = snapshot.vmids_unseen | frozenset(params["exclude"])
     state = ClusterState(replace(counted.snapshot, vmids_unseen=unseen))

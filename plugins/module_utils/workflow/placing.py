@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import typing as t
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
@@ -19,13 +20,17 @@ from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.scheduler import Scheduler
 from ..errors import CollectionError
-from ..model import Guest, Request, Snapshot
+from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster
 from .counting import count_reservations, guest_of, reservation_of
+from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, match_entries
 from .templates import Templates
+
+LIMITS = frozenset({"CPUOvercommit", "MemoryOvercommit"})
+"""The filters whose limits may be broken by schedulers that do not know of each other."""
 
 
 @dataclass(slots=True)
@@ -51,10 +56,18 @@ class Placement:
 class Placer:
     """Decides for one run. profiles are by name; default_profile is that of entries that name none."""
 
-    def __init__(self, access: Access, profiles: Mapping[str, Profile], default_profile: str) -> None:
+    def __init__(
+        self,
+        access: Access,
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        device_attributes: Mapping[str, Mapping[str, t.Any]],
+    ) -> None:
         self._access = access
         self._profiles = profiles
         self._default_profile = default_profile
+        self._device_attributes = device_attributes
+        self._plugins = {plugin.name for profile in profiles.values() for plugin in profile.all()}
         self._templates = Templates(access.reader, {})
 
     def place(
@@ -75,6 +88,26 @@ class Placer:
                     decided = [o.decision for o in placement.outcomes.values() if o.decision is not None]
                     cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decided])
                 return placement
+
+    def profile_of(self, request: Request) -> Profile:
+        """The profile that a request is placed by."""
+        return self._profiles[request.profile or self._default_profile]
+
+    def broken_limits(self, decisions: Iterable[Decision]) -> dict[int, str]:
+        """For each decided VM that now breaks a limit of its node, by VMID, which one: somebody else was there as well.
+
+        Reads the cluster anew. Only limits of CPU and memory are looked at: space and devices Proxmox refuses itself.
+        """
+        snapshot = self._access.read()
+        broken: dict[int, str] = {}
+        for decision in decisions:
+            others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
+            scheduler = Scheduler(ClusterState(replace(snapshot, guests=others)), self._profiles, self._default_profile)
+            refusals = scheduler.refusals(decision.request).get(decision.node, {})
+            reasons = [status.text for plugin, status in refusals.items() if plugin in LIMITS]
+            if reasons:
+                broken[decision.vmid] = " and ".join(reasons)
+        return broken
 
     @contextlib.contextmanager
     def _cycle(self, reserve: bool) -> Iterator[Cycle | None]:
@@ -97,7 +130,9 @@ class Placer:
             entries, counted.snapshot.guests, counted.pending, {guest.vmid for guest in snapshot.guests}
         )
         new = [entry for entry in entries if entry.state != "absent" and matches[entry.position] == Match()]
-        whole = access.complete(counted.snapshot, [entry.request for entry in new])
+        requests = [entry.request for entry in new]
+        devices = device_needs(requests, self._device_attributes)
+        whole = access.complete(counted.snapshot, requests, self._plugins, devices)
         state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen | excluded))
         taken_over = {match.take_over for match in matches.values()}
         for reservation in counted.pending:
@@ -125,7 +160,8 @@ class Placer:
                     continue
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
+        present = [entry.request for entry in entries if entry.position in placement.existing]
         scheduler = Scheduler(state, self._profiles, self._default_profile)
-        outcomes = scheduler.schedule_all(requests, time.time())
+        outcomes = scheduler.schedule_all(requests, time.time(), present)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
         return placement

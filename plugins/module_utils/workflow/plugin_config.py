@@ -15,20 +15,28 @@ from pathlib import Path
 
 from ..engine.framework.profile import Profile
 from ..engine.plugins.builtin import builtin_registry
+from ..engine.profiles import DEFAULT, build_profiles
 from ..errors import InvalidPluginConfig, InvalidRequest, MissingLibrary
+from .plugin_loader import load_entry_points, load_plugin_paths
 
-SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "storage_classes": (("filters", "VolumeBinding"), ("scores", "StorageBalance")),
+SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "storage_classes": (
+        ("filters", "VolumeBinding", "storage_classes"),
+        ("scores", "StorageBalance", "storage_classes"),
+    ),
+    "open_gates": (("gates", "SchedulingGates", "open"),),
 }
-"""For each such module option the section and plugin that take it under the same name."""
+"""For each module option that is a plugin's setting: section, plugin and key."""
 
 
 def profiles_of(params: Mapping[str, t.Any]) -> tuple[dict[str, Profile], str]:
     """The profiles by name, and the name of the run's own. Raises InvalidPluginConfig, InvalidRequest."""
     config = _with_options(read_plugin_config(params.get("plugin_config")), params)
     registry = builtin_registry()
-    profiles = {"balanced": Profile("balanced", registry, config)}
-    chosen = params.get("profile") or "balanced"
+    load_plugin_paths(registry, params.get("plugin_paths") or ())
+    load_entry_points(registry)
+    profiles = build_profiles(registry, config)
+    chosen = DEFAULT
     if chosen not in profiles:
         raise InvalidRequest(f"profile: unknown profile {chosen!r}; known profiles: {', '.join(sorted(profiles))}")
     return profiles, chosen
@@ -66,13 +74,11 @@ def _with_options(config: dict[str, t.Any], params: Mapping[str, t.Any]) -> dict
         value = params.get(option)
         if not value:
             continue
-        for section, plugin in places:
-            body = _mapping(config, section).setdefault(plugin, {}) or {}
-            config[section][plugin] = body
-            settings = _mapping(body, "config")
-            if option in settings and settings[option] != value:
-                raise InvalidRequest(f"{option}: contradicts {section}.{plugin}.config.{option} of plugin_config")
-            settings[option] = value
+        for section, plugin, key in places:
+            settings = _mapping(_mapping(_mapping(config, section), plugin), "config")
+            if settings.get(key, value) != value:
+                raise InvalidRequest(f"{option}: contradicts {section}.{plugin}.config.{key} of plugin_config")
+            settings[key] = value
     return config
 
 
@@ -80,4 +86,6 @@ def _mapping(parent: dict[str, t.Any], key: str) -> dict[str, t.Any]:
     if parent.get(key) is None:
         parent[key] = {}
     child: dict[str, t.Any] = parent[key]
+    if not isinstance(child, dict):
+        raise InvalidPluginConfig(f"plugin_config: expected a mapping at {key!r}, got {child!r}")
     return child

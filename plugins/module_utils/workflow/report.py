@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from ..engine.diagnosis import Outcome
 from ..errors import CollectionError
 from ..model import Decision, NodeVerdict
+from ..proxmox.options.request import create_parameters
+from ..proxmox.options.table import conversion_of
 from .entries import Entry
 
 NOTHING = "none"
@@ -26,7 +28,12 @@ class VMReport:
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
         drift: for each parameter that differs from the request C(old) and C(new).
-        before, after: the VM for --diff; None where it does not exist.
+        decision: what was bound in the end; its VMID may be another one than that of outcome.
+    before, after: the VM for --diff; None where it does not exist.
+    done: whether what the actions say was done, or would be in check mode.
+    attempts, waited, waited_for: how often it was tried to place it, how long that took in seconds, and which plugins
+        had to change their mind.
+    limit_broken: the limit that the VM broke as another scheduler chose the same node.
     """
 
     entry: Entry
@@ -36,17 +43,33 @@ class VMReport:
     status: str | None = None
     storages: Mapping[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
+    decision: Decision | None = None
     drift: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
     before: Mapping[str, t.Any] | None = None
     after: Mapping[str, t.Any] | None = None
     warnings: list[str] = field(default_factory=list)
     error: CollectionError | None = None
     done: bool = True
-    """Whether what the actions say was done, or would be in check mode."""
+    attempts: int = 1
+    waited: float = 0.0
+    waited_for: list[str] = field(default_factory=list)
+    limit_broken: str | None = None
 
     @property
     def changed(self) -> bool:
         return bool(self.actions) and self.done
+
+    def fill_in(self, decision: Decision) -> None:
+        """Take over a decision to create the VM."""
+        request = decision.request
+        self.decision = decision
+        self.actions = ["create" if self.entry.clone is None else "clone"]
+        if request.running:
+            self.actions.append("start")
+        self.node, self.vmid, self.storages = decision.node, decision.vmid, decision.storages
+        self.status = "running" if request.running else "stopped"
+        shown = {key: conversion_of(key).shown(value) for key, value in create_parameters(request, decision).items()}
+        self.after = {**shown, "node": decision.node, "status": self.status}
 
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(vms) in the module's result."""
@@ -61,10 +84,29 @@ class VMReport:
             "storages": dict(self.storages),
             "drift": {key: dict(values) for key, values in self.drift.items()},
             "decision": decision_result(self.outcome) if self.outcome is not None else None,
+            "attempts": self.attempts,
+            "waited": round(self.waited, 1),
+            "waited_for": list(self.waited_for),
+            "limit_broken": self.limit_broken,
         }
         if self.error is not None:
             result["error"] = {"code": self.error.code, "message": self.error.message, **self.error.details}
         return result
+
+
+def planned_report(entry: Entry, outcome: Outcome | None, error: CollectionError | None) -> VMReport:
+    """The report of an entry that was decided about, as it will be when all goes well.
+
+    Without an outcome and an error there is no such VM and none is wanted.
+    """
+    report = VMReport(entry, outcome=outcome, error=error)
+    if outcome is not None:
+        report.error = outcome.error
+        if outcome.decision is not None:
+            report.fill_in(outcome.decision)
+    elif error is None:
+        report.status = "absent"
+    return report
 
 
 def decision_result(outcome: Outcome) -> dict[str, t.Any]:

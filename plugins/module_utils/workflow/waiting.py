@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for capacity: VMs that could not be placed are tried again when something happened that may help them.
+
+The scheduling queue says what may help and how long each is left alone; in between only the list of the cluster's
+resources is read, ever more rarely.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from ..engine.diagnosis import Outcome
+from ..engine.framework.profile import Profile
+from ..engine.queue import Queued, SchedulingQueue
+from ..model import Request, Snapshot
+from .events import events_between
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 10.0
+GROWTH = 1.5
+
+
+class Waiting:
+    """The wait of one run.
+
+    Attributes:
+        waited: seconds waited so far.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        profile_of: Callable[[Request], Profile],
+        read: Callable[[], Snapshot],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """seconds is the longest wait in all; read reads the cluster as cheaply as can be."""
+        self._clock = clock
+        self._sleep = sleep
+        self._read = read
+        self._queue = SchedulingQueue(profile_of)
+        self._known: dict[int, Queued] = {}
+        self._began = clock()
+        self._deadline = self._began + seconds
+
+    @property
+    def waited(self) -> float:
+        return self._clock() - self._began
+
+    def until_worth_a_try(self, failed: Mapping[int, Outcome], seen: Snapshot) -> bool:
+        """Wait until one of the failed requests is worth another try; seen is the cluster in which they failed.
+
+        failed is by the entries' positions. Returns False when time is up, or when no change can help any of them.
+        """
+        now = self._clock()
+        wall = time.time() - now
+        for position, outcome in failed.items():
+            if outcome.resolvable:
+                queued = self._known.setdefault(position, Queued(outcome.request, position, position))
+                until = None if outcome.until is None else outcome.until - wall
+                self._queue.put_back(queued, now, outcome.rejected_by, until)
+        pause = FIRST_PAUSE
+        while len(self._queue):
+            now = self._clock()
+            if self._queue.pop(now) is not None:
+                while self._queue.pop(now) is not None:
+                    pass
+                return True
+            if now >= self._deadline:
+                return False
+            due = self._queue.next_time()
+            soonest = self._deadline if due is None else min(due, self._deadline)
+            self._sleep(max(min(pause, soonest - now), 0.05))
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
+            after = self._read()
+            self._queue.wake(events_between(seen, after))
+            seen = after
+        return False
