@@ -55,11 +55,12 @@ class Met:
 def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | Unmet:
     """Give every claim of the request its devices on node, or say what is in the way. Raises InvalidRequest."""
     supply = Supply(node.devices)
-    search = _Search(supply, [alternatives(claim, supply, matcher) for claim in request.devices], options_left(request))
+    options = options_left(request)
+    search = _Search(supply, [alternatives(claim, supply, matcher) for claim in request.devices], options)
     found = search.run()
     if found is None:
         return _unmet(request.devices, search)
-    return Met(tuple(_allocations(request, node.name, supply, found)), supply)
+    return Met(tuple(_allocations(request, node.name, supply, found, options)), supply)
 
 
 def options_left(request: Request) -> dict[str, list[str]]:
@@ -195,9 +196,13 @@ def _label(wanted: DeviceClaim) -> str:
 
 
 def _allocations(
-    request: Request, node: str, supply: Supply, found: Iterable[tuple[Alternative, list[int]]]
+    request: Request,
+    node: str,
+    supply: Supply,
+    found: Iterable[tuple[Alternative, list[int]]],
+    options: Mapping[str, Sequence[str]],
 ) -> Iterator[DeviceAllocation]:
-    options = options_left(request)
+    left = {driver: iter(each) for driver, each in options.items()}
     for claim, (alternative, positions) in zip(request.devices, found, strict=True):
         for position in positions:
             device = supply.devices[position]
@@ -207,7 +212,7 @@ def _allocations(
                 device=device.id,
                 node=node,
                 mapping=device.mapping,
-                option=options[device.driver].pop(0),
+                option=next(left[device.driver]),
                 value=_value(device.mapping, device.mdev, {**claim.options, **alternative.wanted.options}),
             )
 

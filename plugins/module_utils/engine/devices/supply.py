@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from ...model import Device
@@ -34,7 +35,7 @@ class Supply:
             self.pools.setdefault((device.mapping, device.driver), []).append(position)
         self._left = [use.left for use in ordered]
         self._blocked = [use.blocked for use in ordered]
-        self._related = _related(self.devices)
+        self._related = _related(tuple((device.driver, device.id) for device in self.devices))
         self._place_surplus()
 
     def free(self, position: int) -> int:
@@ -51,7 +52,7 @@ class Supply:
 
     def stands_alone(self, position: int) -> bool:
         """Tell whether taking the device leaves every other device as it is."""
-        return self._related[position] == [position]
+        return self._related[position] == (position,)
 
     def free_by_pool(self) -> list[int]:
         """How many instances each pool has left."""
@@ -75,21 +76,22 @@ class Supply:
                     self.take(free)
 
 
-def _related(devices: Sequence[Device]) -> list[list[int]]:
-    """For each device the positions of those that share hardware with it, itself included."""
+@functools.lru_cache(maxsize=1024)
+def _related(devices: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
+    """For each device, given as driver and id, the positions of those that share hardware with it, itself included."""
     places: dict[tuple[str, str], list[int]] = {}
     for position, device in enumerate(devices):
-        for place in _places(device):
+        for place in _places(*device):
             places.setdefault(place, []).append(position)
     related = []
-    for device in devices:
-        near = sorted({position for place in _places(device) for position in places[place]})
-        related.append([p for p in near if share_hardware(device.driver, device.id, devices[p].id)])
-    return related
+    for driver, id in devices:
+        near = sorted({position for place in _places(driver, id) for position in places[place]})
+        related.append(tuple(position for position in near if share_hardware(driver, id, devices[position][1])))
+    return tuple(related)
 
 
-def _places(device: Device) -> set[tuple[str, str]]:
+def _places(driver: str, id: str) -> set[tuple[str, str]]:
     """Only devices with a place in common can share hardware."""
-    if device.driver != PCI:
-        return {(device.driver, device.id)}
-    return {(PCI, card(address)) for address in functions(device.id)}
+    if driver != PCI:
+        return {(driver, id)}
+    return {(PCI, card(address)) for address in functions(id)}
