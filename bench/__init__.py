@@ -1,0 +1,18 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measures the collection on the simulated cluster, beside what people use today, and prints ratios.
+
+Run as ``python -m bench``. Nothing here is a test: no number passes or fails.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+COLLECTIONS = CHECKOUT / ".venv" / "collections"
+
+# The simulated cluster and the PostgreSQL server are the tests' own; the collection is where `make setup` put it.
+sys.path[:0] = [str(COLLECTIONS), str(CHECKOUT / "tests")]

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: measure, print, and refresh the page in docs/."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from . import api_requests, batch, engine, forks, ledger, machine, page
+
+SECTIONS = {
+    "requests": api_requests.measure,
+    "batch": batch.measure,
+    "forks": forks.measure,
+    "ledger": ledger.measure,
+    "engine": engine.measure,
+}
+
+
+def main() -> None:
+    """Run the chosen parts one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="everything small, in about a minute")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="this part (may be given again)")
+    parser.add_argument("--write-docs", action="store_true", help="put the results into docs/benchmarks.md")
+    parser.add_argument("--profile", metavar="SCENARIO", choices=engine.SCENARIOS, help="where the engine's time goes")
+    options = parser.parse_args()
+    if options.write_docs and options.quick:
+        parser.error("--write-docs wants the whole measurement, not --quick")
+    if options.profile:
+        engine.profile(options.profile)
+        return
+    print(machine.described())
+    for name in options.only or SECTIONS:
+        began = time.monotonic()
+        section = SECTIONS[name](options.quick)
+        for table in section.tables:
+            print(f"\n{table.as_text()}", flush=True)
+        print(f"\n({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)
+        if options.write_docs:
+            page.write(section)
+
+
+if __name__ == "__main__":
+    main()

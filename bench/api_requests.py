@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many API requests it takes to create a VM, and to find that nothing is to be done."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from . import shapes
+from .playbooks import Controller, Task, controller
+from .report import Cell, Section, Table, ratio
+
+SETTLING_SECONDS = 35
+"""By then a cluster is quiet: three rounds of Proxmox's statistics have passed since the last task ended."""
+
+
+def measure(quick: bool) -> Section:
+    """Count on clusters of three sizes; quick: of one, and without waiting until it is quiet again."""
+    vms = 5 if quick else 20
+    creating = Table(
+        "API requests to create one VM (token login)",
+        ["nodes", "first contact", "+ polls", "later", "+ polls", "proxmox_kvm", "+ polls", "ratio"],
+        notes=[
+            "First contact: the controller does not know this address yet, and asks once which cluster answers there.",
+            "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
+        ],
+    )
+    again = Table(
+        f"API requests of a re-run that finds V = {vms} VMs as they should be",
+        ["nodes", "at once", "quiet", "2 + V", "proxmox_kvm", "ratio"],
+        notes=["At once: right after the creates, while Proxmox still shows VMs without names and sizes."],
+    )
+    names = [f"web-{number}" for number in range(vms)]
+    with ExitStack() as stack:
+        clusters = {nodes: stack.enter_context(controller(nodes)) for nodes in ((3,) if quick else (3, 16, 50))}
+        if not quick:
+            time.sleep(SETTLING_SECONDS)
+        for nodes, ansible in clusters.items():
+            creating.rows.append(_create(ansible, nodes))
+        at_once = {}
+        for nodes, ansible in clusters.items():
+            ansible.run(shapes.ours_many(names, parallel_creates=16))
+            at_once[nodes] = _unchanged(ansible, shapes.ours_many(names))
+        if not quick:
+            time.sleep(SETTLING_SECONDS)
+        for nodes, ansible in clusters.items():
+            quiet = None if quick else _unchanged(ansible, shapes.ours_many(names))
+            peer = _unchanged(ansible, shapes.peer_loop(names, nodes))
+            again.rows.append([nodes, at_once[nodes], quiet, 2 + vms, peer, ratio(peer, quiet)])
+    return Section("requests", [creating, again])
+
+
+def _create(ansible: Controller, nodes: int) -> list[Cell]:
+    first = ansible.run(shapes.ours(name="first"))
+    later = ansible.run(shapes.ours(name="later"))
+    peer = ansible.run(shapes.peer("peer", shapes.by_hand(0, nodes)))
+    counts = [count for run in (first, later, peer) for count in (len(run.requests), run.polls)]
+    return [nodes, *counts, ratio(len(peer.requests), len(later.requests))]
+
+
+def _unchanged(ansible: Controller, task: Task) -> int:
+    """The requests of a re-run. Raises RuntimeError when it changed something."""
+    run = ansible.run(task)
+    if any(result.get("changed") for result in run.results):
+        raise RuntimeError("a re-run changed something: its requests are not those of an unchanged one")
+    return len(run.requests)

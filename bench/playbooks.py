@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Running one task against a simulated cluster, and what can be counted and timed of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulated_cluster.client import SimulatedCluster
+from support.playbook import environment
+
+from . import COLLECTIONS, peer
+
+CALLBACKS = Path(__file__).resolve().parent / "callback_plugins"
+POLL = "/tasks/"
+Task = dict[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One task, run on one or many hosts at once.
+
+    Attributes:
+        seconds: from the task's start to its end on the last host.
+        playbook_seconds: of the whole ansible-playbook.
+        results: what the module returned, for each host, or for each item of a loop.
+        requests: as the cluster logged them, without polls.
+        polls: how many requests asked how a Proxmox task is getting on.
+    """
+
+    seconds: float
+    playbook_seconds: float
+    results: list[dict[str, t.Any]]
+    requests: list[dict[str, t.Any]]
+    polls: int
+
+    @property
+    def failures(self) -> list[str]:
+        """The messages of hosts or items that failed."""
+        return [str(result.get("msg")) for result in self.results if result.get("failed")]
+
+
+class Controller:
+    """A controller of its own: its state folder, and so its ledger of reservations, begins empty."""
+
+    def __init__(self, cluster: SimulatedCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self._folder = folder
+
+    def run(self, task: Task, *, hosts: Sequence[str] = ("localhost",), must_succeed: bool = True) -> Run:
+        """Run one task on all hosts at the same time. The cluster's log of requests starts anew.
+
+        Raises RuntimeError when nothing was run, or when something failed that must_succeed.
+        """
+        self.cluster.reset_requests()
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            record, playbook = Path(name, "record"), Path(name, "play.json")
+            body = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task]}
+            playbook.write_text(json.dumps([body]), encoding="utf-8")
+            command = [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)]
+            began = time.monotonic()
+            done = subprocess.run(
+                [*command, "--inventory", ",".join([*hosts, ""]), "--forks", str(len(hosts))],
+                env=environment(self._folder, self._settings(record)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            ended = time.monotonic()
+            events = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
+        log = self.cluster.requests()
+        requests = [entry for entry in log if POLL not in entry["path"]]
+        ends = [event for event in events if event["event"] == "end"]
+        if not ends:
+            raise RuntimeError(f"ansible-playbook ran no task:\n{done.stdout}")
+        results = [item for end in ends for item in end["result"].get("results", [end["result"]])]
+        seconds = max(end["at"] for end in ends) - min(event["at"] for event in events)
+        run = Run(seconds, ended - began, results, requests, len(log) - len(requests))
+        if must_succeed and run.failures:
+            raise RuntimeError(f"{len(run.failures)} of {len(results)} failed: {run.failures[0]}")
+        return run
+
+    def _settings(self, record: Path) -> dict[str, str]:
+        return {
+            **self.cluster.environment(),
+            "ANSIBLE_COLLECTIONS_PATH": f"{COLLECTIONS}:{peer.collections_path()}",
+            "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
+            "ANSIBLE_CALLBACKS_ENABLED": "record",
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            "BENCH_RECORD": str(record),
+        }
+
+
+@contextmanager
+def controller(nodes: int, *, guests_per_node: int = 5) -> Iterator[Controller]:
+    """A controller with a quiet cluster of its own, in real time: the peer sleeps real seconds."""
+    description = {"generate": {"nodes": nodes, "guests_per_node": guests_per_node}}
+    with (
+        SimulatedCluster.start(description, time_scale=1.0) as cluster,
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+    ):
+        yield Controller(cluster, Path(folder))
