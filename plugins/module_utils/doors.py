@@ -14,7 +14,7 @@ from .errors import CollectionError
 from .workflow.schedule import RunFailed
 
 
-def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> t.NoReturn:
+def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     """Do the work and leave the module with its result, or with the failure that it raised."""
     try:
         result = work()

@@ -11,7 +11,7 @@ module: qemu_schedule
 short_description: Place VMs on the nodes of a Proxmox VE cluster, say why, and create them
 version_added: 1.0.0
 description:
-  - Decides for each VM its node, its VMID, the storage of each disk and its passthrough devices, and creates it there.
+  - Decides for each VM its node, its VMID, the storage of each disk and its passthrough devices, and creates it.
   - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Running the task again changes nothing.
   - All VMs of a task are decided together, each decision counting for the next, before anything is written.
   - The options of a VM are those of M(community.proxmox.proxmox_kvm). Leave C(node) out.
@@ -20,8 +20,8 @@ author:
 options:
   vms:
     description:
-      - Several VMs. The options of a VM at the top level are defaults for each of them; where an entry sets an option, it
-        replaces the default as a whole.
+      - Several VMs. The options of a VM at the top level are defaults for each of them; where an entry sets an option,
+        it replaces the default as a whole.
       - Without it the options at the top level describe one VM.
     type: list
     elements: dict

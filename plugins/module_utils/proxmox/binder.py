@@ -98,7 +98,7 @@ class Binder(Lifecycle):
         if later or resizes:
             with self._removed_if_this_fails(making, self._mark(making)):
                 self.update(node, making.vmid, later, resizes)
-        return self._started(making, result) if request.running else _bound(making, result)
+        return self._started(making, result, asked="start" in sent) if request.running else _bound(making, result)
 
     def clone(
         self,
@@ -128,7 +128,7 @@ class Binder(Lifecycle):
         with self._removed_if_this_fails(making, _mark_of(config)):
             adjustment = adjust(config)
             self.update(making.node, vmid, adjustment.changes, adjustment.resizes)
-        return self._started(making, result) if request.running else _bound(making, result)
+        return self._started(making, result, asked=False) if request.running else _bound(making, result)
 
     def _made(self, making: _Making, send: Callable[[], str]) -> TaskResult:
         """Send a create or clone and follow its task; look before anything is sent again."""
@@ -206,10 +206,9 @@ class Binder(Lifecycle):
             return []
         return rows
 
-    def _started(self, making: _Making, result: TaskResult) -> BindResult:
-        # The start that comes with a create is a task of its own, of which nothing is told.
-        running = self._poller.until(lambda: self._is_running(making), _START_SHOWS_IN)
-        if running:
+    def _started(self, making: _Making, result: TaskResult, *, asked: bool) -> BindResult:
+        # The start that was asked for with a create is a task of its own, of which nothing is told.
+        if asked and self._poller.until(lambda: self._is_running(making), _START_SHOWS_IN):
             return _bound(making, result)
         try:
             node = self.start(making.node, making.vmid)

@@ -9,8 +9,10 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDConflict
+from ..model import HAIntent
 from .failures import AnswerLost
 from .freshness import read_config
+from .ha import join_ha
 from .outcomes import allocations, is_missing
 from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
@@ -83,6 +85,10 @@ class Lifecycle:
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
+
+    def join_ha(self, vmid: int, intent: HAIntent) -> None:
+        """Put the VM under the HA manager's care, as ha.join_ha does."""
+        join_ha(self._session, vmid, intent)
 
     def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
         """Delete the VM with its disks; stop it first when it runs; take it out of HA, backup and replication jobs.

@@ -12,8 +12,12 @@ import threading
 import typing as t
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
-from ..errors import CollectionError, TaskTimeout
+from ..engine.binding import run_bind, run_post_bind, run_pre_bind
+from ..engine.framework.status import Code
+from ..engine.guard import Rejection
+from ..errors import CollectionError, PluginFailed, TaskTimeout
 from ..model import Decision, Guest
 from ..proxmox.binder import Adjustment, Binder, BindResult
 from ..proxmox.failures import AnswerLost, VMIDTaken
@@ -23,6 +27,7 @@ from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from .access import Access
 from .entries import Entry
+from .existing import TEMPLATE
 from .placing import Placer
 
 ATTEMPTS = 10
@@ -70,8 +75,10 @@ class BindingCycle:
 
     def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
+        profile = self._placer.profile_of(decision.request)
         ledger.mark_binding(cluster, [decision.vmid], holder)
         try:
+            _accept(entry, run_pre_bind(profile, decision))
             result = self._create(entry, decision)
         except (TaskTimeout, AnswerLost):
             # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
@@ -81,16 +88,30 @@ class BindingCycle:
             raise
         self.in_progress.discard(decision.vmid)
         ledger.mark_created(cluster, [decision.vmid], holder)
-        return result
+        complaints = tuple(failure.message for failure in run_post_bind(profile, decision))
+        return replace(result, warnings=(*result.warnings, *complaints))
 
     def _create(self, entry: Entry, decision: Decision) -> BindResult:
+        taken = run_bind(self._placer.profile_of(decision.request), decision)
+        if taken is None or taken.status.code is not Code.SKIP:
+            _accept(entry, taken)
+            return BindResult(decision.vmid, decision.node)
+        result = self._make(entry, decision)
+        if decision.request.options.get(TEMPLATE):
+            self._binder.convert_to_template(result.node, decision.vmid)
+        if decision.request.ha is not None:
+            self._binder.join_ha(decision.vmid, decision.request.ha)
+        return result
+
+    def _make(self, entry: Entry, decision: Decision) -> BindResult:
         if entry.clone is None or decision.template is None:
             parameters = create_parameters(decision.request, decision)
+            parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(decision.request))
 
         def adjust(config: Mapping[str, t.Any]) -> Adjustment:
             changes = clone_adjustments(decision.request, decision, config)
-            parameters: dict[str, t.Any] = dict(changes.parameters)
+            parameters: dict[str, t.Any] = {k: v for k, v in changes.parameters.items() if k != TEMPLATE}
             if changes.delete:
                 parameters["delete"] = ",".join(changes.delete)
             return Adjustment(parameters, changes.resizes)
@@ -111,6 +132,12 @@ class BindingCycle:
         if outcome.decision is None:
             raise outcome.error or error
         return outcome.decision
+
+
+def _accept(entry: Entry, rejection: Rejection | None) -> None:
+    """Raise PluginFailed when a plugin of the binding cycle said no."""
+    if rejection is not None:
+        raise PluginFailed(f"{entry.label}: plugin {rejection.plugin} refused to bind it: {rejection.status.text}")
 
 
 @contextmanager

@@ -17,8 +17,7 @@ from ..reservations.records import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for, those reservations, and those that are fulfilled.
-    """
+    """The snapshot without the guests that reservations stand in for; those reservations; VMIDs of the fulfilled ones."""
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ..errors import DriftNotApplicable, GuestVanished, TaskTimeout
 from ..model import Guest
@@ -18,6 +18,9 @@ from ..proxmox.options.drift import ChangeSet, compare
 from ..proxmox.reader import Reader
 from .entries import Entry
 from .report import VMReport
+
+TEMPLATE = "template"
+"""An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
 
 BEING_MADE = frozenset({"create", "clone"})
 POLL_EVERY = 0.5
@@ -34,7 +37,17 @@ class ExistingPlan:
     guest: Guest
     status: str
     changes: ChangeSet
+    joins_ha: bool = False
     actions: list[str] = field(default_factory=list)
+
+    @property
+    def drift(self) -> dict[str, Mapping[str, t.Any]]:
+        """Everything that differs: the config, and the care of the HA manager."""
+        drift = dict(self.changes.changes)
+        if self.joins_ha and self.entry.request.ha is not None:
+            wanted = {key: value for key, value in asdict(self.entry.request.ha).items() if value is not None}
+            drift["ha"] = {"old": None, "new": wanted}
+        return drift
 
     def report(self) -> VMReport:
         """The report as it will be when the plan is carried out."""
@@ -46,14 +59,14 @@ class ExistingPlan:
             node=None if gone else self.guest.node,
             vmid=self.guest.vmid,
             status="absent" if gone else status,
-            drift=self.changes.changes,
+            drift=self.drift,
             before={**self.changes.before, "status": self.status},
             after=None if gone else {**self.changes.before, "status": status},
         )
         if "update" in self.actions:
             report.after = {**self.changes.after, "status": status}
-        elif self.changes and not gone:
-            listed = ", ".join(_told(key, change) for key, change in sorted(self.changes.changes.items()))
+        elif self.drift and not gone:
+            listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()))
             report.warnings.append(
                 f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
             )
@@ -81,12 +94,14 @@ class Converger:
         Raises GuestVanished; DriftNotApplicable when update is asked for and not all of it is possible.
         """
         if entry.state == "absent":
-            return ExistingPlan(entry, guest, guest.status, ChangeSet(), ["delete"])
+            return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
         config = self._config(entry, guest)
         changes = compare(entry.request.options, config, cloned=entry.clone is not None)
         status = self._status(guest)
-        plan = ExistingPlan(entry, guest, status, changes)
-        if changes and entry.update:
+        plan = ExistingPlan(
+            entry, guest, status, changes, joins_ha=entry.request.ha is not None and not guest.ha_managed
+        )
+        if plan.drift and entry.update:
             if changes.unappliable:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
@@ -106,10 +121,7 @@ class Converger:
             if action == "delete":
                 binder.delete(node, guest.vmid, plan.entry.request.name or None)
             elif action == "update":
-                changes: dict[str, t.Any] = dict(plan.changes.parameters)
-                if plan.changes.delete:
-                    changes["delete"] = ",".join(plan.changes.delete)
-                binder.update(node, guest.vmid, changes, plan.changes.resizes)
+                self._update(plan, binder)
             elif action == "start":
                 node = binder.start(node, guest.vmid)
             else:
@@ -117,6 +129,18 @@ class Converger:
         if report.node is not None:
             report.node = node
         return report
+
+    def _update(self, plan: ExistingPlan, binder: Binder) -> None:
+        guest, ha = plan.guest, plan.entry.request.ha
+        changes: dict[str, t.Any] = dict(plan.changes.parameters)
+        becomes_template = changes.pop(TEMPLATE, None)
+        if plan.changes.delete:
+            changes["delete"] = ",".join(plan.changes.delete)
+        binder.update(guest.node, guest.vmid, changes, plan.changes.resizes)
+        if becomes_template:
+            binder.convert_to_template(guest.node, guest.vmid)
+        if plan.joins_ha and ha is not None:
+            binder.join_ha(guest.vmid, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> Mapping[str, t.Any]:
         """The VM's config, once it is written: somebody may still be creating it."""
