@@ -1,0 +1,309 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs: delays, gates, groups, and what happens between two passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.small_cluster import cluster, guest, node, profile, scheduler, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import Batch
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    Event,
+    PermitPlugin,
+    ReservePlugin,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import WAIT, Status
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, GangRef, Request
+
+
+def placed(outcomes: list[Outcome]) -> list[str]:
+    return [outcome.request.name for outcome in outcomes if outcome.decision is not None]
+
+
+def member(name: str, group: str, gib: float, least: int = 0, **fields: object) -> Request:
+    return vm(name, gib=gib, gang=GangRef(group, least), **fields)
+
+
+def used_gib(state: ClusterState) -> float:
+    return sum(info.memory for info in state.nodes) / GIB
+
+
+# --- delays and gates ---
+
+
+def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    batch = Batch([vm("late", context={"delay": "15"}, created=100.0), vm("now")], engine, ())
+    assert placed(batch.run(engine, 100.0)) == ["now"]
+    assert batch.outcomes[0].message == (
+        '0/1 nodes are available for VM "late": 1 node(s) had to wait for the delay of 15 s'
+    )
+    assert batch.next_time() == 115.0
+    assert placed(batch.run(engine, 114.9)) == ["now"]
+    assert placed(batch.run(engine, 115.0)) == ["late", "now"]
+    assert batch.next_time() is None
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
+def test_a_delay_that_is_no_time_is_refused(text: str) -> None:
+    outcome = scheduler(cluster([node("pve1")])).schedule(vm(context={"delay": text}))
+    assert isinstance(outcome.error, InvalidRequest)
+    assert f"expected a number of seconds, got {text!r}" in outcome.message
+
+
+def test_a_gated_vm_is_told_what_holds_it_and_is_never_due() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    batch = Batch([vm("gated", scheduling_gates=("licence",))], engine)
+    [outcome] = batch.run(engine, 0.0)
+    assert outcome.error is not None
+    assert outcome.error.code == "SchedulingGated"
+    assert outcome.message == ('VM "gated" is held back: SchedulingGates: waits for scheduling gate(s) licence')
+    assert batch.next_time() is None
+
+
+# --- waiting for capacity ---
+
+
+def test_a_vm_waits_for_the_event_that_makes_room() -> None:
+    full = [guest(100, "pve1", gib=30)]
+    first = scheduler(cluster([node("pve1")], full))
+    batch = Batch([vm("new", gib=8)], first)
+    assert placed(batch.run(first, 0.0)) == []
+    later = scheduler(cluster([node("pve1")]))
+    assert placed(batch.run(later, 5.0)) == []
+    batch.wake([Event.GUEST])
+    assert placed(batch.run(later, 5.0)) == ["new"]
+    assert batch.outcomes[0].attempts == 2
+
+
+def test_what_no_change_can_help_fails_at_once() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    batch = Batch([vm("new", node="pve9")], engine)
+    assert placed(batch.run(engine, 0.0)) == []
+    assert batch.next_time() is None
+
+
+def test_a_vm_without_a_free_vmid_is_tried_again_when_guests_change() -> None:
+    engine = scheduler(cluster([node("pve1")], [guest(100, "pve1")]))
+    batch = Batch([vm("new", vmid_range="100-100")], engine)
+    batch.run(engine, 0.0)
+    batch.wake([Event.GUEST])
+    assert batch.next_time() == 1.0
+    assert placed(batch.run(scheduler(cluster([node("pve1")])), 1.0)) == ["new"]
+
+
+# --- groups ---
+
+
+def test_a_group_is_placed_whole() -> None:
+    engine = scheduler(cluster([node("pve1"), node("pve2")]))
+    outcomes = engine.schedule_all([member(name, "g", 20) for name in ("a", "b")])
+    assert placed(outcomes) == ["a", "b"]
+
+
+def test_a_group_that_does_not_fit_whole_leaves_nothing_behind() -> None:
+    state = cluster([node("pve1"), node("pve2")])
+    outcomes = scheduler(state).schedule_all([member(name, "g", 20) for name in ("a", "b", "c")])
+    assert placed(outcomes) == []
+    assert used_gib(state) == 0
+    assert not [g for g in state if state.is_assumed(g.vmid)]
+
+
+def test_every_member_is_told_why() -> None:
+    outcomes = scheduler(cluster([node("pve1")])).schedule_all([member(name, "g", 20) for name in ("a", "b")])
+    assert outcomes[0].message == (
+        "VM \"a\" was not placed: Gang: group 'g' could not be placed together "
+        "(it needs 2 VMs, and only 1 could be placed)"
+    )
+    assert outcomes[1].message.startswith('0/1 nodes are available for VM "b": 1 node(s) would exceed the memory')
+    assert all(outcome.resolvable for outcome in outcomes)
+
+
+def test_enough_members_are_enough() -> None:
+    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(
+        [member(name, "g", 20, least=2) for name in ("a", "b", "c")]
+    )
+    assert placed(outcomes) == ["a", "b"]
+
+
+def test_a_group_that_asks_for_more_than_there_are_is_not_placed() -> None:
+    assert placed(scheduler(cluster([node("pve1")])).schedule_all([member("a", "g", 1, least=2)])) == []
+
+
+def test_members_that_exist_already_count() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    outcomes = engine.schedule_all([member("c", "g", 1, least=3)], present=[member(n, "g", 1, least=3) for n in "ab"])
+    assert placed(outcomes) == ["c"]
+
+
+def test_a_gated_member_keeps_the_whole_group_back() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    outcomes = engine.schedule_all([member("a", "g", 1), member("b", "g", 1, scheduling_gates=("x",))])
+    assert placed(outcomes) == []
+
+
+def test_what_a_group_gave_back_is_offered_to_the_others_that_failed() -> None:
+    state = cluster([node("pve1"), node("pve2")])
+    requests = [
+        member("a1", "g", 20, priority=2),
+        member("a2", "g", 20, priority=2),
+        vm("single", gib=20, priority=1),
+        member("a3", "g", 20),
+    ]
+    outcomes = scheduler(state).schedule_all(requests)
+    assert placed(outcomes) == ["single"]
+    assert used_gib(state) == 20
+
+
+def test_of_two_groups_that_block_each_other_the_first_is_placed() -> None:
+    state = cluster([node("pve1"), node("pve2")])
+    requests = [
+        member("a1", "a", 20, priority=9),
+        member("b1", "b", 20, priority=8),
+        member("a2", "a", 20),
+        member("b2", "b", 20),
+    ]
+    assert placed(scheduler(state).schedule_all(requests)) == ["a1", "a2"]
+
+
+def test_when_the_first_group_fits_nowhere_the_second_is_placed() -> None:
+    state = cluster([node("pve1"), node("pve2")])
+    requests = [
+        member("a1", "a", 20, priority=9),
+        member("b1", "b", 20, priority=8),
+        member("a2", "a", 20),
+        member("a3", "a", 20),
+        member("b2", "b", 20),
+    ]
+    assert placed(scheduler(state).schedule_all(requests)) == ["b1", "b2"]
+    assert used_gib(state) == 40
+
+
+def test_a_group_is_placed_in_a_later_pass_when_there_is_room() -> None:
+    first = scheduler(cluster([node("pve1")]))
+    batch = Batch([member(name, "g", 20) for name in ("a", "b")], first)
+    assert placed(batch.run(first, 0.0)) == []
+    batch.wake([Event.NODE])
+    assert placed(batch.run(scheduler(cluster([node("pve1"), node("pve2")])), 1.0)) == ["a", "b"]
+
+
+@settings(max_examples=200)
+@given(
+    nodes=st.integers(1, 3),
+    members=st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(1, 30), st.integers(-1, 1)), max_size=10
+    ),
+    least=st.integers(0, 4),
+)
+def test_a_group_is_never_placed_in_part_and_memory_is_never_exceeded(
+    nodes: int, members: list[tuple[str | None, int, int]], least: int
+) -> None:
+    requests = [
+        vm(str(number), gib=gib, priority=priority, gang=GangRef(group, least) if group else None)
+        for number, (group, gib, priority) in enumerate(members)
+    ]
+    state = cluster([node(f"pve{index}") for index in range(nodes)])
+    outcomes = scheduler(state).schedule_all(requests)
+    assert [outcome.request for outcome in outcomes] == requests
+    done = Counter(o.request.gang.name for o in outcomes if o.decision and o.request.gang)
+    every = Counter(request.gang.name for request in requests if request.gang)
+    for group, count in done.items():
+        assert count >= (least or every[group])
+    assert all(info.memory <= info.node.memory for info in state.nodes)
+    assert used_gib(state) == sum(o.request.memory for o in outcomes if o.decision) / GIB
+    again = scheduler(cluster([node(f"pve{index}") for index in range(nodes)])).schedule_all(requests)
+    assert [o.decision for o in again] == [o.decision for o in outcomes]
+
+
+# --- Permit plugins of one's own ---
+
+
+class Stubborn(PermitPlugin):
+    """Waits for others for ever."""
+
+    name = "Stubborn"
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def permit(
+        self,
+        request: Request,
+        placed: Collection[Request],
+        waiting: Collection[Request],
+        failed: Collection[Request],
+    ) -> Status | None:
+        return WAIT
+
+
+class Broken(Stubborn):
+    """Raises."""
+
+    name = "Broken"
+
+    def permit(
+        self,
+        request: Request,
+        placed: Collection[Request],
+        waiting: Collection[Request],
+        failed: Collection[Request],
+    ) -> Status | None:
+        if request.name == "a":
+            raise KeyError("oops")
+        return None
+
+
+class Clinging(ReservePlugin):
+    """Does not let go."""
+
+    name = "Clinging"
+
+    def reserve(self, *args: object) -> Status | None:
+        return None
+
+    def unreserve(self, *args: object) -> None:
+        raise RuntimeError("mine")
+
+
+def test_who_waits_for_nobody_is_taken_back() -> None:
+    state = cluster([node("pve1")])
+    outcomes = scheduler(state, own=[Stubborn]).schedule_all([vm("a"), vm("b")])
+    assert [o.message for o in outcomes] == [
+        f'VM "{name}" was not placed: Stubborn: waited for other VMs of the run in vain' for name in ("a", "b")
+    ]
+    assert used_gib(state) == 0
+
+
+def test_a_permit_plugin_that_raises_fails_its_vm_and_leaves_nothing_behind() -> None:
+    state = cluster([node("pve1")])
+    outcomes = scheduler(state, own=[Broken]).schedule_all([vm("a"), vm("b")])
+    assert placed(outcomes) == ["b"]
+    assert outcomes[0].message == "plugin Broken failed: KeyError: 'oops'"
+    assert outcomes[0].error is not None
+    assert outcomes[0].error.code == "PluginFailed"
+    assert used_gib(state) == 1
+
+
+def test_an_unreserve_that_raises_is_told_and_the_vm_is_forgotten_all_the_same() -> None:
+    state = cluster([node("pve1")])
+    outcomes = scheduler(state, own=[Clinging]).schedule_all([member("a", "g", 1, least=2)])
+    assert outcomes[0].message == "plugin Clinging failed: RuntimeError: mine"
+    assert used_gib(state) == 0
+
+
+def test_an_unknown_profile_fails_its_vm_only() -> None:
+    engine = Scheduler(cluster([node("pve1")]), {"balanced": profile()})
+    outcomes = engine.schedule_all([vm("a", profile="nope"), vm("b")])
+    assert placed(outcomes) == ["b"]
+    assert "unknown profile 'nope'" in outcomes[0].message
