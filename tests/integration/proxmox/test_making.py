@@ -64,6 +64,24 @@ def how(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def test_many_vms_are_made_at_once_through_a_bad_connection(cluster, binder):
+    for when in ("before", "after"):
+        cluster.fault(method="POST", path=CREATE, after=3, count=4, drop=when)
+    cluster.fault(method="GET", path="/status$", after=5, count=10, drop="after")
+    cluster.fault(method="GET", path="/tasks", after=20, count=5, status=596)
+
+    def one(number: int) -> int:
+        return create(binder, decision(200 + number, f"vm{number}", f"pve{number % 3 + 1}")).vmid
+
+    with ThreadPoolExecutor(max_workers=12) as threads:
+        made = list(threads.map(one, range(24)))
+
+    guests = cluster.state()["guests"]
+    assert made == list(range(200, 224))
+    assert {vmid: guests[vmid]["name"] for vmid in made} == {200 + number: f"vm{number}" for number in range(24)}
+    assert cluster.state()["running_tasks"] == []
+
+
 def test_a_create_costs_one_request_and_the_polls_of_its_task(cluster, binder):
     result = create(binder)
 
@@ -156,6 +174,20 @@ def test_a_lost_answer_is_followed_to_the_end_of_a_long_task(cluster, binder, ho
 
     assert cluster.state()["running_tasks"] == []
     assert "lock" not in cluster.state()["guests"][200]["config"]
+
+
+def test_a_request_that_came_through_late_is_recognized_when_it_is_sent_again(cluster, binder):
+    cluster.fault(method="POST", path=CREATE, count=1, drop="before")
+    cluster.fault(method="POST", path=CREATE, after=1, delay=50)
+
+    with ThreadPoolExecutor() as thread:
+        making = thread.submit(create, binder)
+        while calls(cluster).count("GET /cluster/resources") < 3:
+            time.sleep(0.01)
+        time.sleep(0.15)
+        cluster.add_guest(vmid=200, name="web", node="pve1")
+
+        assert making.result().vmid == 200
 
 
 def test_a_clone_for_another_node_is_found_after_a_lost_answer(cluster, binder):
