@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -19,6 +20,7 @@ from .binding import BindingCycle, ExistsAlready, kept_alive
 from .entries import Entry
 from .existing import Converger, ExistingPlan
 from .placing import Placement, Placer
+from .progress import Progress, Step
 from .report import VMReport, planned_report
 from .waiting import Waiting
 
@@ -35,12 +37,13 @@ class Run:
         access: Access,
         placer: Placer,
         entries: Sequence[Entry],
-        progress: Callable[[VMReport], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._access = access
         self._placer = placer
         self._entries = {entry.position: entry for entry in entries}
-        self._progress = progress or (lambda report: None)
+        self._progress = progress or (lambda step: None)
+        self._done = 0
         self._all_or_nothing: bool = params["all_or_nothing"]
         self._parallel: int = params["parallel_creates"]
         self._timeout = float(params["timeout"])
@@ -144,22 +147,31 @@ class Run:
         decisions = {p: o.decision for p, o in placement.outcomes.items() if o.decision is not None}
         cycle.in_progress.update(decision.vmid for decision in decisions.values())
         work: dict[Future[VMReport], int] = {}
+        began: dict[int, float] = {}
+
+        def timed(position: int, do: Callable[..., VMReport], *args: t.Any) -> VMReport:
+            began[position] = time.monotonic()
+            return do(*args)
+
         with (
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
             ThreadPoolExecutor(self._parallel) as pool,
         ):
             for position, decision in decisions.items():
-                work[pool.submit(self._bind, cycle, binder, self._reports[position], decision)] = position
+                report = self._reports[position]
+                work[pool.submit(timed, position, self._bind, cycle, binder, report, decision)] = position
             for position, plan in plans.items():
                 if plan.actions:
-                    work[pool.submit(self._converge, binder, plan)] = position
+                    work[pool.submit(timed, position, self._converge, binder, plan)] = position
+            total = self._done + len(work)
             for future in as_completed(work):
                 position = work[future]
                 try:
                     self._reports[position] = future.result()
                 except CollectionError as error:
                     self._reports[position].error = error
-                self._progress(self._reports[position])
+                self._done += 1
+                self._progress(Step(self._reports[position], self._done, total, time.monotonic() - began[position]))
         if decisions and not access.shared:
             self._check_limits([self._reports[position] for position in decisions])
 

@@ -17,7 +17,8 @@ from .entries import build_entries
 from .node_facts import parse_nodes
 from .placing import Placer
 from .plugin_config import profiles_of
-from .report import VMReport, failure_of, result_of
+from .progress import ProgressFile
+from .report import failure_of, result_of
 from .run import Run
 
 
@@ -39,14 +40,14 @@ def schedule(
     *,
     check_mode: bool,
     warn: Callable[[str], None],
-    progress: Callable[[VMReport], None] | None = None,
 ) -> dict[str, t.Any]:
     """Do what a qemu_schedule task says, and return the module's result.
 
-    per_vm names the options of one VM; warn takes texts for the user; progress is told of every VM as it is done.
+    per_vm names the options of one VM; warn takes texts for the user.
     Raises RunFailed with the result when a VM failed, and other CollectionErrors when nothing was looked at.
     """
     entries = build_entries(params, per_vm, time.time())
+    progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
     attributes = device_attributes(params.get("device_attributes"))
     access = Access.open(params, _facts_of(params.get("nodes") or {}))

@@ -1,0 +1,205 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters that put what qemu_schedule decided, and why, into lines of plain text.
+
+Lists of lines read best where they end up: the debug task of a playbook shows a list with one element per line.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import typing as t
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from ansible.errors import AnsibleFilterError
+
+VM = Mapping[str, t.Any]
+
+EMPTY = "-"
+GAP = "  "
+NARROWEST_WHY = 40
+HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
+RIGHT_ALIGNED = frozenset({"VMID", "SCORE"})
+
+
+def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
+    """One row per VM: what is done with it, where, and why. Columns that are empty throughout are left out.
+
+    vms are those of qemu_schedule's result; lines are at most width characters long where that is possible.
+    """
+    _check(vms)
+    if not vms:
+        return ["no VMs"]
+    rows = [HEADINGS, *(_row(vm) for vm in vms)]
+    filled = [i for i, heading in enumerate(HEADINGS) if i < 2 or any(row[i] != EMPTY for row in rows[1:])]
+    columns = [HEADINGS[i] for i in filled]
+    rows = [tuple(row[i] for i in filled) for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+    return [line for row in rows for line in _lines(columns, widths, row, width)]
+
+
+def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
+    """For each VM a line with its decision, then one per node: its score and its parts, or why it was rejected.
+
+    The nodes are in the order in which they would have been taken. Arguments as in decision_table.
+    """
+    _check(vms)
+    lines: list[str] = []
+    for vm in vms:
+        if lines:
+            lines.append("")
+        lines.extend(_wrap(f"{_name(vm)}: {_headline(vm)}", width, "    "))
+        nodes = ranked(vm)
+        longest = max((len(node["node"]) for node in nodes), default=0)
+        for place, node in enumerate(nodes, 1):
+            start = f"{place:>4}. " if node["feasible"] else "   -  "
+            lines.extend(_wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
+        for plugin, finding in sorted(((vm.get("decision") or {}).get("findings") or {}).items()):
+            text = finding.get("message") if isinstance(finding, Mapping) else None
+            lines.extend(_wrap(f"      {plugin}: {text or finding}", width, " " * 8))
+    return lines
+
+
+def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
+    """The nodes of a decision: the chosen one, then those that passed by falling score, then the others by name."""
+    decision = vm.get("decision") or {}
+    return sorted(
+        decision.get("nodes") or [],
+        key=lambda n: (not n["feasible"], n["node"] != decision.get("node"), -(n["score"] or 0.0), n["node"]),
+    )
+
+
+# --- the table's cells ---
+
+
+def _row(vm: VM) -> tuple[str, ...]:
+    decision = vm.get("decision") or {}
+    score = decision.get("score")
+    return (
+        _name(vm),
+        _action(vm),
+        vm.get("node") or EMPTY,
+        str(vm.get("vmid") or EMPTY),
+        _storages(vm.get("storages") or {}),
+        EMPTY if score is None else f"{score:.1f}",
+        _why(vm),
+    )
+
+
+def _name(vm: VM) -> str:
+    return str(vm.get("name") or vm.get("vmid") or EMPTY)
+
+
+def _action(vm: VM) -> str:
+    if vm.get("error"):
+        return "failed"
+    return "+".join(vm.get("actions") or ["none"])
+
+
+def _storages(storages: Mapping[str, str]) -> str:
+    """The storage alone where all drives are on one, else that of each drive."""
+    if len(set(storages.values())) == 1:
+        return next(iter(storages.values()))
+    return ",".join(f"{slot}={storage}" for slot, storage in sorted(storages.items())) or EMPTY
+
+
+def _why(vm: VM) -> str:
+    error = vm.get("error")
+    if error:
+        return f"{error['code']}: {error['message']}"
+    if vm.get("actions") and not vm.get("changed"):
+        return "not done, because of another VM that failed"
+    if vm.get("decision"):
+        return _lead(vm)
+    if vm.get("status") == "absent":
+        return "removed with its disks" if vm.get("actions") else "does not exist"
+    return _existing(vm)
+
+
+def _lead(vm: VM) -> str:
+    nodes = ranked(vm)
+    passed = [node for node in nodes if node["feasible"]]
+    if len(passed) < 2:
+        reasons = _reasons(nodes)
+        return f"the only node: {reasons}" if reasons else "the only node"
+    lead = (passed[0]["score"] or 0.0) - (passed[1]["score"] or 0.0)
+    ahead = f"{lead:.1f} ahead of" if lead > 0 else "level with"
+    return f"{ahead} {passed[1]['node']}, {len(passed)} of {len(nodes)} nodes fit"
+
+
+def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
+    """How many nodes were rejected for which reason, the figures of single nodes left out."""
+    counts = Counter(str(node["reason"]).partition(" (")[0] for node in nodes if not node["feasible"])
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {_numbered(reason, count)}" for reason, count in ordered)
+
+
+def _numbered(reason: str, count: int) -> str:
+    return f"was {reason.removeprefix('were ')}" if count == 1 and reason.startswith("were ") else reason
+
+
+def _existing(vm: VM) -> str:
+    drift = vm.get("drift") or {}
+    changes = ", ".join(f"{key} {_shown(drift[key]['old'])} => {_shown(drift[key]['new'])}" for key in sorted(drift))
+    if not changes:
+        return "exists, nothing differs"
+    return changes if "update" in (vm.get("actions") or []) else f"exists, left as it is without update: {changes}"
+
+
+def _shown(value: t.Any) -> str:
+    return "unset" if value is None else str(value)
+
+
+# --- the explanation's lines ---
+
+
+def _headline(vm: VM) -> str:
+    if vm.get("error") or not vm.get("decision"):
+        return _why(vm)
+    storages = _storages(vm.get("storages") or {})
+    on = "" if storages == EMPTY else f", disks on {storages}"
+    return f"{_action(vm)} on {vm.get('node')} as {vm.get('vmid')}{on}: {_why(vm)}"
+
+
+def _verdict(node: Mapping[str, t.Any]) -> str:
+    if not node["feasible"]:
+        return f"rejected by {node['rejected_by']}: {node['reason']}"
+    parts = ", ".join(
+        f"{plugin} {score['normalized']:.1f}" + ("" if score["weight"] == 1 else f" x {score['weight']:g}")
+        for plugin, score in sorted(node["scores"].items())
+    )
+    return f"{node['score']:.1f}" + (f" = {parts}" if len(node["scores"]) == 1 else f" from {parts}" if parts else "")
+
+
+# --- text ---
+
+
+def _lines(columns: Sequence[str], widths: Sequence[int], row: Sequence[str], width: int) -> list[str]:
+    """The row with its last cell wrapped below itself."""
+    cells = [
+        cell.rjust(size) if column in RIGHT_ALIGNED else cell.ljust(size)
+        for column, size, cell in zip(columns, widths, row, strict=True)
+    ]
+    start = GAP.join(cells[:-1]) + GAP
+    wrapped = textwrap.wrap(row[-1], max(width - len(start), NARROWEST_WHY), break_long_words=False) or [""]
+    return [(start if number == 0 else " " * len(start)) + text for number, text in enumerate(wrapped)]
+
+
+def _wrap(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=True, replace_whitespace=True
+    )
+
+
+def _check(vms: t.Any) -> None:
+    if not isinstance(vms, Sequence) or isinstance(vms, str) or not all(isinstance(vm, Mapping) for vm in vms):
+        raise AnsibleFilterError("expected the list of VMs that qemu_schedule returns as vms")
+
+
+class FilterModule:
+    """The filters by their names."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"decision_table": decision_table, "explain": explain}

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Telling how far a run is while it goes on: a line of JSON in a file for every VM that is done.
+
+A module's output is read when it ends. A file can be read by whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidRequest
+from .report import VMReport
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One VM is done, or failed. done of total VMs that something is done with; seconds is how long this one took."""
+
+    report: VMReport
+    done: int
+    total: int
+    seconds: float
+
+
+Progress = Callable[[Step], None]
+
+
+class ProgressFile:
+    """Appends a line to a file for every step. Raises InvalidRequest at once when that is not possible."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        try:
+            self._append("")
+        except OSError as error:
+            raise InvalidRequest(f"progress_file: {path} cannot be written: {error.strerror}") from error
+
+    def __call__(self, step: Step) -> None:
+        report = step.report
+        line = {
+            "done": step.done,
+            "total": step.total,
+            "name": report.entry.request.name or None,
+            "vmid": report.vmid,
+            "node": report.node,
+            "actions": report.actions,
+            "seconds": round(step.seconds, 2),
+            "error": None if report.error is None else report.error.code,
+        }
+        # The VM is made by now: a disk that ran full must not make its task fail.
+        with contextlib.suppress(OSError):
+            self._append(json.dumps(line) + "\n")
+
+    def _append(self, text: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text)
