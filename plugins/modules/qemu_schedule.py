@@ -11,7 +11,7 @@ module: qemu_schedule
 short_description: Place VMs on the nodes of a Proxmox VE cluster, say why, and create them
 version_added: 1.0.0
 description:
-  - Decides for each VM its node, its VMID, the storage of each disk and its passthrough devices, and creates it.
+  - Decides for each VM its node, its VMID, its disks' storages and its passthrough devices, and creates it.
   - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Running the task again changes nothing.
   - All VMs of a task are decided together, each decision counting for the next, before anything is written.
   - The options of a VM are those of M(community.proxmox.proxmox_kvm). Leave C(node) out.
@@ -53,6 +53,13 @@ options:
       - With O(all_or_nothing) nothing is created before all VMs can be.
     type: int
     default: 0
+  progress_file:
+    description:
+      - File on the host that runs the module. A line of JSON is appended for every VM as soon as it is done, for others
+        to read. Its keys are C(done), C(total), C(name), C(vmid), C(node), C(actions), C(seconds) and C(error) (a code,
+        or null).
+      - When the module runs on the controller itself, progress is shown there anyway, a line for each VM.
+    type: path
 attributes:
   check_mode:
     support: full
@@ -304,6 +311,7 @@ def main() -> None:
             "parallel_creates": {"type": "int", "default": 4},
             "timeout": {"type": "int", "default": 600},
             "wait_for_capacity": {"type": "int", "default": 0},
+            "progress_file": {"type": "path"},
         },
         supports_check_mode=True,
     )
