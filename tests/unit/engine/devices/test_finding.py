@@ -177,6 +177,13 @@ def test_many_claims_that_cannot_be_met_together_are_given_up_in_time() -> None:
     assert isinstance(find(where, *claims), Unmet)
 
 
+def test_devices_that_no_claim_can_tell_apart_are_not_tried_one_for_the_other() -> None:
+    where = node(*(pci("gpu", f"0000:{number:02x}:00.0") for number in range(16)))
+
+    unmet = refused(where, claim("one", count=8), claim("two", count=8), claim("three"))
+    assert unmet.reason == "couldn't satisfy device claim 'three' beside the others"
+
+
 # --- one piece of hardware under several names ---
 
 
