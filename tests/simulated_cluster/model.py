@@ -38,7 +38,6 @@ class Node:
     cpu: dict[str, Any] = field(default_factory=dict)
     pci: list[dict[str, Any]] = field(default_factory=list)
     usb: list[dict[str, Any]] = field(default_factory=list)
-    changed_at: float = 0.0
     booted_at: float = 0.0
     offline_since: float | None = None
     maintenance_since: float | None = None

@@ -22,7 +22,7 @@ from . import api, control
 from .access import Identity
 from .authentication import authenticate
 from .cluster import Cluster
-from .errors import ApiError, PlainError, forbidden, not_simulated
+from .errors import ApiError, PlainError, forbidden, not_simulated, parameter_error
 from .faults import Effects
 from .pvestatd import WORKERS
 from .request_log import redact
@@ -167,7 +167,10 @@ class Server:
         declared = (info.get("parameters") or {}).get("properties", {})
         self._rules.check(who, info.get("permissions"), {**values, **match.params}, declared)
         self._reach_node(match)
-        values.update(dict(match.params.items()))
+        for name, value in match.params.items():
+            if str(values.get(name, value)) != value:
+                raise parameter_error(**{name: "duplicate parameter (already defined in URI with conflicting values!)"})
+        values |= match.params
         checked, errors = cluster.validator.validate(info.get("parameters"), values)
         if errors:
             raise ApiError(400, "Parameter verification failed.", errors)

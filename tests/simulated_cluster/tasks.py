@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +118,17 @@ class Tasks:
         self._by_upid[upid] = task
         self._by_node.setdefault(node, []).append(task)
         task.runner = asyncio.ensure_future(self._run(task, body))
+        task.runner.add_done_callback(lambda runner: self._report_fault_of_ours(task, runner))
         return upid
+
+    @staticmethod
+    def _report_fault_of_ours(task: Task, runner: asyncio.Task[None]) -> None:
+        """A mistake in the simulator must end the task visibly, not leave a client waiting for ever."""
+        error = None if runner.cancelled() else runner.exception()
+        if error is not None:
+            task.exitstatus = f"simulator error: {error!r}"
+            task.endtime = task.starttime
+            logging.getLogger("simulated_cluster").error("%s", task.upid, exc_info=error)
 
     async def _run(self, task: Task, body: Callable[[Task], Awaitable[None]]) -> None:
         exitstatus = "OK"

@@ -163,6 +163,22 @@ def test_guests_can_be_added_changed_and_removed_behind_the_apis_back(cluster: S
     assert 310 not in cluster.state()["guests"]
 
 
+def test_an_image_is_imported_with_its_own_size(cluster: SimulatedCluster, api: Any) -> None:
+    answer = api("POST", "/nodes/pve1/qemu", vmid=320, scsi0="local-lvm:0,import-from=local:import/debian-13.qcow2")
+    assert wait_for(api, answer.json()["data"]) == "OK"
+    assert api("GET", "/nodes/pve1/qemu/320/config").json()["data"]["scsi0"] == "local-lvm:vm-320-disk-0,size=2G"
+    answer = api("PUT", "/nodes/pve1/qemu/320/resize", disk="scsi0", size="20G")
+    assert wait_for(api, answer.json()["data"]) == "OK"
+    volumes = {row["volid"]: row["size"] for row in cluster.state()["volumes"]}
+    assert volumes["local-lvm:vm-320-disk-0"] == 20 * 1024**3
+
+
+def test_a_parameter_that_contradicts_the_path_is_refused(cluster: SimulatedCluster, api: Any) -> None:
+    answer = api("POST", "/nodes/pve1/qemu", vmid=321, node="pve2")
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["node"])
+    assert api("GET", "/nodes/pve1/qemu/100/config", vmid=100).status_code == 200
+
+
 def test_a_wrong_fault_is_refused(cluster: SimulatedCluster) -> None:
     with pytest.raises(ValueError, match="unknown fault option"):
         cluster.fault(methode="POST")

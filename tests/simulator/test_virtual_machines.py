@@ -178,6 +178,17 @@ def test_migration_moves_the_vm_and_its_local_disks() -> None:
     in_lab("9.2", work)
 
 
+def test_a_linked_clone_on_local_storage_cannot_leave_its_base() -> None:
+    async def work(lab: Lab) -> None:
+        assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/9000/clone", {"newid": 121}) == "OK"
+        for vmid in (121, 9000):
+            ended = await exitstatus(lab, "POST", f"/nodes/pve1/qemu/{vmid}/migrate", {"target": "pve2"})
+            assert ended == "migration aborted"
+            assert lab.cluster.guests[vmid].node == "pve1"
+
+    in_lab("9.2", work)
+
+
 def test_a_running_vm_keeps_changes_pending_until_it_is_stopped() -> None:
     async def work(lab: Lab) -> None:
         await running(120)(lab)

@@ -28,6 +28,7 @@ _ELSEWHERE = {
     "vmid", "node", "pool", "start", "storage", "digest", "delete", "revert", "unique", "force", "archive", "bwlimit",
     "live-restore", "import-working-storage", "tags", "ha-managed", "background_delay", "skiplock",
 }
+VNET_ZONE = "zone1"
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -73,7 +74,8 @@ def check_devices(call: Call, values: dict[str, object], vmid: int, pool: str | 
         kind = match[1] if match else option
         parts = parse(str(value), "host")
         if match and kind == "net" and "bridge" in parts:
-            call.require(f"/sdn/zones/localnetwork/{parts['bridge']}", "SDN.Use")
+            vnet = any(parts["bridge"] in node.vnets for node in call.cluster.nodes.values())
+            call.require(f"/sdn/zones/{VNET_ZONE if vnet else 'localnetwork'}/{parts['bridge']}", "SDN.Use")
         elif kind in ("hostpci", "usb") and match and not call.who.is_root:
             if "mapping" in parts and "host" not in parts:
                 call.require(f"/mapping/{'pci' if kind == 'hostpci' else 'usb'}/{parts['mapping']}", "Mapping.Use")

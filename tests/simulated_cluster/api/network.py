@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..routing import Call, route
+from .config_rights import VNET_ZONE
 
 
 @route("GET", "/nodes/{node}/network")
@@ -48,8 +49,8 @@ def _usable(call: Call, bridge: str) -> bool:
 def vnets(call: Call) -> list[dict[str, Any]]:
     names = sorted({name for node in call.cluster.nodes.values() for name in node.vnets})
     return [
-        {"vnet": name, "zone": "zone1", "type": "vnet", "digest": call.cluster.ha.digest(names)} for name in names
-        if call.allowed(f"/sdn/zones/zone1/{name}", "SDN.Audit", "SDN.Allocate", any_of=True)
+        {"vnet": name, "zone": VNET_ZONE, "type": "vnet", "digest": call.cluster.ha.digest(names)} for name in names
+        if call.allowed(f"/sdn/zones/{VNET_ZONE}/{name}", "SDN.Audit", "SDN.Allocate", any_of=True)
     ]
 
 
@@ -57,4 +58,4 @@ def vnets(call: Call) -> list[dict[str, Any]]:
 def zones(call: Call) -> list[dict[str, Any]]:
     if not any(node.vnets for node in call.cluster.nodes.values()):
         return []
-    return [{"zone": "zone1", "type": "simple", "digest": call.cluster.ha.digest("zone1")}]
+    return [{"zone": VNET_ZONE, "type": "simple", "digest": call.cluster.ha.digest(VNET_ZONE)}]

@@ -146,6 +146,10 @@ async def move(cluster: Cluster, guest: Guest, target: str, task: Task, target_s
     for volume in local:
         wanted = cluster.storages[target_storage or volume.storage]
         cluster.volumes.check_usable(wanted, target)
+        if volume.base is not None or cluster.volumes.dependants(volume):
+            say(f"ERROR: Failed to sync data - can't migrate '{volume.volid}' as it's a clone of '{volume.base}'"
+                if volume.base else f"ERROR: base volume '{volume.volid}' is still in use by linked cloned")
+            raise TaskError("migration aborted")
         say(f"found local disk '{volume.volid}' (attached)")
     cluster.set_config(guest, lock="migrate")
     try:
