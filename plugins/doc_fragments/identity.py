@@ -31,8 +31,8 @@ options:
     type: str
   clone:
     description:
-      - Name or VMID of the VM or template to clone, when the VM does not exist. The other options are then applied to the
-        clone, and disks that are asked for larger are grown.
+      - Name or VMID of the VM or template to clone, when the VM does not exist. The other options are then applied to
+        the clone, and disks that are asked for larger are grown.
       - Several templates may bear one name, one on each node; the copy of the node that was decided on is taken.
     type: str
   full:

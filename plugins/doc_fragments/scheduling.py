@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options about how the cluster is read and how decisions are made, which several modules share."""
+"""Documentation of the options that several modules share: how the cluster is read and how decisions are made."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ class ModuleDocFragment:
 options:
   snapshot:
     description:
-      - Recorded answers of the API by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file with them.
+      - Recorded answers of the API by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file with
+        them.
       - The decision is then made from these instead of a cluster. Nothing is connected to and nothing is written.
       - M(qemu_scheduler.proxmox.cluster_snapshot_info) records one.
     type: raw
   reservations:
     description:
       - Where decisions are shared with other processes until Proxmox VE shows their VMs.
-      - V(default) is a file in the user's state directory, which all forks and jobs of one user on one controller share.
+      - V(default) is a file in the user's state directory, which all forks and jobs of one user on one controller
+        share.
       - C(/path/to/file) or C(sqlite:///path) is another such file. It must not lie on a network file system.
       - C(postgresql://user@host/database) is for several controllers. It needs the Python package psycopg.
       - V(none) shares with nobody.
@@ -39,8 +41,8 @@ options:
     default: []
   nodes:
     description:
-      - What Proxmox VE does not know about the nodes. Each key is a node's name or a pattern that matches names in full,
-        each value a mapping with C(labels), C(taints), C(reserved) and C(overcommit).
+      - What Proxmox VE does not know about the nodes. Each key is a node's name or a pattern that matches names in
+        full, each value a mapping with C(labels), C(taints), C(reserved) and C(overcommit).
     type: dict
     default: {}
   storage_classes:

@@ -213,9 +213,9 @@ class InvalidSnapshot(CollectionError):
 
 
 class DriftNotApplicable(CollectionError):
-    """C(update) was asked for, and the VM differs in something that cannot be changed: a smaller disk, another storage, say.
+    """C(update) was asked for, and the VM differs in what cannot be changed: a smaller disk, another storage, say.
 
-    Cure: the message says for each option why; change the VM by hand, or ask for what is there. Nothing of it was changed.
+    Cure: the message says for each option why; change the VM by hand, or ask for what is there. Nothing was changed.
     """
 
     code = "DriftNotApplicable"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
-from ..errors import InvalidRequest
+from ..errors import ConnectionFailed, InvalidRequest
 from ..model import Node, Request, Snapshot
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
@@ -140,7 +140,6 @@ class Access:
         self.ledger.remember_endpoint(*self._endpoint, found, names)
         if found != self.identity():
             self._identity = found
-            self._identity = found
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
 
 
@@ -173,5 +172,5 @@ class RememberingReader:
         return self._reader.server_time()
 
 
-class OtherCluster(Exception):
+class OtherCluster(ConnectionFailed):
     """The address belongs to another cluster than it did before: what was decided for that one must be decided anew."""

@@ -17,7 +17,7 @@ from ..reservations.records import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for; those reservations; VMIDs of the fulfilled ones."""
+    """The snapshot without the guests that reservations stand in for, these, and the VMIDs of those fulfilled."""
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]

@@ -21,6 +21,7 @@ from ..engine.framework.profile import Profile
 from ..engine.scheduler import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
+from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster
 from .counting import count_reservations, guest_of, reservation_of
@@ -28,6 +29,9 @@ from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, match_entries
 from .templates import Templates
+
+CYCLES = 3
+"""How often a cycle is begun when the address turns out to be another cluster's, or reading took longer than the lease."""
 
 LIMITS = frozenset({"CPUOvercommit", "MemoryOvercommit"})
 """The filters whose limits may be broken by schedulers that do not know of each other."""
@@ -78,16 +82,18 @@ class Placer:
         reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
         entry failed. excluded are VMIDs known to be taken although this user does not see by whom.
         """
-        while True:
-            with self._cycle(reserve) as cycle:
-                try:
+        for tries_left in reversed(range(CYCLES)):
+            try:
+                with self._cycle(reserve) as cycle:
                     placement = self._decide(entries, cycle, frozenset(excluded))
-                except OtherCluster:
-                    continue
-                if cycle is not None and not (all_or_nothing and placement.failed):
-                    decided = [o.decision for o in placement.outcomes.values() if o.decision is not None]
-                    cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decided])
-                return placement
+                    if cycle is not None and not (all_or_nothing and placement.failed):
+                        decided = [o.decision for o in placement.outcomes.values() if o.decision is not None]
+                        cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decided])
+                    return placement
+            except (OtherCluster, LeaseLost):
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try has returned or raised")
 
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
