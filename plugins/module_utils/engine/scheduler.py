@@ -168,17 +168,20 @@ class Scheduler:
     ) -> Rejection | None:
         """Run the Reserve plugins; when one refuses or raises, unreserve those before it, last first."""
         done: list[ReservePlugin] = []
+        rejection: Rejection | None = None
         try:
             for plugin in profile.plugins("reserves"):
                 done.append(plugin)
                 status = asked(plugin, plugin.reserve, state, request, node, draft)
                 if status is not None and status.code is not Code.SKIP:
-                    self._unreserve(done, state, request, node)
-                    return Rejection(plugin.name, status)
+                    rejection = Rejection(plugin.name, status)
+                    break
         except CollectionError:
             self._unreserve(done, state, request, node)
             raise
-        return None
+        if rejection is not None:
+            self._unreserve(done, state, request, node)
+        return rejection
 
     @staticmethod
     def _unreserve(plugins: list[ReservePlugin], state: CycleState, request: Request, node: NodeInfo) -> None:

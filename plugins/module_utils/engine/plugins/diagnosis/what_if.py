@@ -83,7 +83,7 @@ def sentence(findings: Mapping[str, t.Any]) -> str:
     if close is not None:
         lacks = _listed([amount_text(what, amount) for what, amount in close["missing"].items()])
         also = f", and {_listed(close['also'])} refused it too" if close["also"] else ""
-        parts.append(f"{close['node']} came closest: {lacks} short{also}")
+        parts.append(f"the closest is {close['node']}: {lacks} short{also}")
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
 
