@@ -44,3 +44,11 @@ class Ratios:
         of_request = self.signature(request) if self.pools or self.tags else None
         given = [t.cast(float, ratio) for ratio in (of_node, of_request) if ratio is not None]
         return min(given, default=self.default)
+
+
+def within(wanted: float, capacity: float, ratio: float) -> bool:
+    """Whether wanted / capacity is at most ratio.
+
+    The quotient is rounded as the ratio itself was; 1.15 times 100 comes out below 115.
+    """
+    return capacity > 0 and wanted / capacity <= ratio

@@ -14,7 +14,7 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
 from ...framework.status import Shortage, Status, unschedulable
-from ...overcommit import COMMON_SETTINGS, Ratios
+from ...overcommit import COMMON_SETTINGS, Ratios, within
 
 REASON = "would exceed the CPU overcommit ratio {}"
 
@@ -47,9 +47,10 @@ class CPUOvercommit(FilterPlugin):
         reserved = self.reserved if host.reserved_cores is None else host.reserved_cores
         ratio = self.ratios.ratio(request, host.cpu_ratio)
         wanted = (node.cores_all if self.include_stopped else node.cores) + request.cores
-        limit = ratio * (host.cores - reserved)
-        if wanted <= limit:
+        capacity = host.cores - reserved
+        if within(wanted, capacity, ratio):
             return None
+        limit = ratio * capacity
         return unschedulable(
             REASON.format(ratio),
             f"{wanted:g} vCPUs against a limit of {max(limit, 0):g}",

@@ -14,7 +14,7 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
 from ...framework.status import Shortage, Status, unschedulable
-from ...overcommit import COMMON_SETTINGS, Ratios
+from ...overcommit import COMMON_SETTINGS, Ratios, within
 
 REASON = "would exceed the memory overcommit ratio {}"
 
@@ -48,9 +48,10 @@ class MemoryOvercommit(FilterPlugin):
         reserved = self.reserved if host.reserved_memory is None else host.reserved_memory
         ratio = self.ratios.ratio(request, host.memory_ratio)
         wanted = (node.memory_all if self.include_stopped else node.memory) + request.memory
-        limit = ratio * (host.memory - reserved)
-        if wanted <= limit:
+        capacity = host.memory - reserved
+        if within(wanted, capacity, ratio):
             return None
+        limit = ratio * capacity
         return unschedulable(
             REASON.format(ratio),
             f"{wanted / GIB:.1f} GiB against a limit of {max(limit, 0) / GIB:.1f} GiB",

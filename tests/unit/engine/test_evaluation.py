@@ -1,0 +1,140 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What holds for every cluster and every run of requests: shared evaluations change no decision, no rule is broken."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.random_clusters import broken_rules, requests, snapshots
+from support.small_cluster import cluster, node, profile, scheduler, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    AffinityTerm,
+    Decision,
+    Request,
+    Selector,
+    Snapshot,
+    SpreadConstraint,
+)
+
+PROFILE = profile()
+STEPS = st.lists(st.one_of(requests(), st.integers(0, 20)), min_size=1, max_size=14)
+"""A request is placed; a number takes back one of the decisions so far, if there are any."""
+
+
+def fresh(snapshot: Snapshot, shared: Scheduler) -> Scheduler:
+    """A new scheduler, that never evaluated anything, over the state that shared has come to."""
+    state = ClusterState(snapshot)
+    for guest in shared.cluster:
+        if shared.cluster.is_assumed(guest.vmid):
+            state.assume_guest(guest)
+    return Scheduler(state, {"balanced": PROFILE})
+
+
+def told(outcome: Outcome) -> object:
+    return outcome.decision, outcome.message, outcome.verdicts()
+
+
+@settings(max_examples=300, deadline=None)
+@given(snapshots(), STEPS)
+def test_what_is_kept_between_requests_changes_no_decision(snapshot: Snapshot, steps: list[Request | int]) -> None:
+    shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
+    placed: list[Decision] = []
+    for step in steps:
+        if isinstance(step, int):
+            if placed:
+                shared.undo(placed.pop(step % len(placed)))
+            continue
+        expected = told(fresh(snapshot, shared).schedule(step))
+        outcome = shared.schedule(step)
+        assert told(outcome) == expected
+        if outcome.decision is not None:
+            placed.append(outcome.decision)
+
+
+@settings(max_examples=200, deadline=None)
+@given(snapshots(), STEPS)
+def test_no_decision_breaks_a_rule_or_a_limit(snapshot: Snapshot, steps: list[Request | int]) -> None:
+    shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
+    placed: list[Decision] = []
+    for step in steps:
+        if isinstance(step, int):
+            if placed:
+                shared.undo(placed.pop(step % len(placed)))
+            continue
+        decision = shared.schedule(step).decision
+        if decision is None:
+            continue
+        assert broken_rules(snapshot, placed, decision) == []
+        placed.append(decision)
+        check_limits(snapshot, placed, decision)
+
+
+def check_limits(snapshot: Snapshot, placed: list[Decision], last: Decision) -> None:
+    """The node of the last decision is not over capacity, no storage is, and no VMID is taken twice."""
+    host = next(node for node in snapshot.nodes if node.name == last.node)
+    running = [g for g in snapshot.guests if g.node == host.name and g.status == "running" and not g.template]
+    here = [d.request for d in placed if d.node == host.name]
+    assert host.online
+    assert sum(g.cores for g in running) + sum(r.cores for r in here) <= 4 * host.cores
+    assert sum(g.memory for g in running) + sum(r.memory for r in here) <= host.memory
+    for storage in snapshot.storages:
+        nodes = {s.node for s in snapshot.storages if s.name == storage.name} if storage.shared else {storage.node}
+        taken = sum(
+            size for d in placed for (name, at), size in d.storage_bytes.items() if name == storage.name and at in nodes
+        )
+        assert taken <= storage.total
+    vmids = [g.vmid for g in snapshot.guests] + [d.vmid for d in placed]
+    assert len(vmids) == len(set(vmids))
+
+
+@settings(max_examples=100, deadline=None)
+@given(snapshots(), st.lists(requests(), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_the_order_of_the_snapshot_never_matters(
+    snapshot: Snapshot, wanted: list[Request], chance: random.Random
+) -> None:
+    def shuffled(items: tuple) -> tuple:  # type: ignore[type-arg]
+        return tuple(chance.sample(items, len(items)))
+
+    other = replace(
+        snapshot,
+        nodes=shuffled(snapshot.nodes),
+        guests=shuffled(snapshot.guests),
+        storages=shuffled(snapshot.storages),
+    )
+    one = Scheduler(ClusterState(snapshot), {"balanced": PROFILE}).schedule_all(wanted)
+    two = Scheduler(ClusterState(other), {"balanced": PROFILE}).schedule_all(wanted)
+    assert [told(outcome) for outcome in one] == [told(outcome) for outcome in two]
+
+
+def test_equal_scores_go_to_the_name_that_sorts_first() -> None:
+    state = cluster([node("pve3"), node("pve1"), node("pve2")])
+    decisions = [scheduler(state).schedule(vm(f"vm-{number}")).decision for number in range(3)]
+    assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve3"]
+
+
+def test_evaluations_are_shared_only_among_requests_that_a_decided_vm_treats_alike() -> None:
+    """A plain VM was looked at before anything repelled it; the next one of its kind is repelled."""
+    where = scheduler(cluster([node("pve1", cores=64, gib=256), node("pve2")]))
+    apart_from_db = AffinityTerm(False, Selector(name="db-.*"))
+    wanted = [vm("db-1"), vm("web-1", affinity=(apart_from_db,)), vm("db-2"), vm("app-1")]
+    decisions = [where.schedule(request).decision for request in wanted]
+    assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve1", "pve1"]
+
+
+def test_a_hard_spread_asks_each_domain_once_and_not_each_node() -> None:
+    """The nodes of a full rack are refused, in the verdicts as well, though only one of them was asked."""
+    nodes = [node(f"pve{n}", labels={"rack": "a" if n < 3 else "b"}) for n in range(1, 5)]
+    spread = SpreadConstraint("rack", Selector(name="web-.*"))
+    where = scheduler(cluster(nodes))
+    assert where.schedule(vm("web-1", topology_spread=(spread,))).decision is not None
+    outcome = where.schedule(vm("web-2", topology_spread=(spread,)))
+    assert [v.node for v in outcome.verdicts() if v.rejected_by == "TopologySpread"] == ["pve1", "pve2"]
