@@ -64,6 +64,7 @@ options:
       - What other VMs have in their configuration is not free, whether they run or not.
       - Proxmox VE itself picks the device when it starts a VM, among those of the mapping on the node. Constraints that
         tell apart the devices of one mapping on one node are therefore not kept; use a mapping for each kind.
+      - Devices are taken in order of the mappings' names and the devices' addresses, from as few mappings as possible.
       - Only a new VM is given devices; claims of a VM that exists are left alone.
     type: list
     elements: dict

@@ -80,14 +80,18 @@ def device_attributes(given: Mapping[str, t.Any] | None) -> dict[str, dict[str, 
 
 
 def device_claims(
-    given: Iterable[Mapping[str, t.Any]] | None, classes: Mapping[str, DeviceClass]
+    given: Iterable[Mapping[str, t.Any]] | None, classes: Mapping[str, DeviceClass], prefix: str = ""
 ) -> tuple[DeviceClaim, ...]:
-    """Return the claims of one VM, each with the driver and the constraints of its class. Raises InvalidRequest."""
-    claims = [_claim(body, classes) for body in given or ()]
+    """Return the claims of one VM, each with the driver and the constraints of its class.
+
+    prefix stands before the option's name in errors (C(vms[2].)). Raises InvalidRequest.
+    """
+    option = f"{prefix}devices"
+    claims = [_claim(option, body, classes) for body in given or ()]
     names = [claim.name for claim in claims]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRequest(f"devices: {name!r} is given twice, expected a name for each claim", option="devices")
+            raise InvalidRequest(f"{option}: {name!r} is given twice, expected a name for each claim", option=option)
     return tuple(claims)
 
 
@@ -142,11 +146,11 @@ def _class(name: str, body: object) -> DeviceClass:
     return DeviceClass(name, _driver(where, body.get("driver")), _constraints(where, body.get("constraints")))
 
 
-def _claim(body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
+def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
     name = str(body.get("name") or "")
     if not name:
-        raise InvalidRequest("devices: a claim has no name, expected a name for each claim", option="devices")
-    where = f"devices.{name}"
+        raise InvalidRequest(f"{option}: a claim has no name, expected a name for each claim", option=option)
+    where = f"{option}.{name}"
     given = sorted(key for key in _WANTED if body.get(key) is not None)
     alternatives = body.get("one_of")
     if alternatives is None:

@@ -103,6 +103,11 @@ def test_a_mistake_in_a_claim_is_named_with_its_value(body: dict[str, t.Any], wo
     assert [word for word in words if word not in caught.value.message] == []
 
 
+def test_a_mistake_in_an_entry_of_vms_is_named_with_the_entry() -> None:
+    with pytest.raises(InvalidRequest, match=r"^vms\[2\]\.devices\.c\.class: "):
+        device_claims([{"name": "c", "class": "tpu"}], {}, prefix="vms[2].")
+
+
 def test_two_claims_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="'c' is given twice"):
         device_claims([{"name": "c", "mapping": "a"}, {"name": "c", "mapping": "b"}], {})
