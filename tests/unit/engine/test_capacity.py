@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many more VMs fit, and what ends it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.small_cluster import cluster, guest, node, profile, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capacity import (
+    CapacityReport,
+    NodeCapacity,
+    how_many,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, GangRef, Request, Storage
+
+PROFILES = {"balanced": profile()}
+
+
+def count(state: ClusterState, *shapes: Request, **options: bool) -> CapacityReport:
+    return how_many(state, PROFILES, shapes, **options)
+
+
+def test_memory_ends_it_where_memory_is_short() -> None:
+    report = count(cluster([node("pve1"), node("pve2", gib=16)], [guest(100, "pve1", gib=9)]), vm(gib=5))
+    assert (report.total, report.limited_by) == (7, "memory")
+    assert [(n.node, n.fit, n.limited_by) for n in report.nodes] == [("pve1", 4, "memory"), ("pve2", 3, "memory")]
+    assert report.nodes[0].reason == (
+        "would exceed the memory overcommit ratio 1.0 (34.0 GiB against a limit of 32.0 GiB)"
+    )
+    assert report.reason is not None
+    assert report.reason.startswith("0/2 nodes are available")
+
+
+def test_each_node_has_its_own_limit_and_the_most_common_one_is_told() -> None:
+    state = cluster([node("a", cores=1), node("b", cores=1), node("c", gib=2), node("d", online=False)])
+    report = count(state, vm(gib=1))
+    assert [(n.fit, n.limited_by) for n in report.nodes] == [(4, "cpu"), (4, "cpu"), (2, "memory"), (0, "NodeReady")]
+    assert (report.total, report.limited_by) == (10, "cpu")
+
+
+def test_nodes_that_were_never_meant_do_not_vote() -> None:
+    report = count(cluster([node("a"), node("b"), node("c")]), vm(gib=16, node="b"))
+    assert (report.total, report.limited_by) == (2, "memory")
+
+
+def test_storage_runs_out_too() -> None:
+    storages = (Storage("local", "pve1", total=100 * GIB, used=10 * GIB),)
+    report = count(cluster([node("pve1")], storages=storages), vm(disks=(Disk("scsi0", size=40 * GIB),)))
+    assert (report.total, report.limited_by) == (2, "storage")
+
+
+def test_vmids_run_out_too_and_that_is_no_nodes_fault() -> None:
+    report = count(cluster([node("pve1")], [guest(101, "pve1")]), vm(vmid_range="100-103"))
+    assert (report.total, report.limited_by) == (3, "NoVMIDAvailable")
+    assert report.nodes == (NodeCapacity("pve1", 3),)
+
+
+def test_several_shapes_take_turns_until_one_finds_no_place() -> None:
+    report = count(cluster([node("pve1")]), vm("small", gib=1), vm("large", gib=10))
+    assert (report.total, report.shapes) == (5, (3, 2))
+
+
+def test_a_fixed_vmid_a_group_and_a_delay_do_not_stand_in_the_way() -> None:
+    shape = vm(gib=16, vmid=100, gang=GangRef("g", 9), context={"delay": "60"}, scheduling_gates=("x",))
+    assert count(cluster([node("pve1")], [guest(100, "pve1", gib=0)]), shape).total == 2
+
+
+def test_with_n_plus_one_a_nodes_worth_stays_free() -> None:
+    state = cluster([node("pve1"), node("pve2"), node("pve3")])
+    assert count(state, vm(gib=8)).total == 12
+    report = count(state, vm(gib=8), n_plus_one=True)
+    assert (report.total, report.limited_by) == (8, "FailoverHeadroom")
+
+
+def test_n_plus_one_keeps_to_the_limits_that_the_profile_has() -> None:
+    state = cluster([node("pve1"), node("pve2"), node("pve3")])
+    generous = {"balanced": profile({"filters": {"MemoryOvercommit": {"config": {"ratio": 2}}}})}
+    assert how_many(state, generous, [vm(gib=8)], n_plus_one=True).total == 16
+    unlimited = {"balanced": profile({"filters": {"MemoryOvercommit": {"enable": False}}})}
+    assert how_many(state, unlimited, [vm(gib=8)], n_plus_one=True).total == 64
+    reserved = {"balanced": profile({"filters": {"MemoryOvercommit": {"config": {"reserved": 8192}}}})}
+    assert how_many(state, reserved, [vm(gib=8)], n_plus_one=True).total == 6
+
+
+def test_headroom_that_the_profile_has_already_is_left_as_it_is() -> None:
+    config = {"filters": {"FailoverHeadroom": {"config": {"memory_reserved": 16384}}}}
+    state = cluster([node("pve1"), node("pve2"), node("pve3")])
+    assert how_many(state, {"balanced": profile(config)}, [vm(gib=8)], n_plus_one=True).total == 4
+
+
+def test_a_shape_that_takes_nothing_ends_at_the_limit() -> None:
+    report = how_many(cluster([node("pve1")]), PROFILES, [vm(cores=0, gib=0)], most=50)
+    assert report == CapacityReport(50, (NodeCapacity("pve1", 50),), (50,))
+
+
+def test_a_shape_that_makes_no_sense_is_an_error_and_leaves_nothing_behind() -> None:
+    state = cluster([node("pve1")])
+    with pytest.raises(InvalidRequest):
+        count(state, vm(), vm(node_regex="("))
+    assert not list(state)
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    used=st.lists(st.integers(0, 3), max_size=6),
+    gib=st.integers(1, 6),
+)
+def test_the_count_is_what_fits_and_the_cluster_is_left_as_it_was(sizes: list[int], used: list[int], gib: int) -> None:
+    nodes = [node(f"n{index}", cores=64, gib=size) for index, size in enumerate(sizes)]
+    state = cluster(nodes, [guest(100 + n, f"n{n % len(sizes)}", 1, amount) for n, amount in enumerate(used)])
+    before = [(info.memory, info.cores, sorted(info.guests)) for info in state.nodes]
+    report = count(state, vm(gib=gib))
+    assert [(info.memory, info.cores, sorted(info.guests)) for info in state.nodes] == before
+    free = [max(info.node.memory - info.memory, 0) for info in state.nodes]
+    assert [n.fit for n in report.nodes] == [room // (gib * GIB) for room in free]
+    assert report.total == sum(n.fit for n in report.nodes) == sum(report.shapes)

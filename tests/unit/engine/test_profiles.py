@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which plugins a profile of a name has, and how the user's plugin config is laid over it."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from support.small_cluster import cluster, guest, node, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
+
+
+def weights(name: str, config: t.Any = None, extra: t.Any = None) -> dict[str, float]:
+    return build_profiles(builtin_registry(), config, extra)[name].weights
+
+
+def config_of(name: str, plugin: str, config: t.Any) -> t.Any:
+    profile = build_profiles(builtin_registry(), config)[name]
+    return next(p.config for p in profile.all() if p.name == plugin)
+
+
+def chosen(profile: str) -> str:
+    """Of an idle node, a small one in use, and one with many tiny guests."""
+    state = cluster(
+        [node("idle", cores=16, gib=64), node("packed", cores=8, gib=32), node("tiny", cores=64, gib=512)],
+        [guest(100, "packed", cores=16, gib=16)] + [guest(200 + n, "tiny", cores=0.1, gib=0.1) for n in range(9)],
+    )
+    outcome = Scheduler(state, build_profiles(builtin_registry())).schedule(vm(cores=8, gib=8, profile=profile))
+    assert outcome.decision is not None
+    return outcome.decision.node
+
+
+def test_the_named_profiles_do_what_their_names_say() -> None:
+    assert set(build_profiles(builtin_registry())) == {"balanced", "pack", "spread", "proxmox"} == set(NAMED)
+    assert chosen("balanced") == "tiny"
+    assert chosen("pack") == "packed"
+    assert chosen("spread") == "idle"
+
+
+def test_proxmox_scores_as_the_ha_manager_does_and_by_nothing_else_that_measures_load() -> None:
+    scores = weights("proxmox")
+    assert "ProxmoxStatic" in scores
+    assert not {"LeastAllocated", "StorageBalance", "BalancedAllocation", "FewestGuests"} & set(scores)
+
+
+def test_the_plugin_config_is_laid_over_every_profile() -> None:
+    config = {"filters": {"MemoryOvercommit": {"config": {"ratio": 1.5}}}, "scores": {"Random": {"weight": 0.5}}}
+    for name in NAMED:
+        assert config_of(name, "MemoryOvercommit", config)["ratio"] == 1.5
+        assert weights(name, config)["Random"] == 0.5
+
+
+def test_what_the_plugin_config_leaves_out_stays_as_the_named_profile_has_it() -> None:
+    config = {"scores": {"LeastAllocated": {"config": {"cpu_weight": 2}}, "FewestGuests": {"config": {}}}}
+    assert "LeastAllocated" not in weights("pack", config)
+    assert "LeastAllocated" in weights("balanced", config)
+    assert weights("spread", config)["FewestGuests"] == 3
+    assert "LeastAllocated" in weights("pack", {"scores": {"LeastAllocated": {"enable": True}}})
+
+
+def test_a_profile_of_ones_own_is_laid_over_the_one_that_it_extends() -> None:
+    config = {
+        "scores": {"LeastAllocated": {"config": {"cpu_ratio": 2}}},
+        "profiles": {
+            "mine": {"scores": {"LeastAllocated": {"weight": 7, "config": {"memory_ratio": 3}}}},
+            "tight": {"extends": "pack", "scores": {"Random": {"enable": True}}},
+        },
+    }
+    assert weights("mine", config)["LeastAllocated"] == 7
+    settings = config_of("mine", "LeastAllocated", config)
+    assert (settings["cpu_ratio"], settings["memory_ratio"]) == (2, 3)
+    assert {"MostAllocated", "Random"} <= set(weights("tight", config))
+    assert "LeastAllocated" not in weights("tight", config)
+    assert weights("balanced", config)["LeastAllocated"] == 1
+
+
+def test_a_profile_of_a_known_name_changes_that_one_only() -> None:
+    config = {"profiles": {"pack": {"scores": {"MostAllocated": {"weight": 5}}}}}
+    assert weights("pack", config)["MostAllocated"] == 5
+    assert "MostAllocated" not in weights("balanced", config)
+
+
+def test_extra_profiles_go_before_those_of_the_plugin_config() -> None:
+    config = {"profiles": {"mine": {"scores": {"Random": {"weight": 1}}}, "other": None}}
+    extra = {"mine": {"scores": {"Random": {"weight": 2}}}}
+    assert weights("mine", config, extra)["Random"] == 2
+    assert weights("other", config, extra) == weights("balanced")
+
+
+def test_a_dict_setting_is_replaced_as_a_whole() -> None:
+    config = {
+        "filters": {"MemoryOvercommit": {"config": {"pools": {"a": 1, "b": 2}}}},
+        "profiles": {"mine": {"filters": {"MemoryOvercommit": {"config": {"pools": {"c": 3}}}}}},
+    }
+    assert config_of("mine", "MemoryOvercommit", config)["pools"] == {"c": 3}
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ([], "plugin_config: expected a mapping"),
+        ({"profiles": ["a"]}, "plugin_config.profiles: expected a mapping"),
+        ({"profiles": {"mine": "pack"}}, "profiles.mine: expected a mapping"),
+        ({"profiles": {"mine": {"extends": "fastest"}}}, "profiles.mine.extends: unknown profile 'fastest'"),
+        ({"profiles": {"mine": {"points": {}}}}, "unknown section 'points'"),
+        ({"scores": {"LeastAllocated": True}}, "scores.LeastAllocated: expected a mapping"),
+        ({"scores": ["Random"]}, "scores: expected a mapping"),
+    ],
+)
+def test_what_is_wrong_is_named(config: t.Any, told: str) -> None:
+    with pytest.raises(InvalidPluginConfig, match=told):
+        build_profiles(builtin_registry(), config)
+
+
+def test_a_plugin_that_only_looks_first_is_switched_off_in_its_own_section() -> None:
+    delayed = vm(context={"delay": "9"})
+    for config, placed in (({}, False), ({"pre_filters": {"Delay": {"enable": False}}}, True)):
+        engine = Scheduler(cluster([node("pve1")]), build_profiles(builtin_registry(), config))
+        assert (engine.schedule(delayed).decision is not None) is placed
+
+
+def test_a_filter_is_switched_off_with_what_it_does_first() -> None:
+    config = {"filters": {"NodeRegex": {"enable": False}}}
+    engine = Scheduler(cluster([node("pve1")]), build_profiles(builtin_registry(), config))
+    assert engine.schedule(vm(node_regex="(")).decision is not None
+    with pytest.raises(InvalidPluginConfig, match=r"pre_filters: unknown plugin 'NodeRegex'; known plugins .*Delay"):
+        build_profiles(builtin_registry(), {"pre_filters": {"NodeRegex": {"enable": False}}})
