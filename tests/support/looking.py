@@ -1,0 +1,30 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asking a scheduler where a VM may go and why not, in a form that tests can compare at a glance."""
+
+from __future__ import annotations
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
+
+
+def went_to(where: Scheduler, *requests: Request) -> list[str | None]:
+    """Place the requests one after the other; return the node of each, None where there is none."""
+    decisions = [where.schedule(request).decision for request in requests]
+    return [None if decision is None else decision.node for decision in decisions]
+
+
+def allowed(outcome: Outcome) -> set[str]:
+    return {verdict.node for verdict in outcome.verdicts() if verdict.feasible}
+
+
+def reasons(outcome: Outcome, plugin: str) -> dict[str, str | None]:
+    """The reason of each node that plugin rejected."""
+    return {v.node: v.reason for v in outcome.verdicts() if v.rejected_by == plugin}
+
+
+def normalized(outcome: Outcome, plugin: str) -> dict[str, float]:
+    """What plugin gave each node, 0..100, rounded; empty when it was not asked."""
+    return {v.node: round(v.scores[plugin].normalized, 3) for v in outcome.verdicts() if plugin in v.scores}

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NodeName, NodeRegex and NodeReady: which nodes a request means, and which are there."""
+
+from __future__ import annotations
+
+import pytest
+from support.looking import allowed, reasons
+from support.small_cluster import cluster, node, scheduler, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_name import fits
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+
+NODES = [node("pve1"), node("pve10"), node("db1")]
+
+
+def test_a_named_node_is_the_only_one() -> None:
+    outcome = scheduler(cluster(NODES)).schedule(vm(node="pve1"))
+    assert allowed(outcome) == {"pve1"}
+    assert reasons(outcome, "NodeName")["pve10"] == "didn't match the requested node name"
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(None, True), ("pve1", True), ("pve2", False)])
+def test_a_name_fits_that_node_or_no_name_any(wanted: str | None, expected: bool) -> None:
+    assert fits(vm(node=wanted), cluster(NODES).nodes[1]) is expected
+
+
+def test_a_pattern_must_match_the_whole_name() -> None:
+    outcome = scheduler(cluster(NODES)).schedule(vm(node_regex="pve1"))
+    assert allowed(outcome) == {"pve1"}
+    assert reasons(outcome, "NodeRegex")["pve10"] == "didn't match node regex 'pve1'"
+
+
+def test_the_pattern_may_stand_in_the_context() -> None:
+    request = vm(context={"node.qemu-scheduler/regex": "db.*"})
+    assert allowed(scheduler(cluster(NODES)).schedule(request)) == {"db1"}
+
+
+def test_a_broken_pattern_is_named() -> None:
+    error = scheduler(cluster(NODES)).schedule(vm(node_regex="pve[")).error
+    assert isinstance(error, InvalidRequest)
+    assert "node_regex: 'pve['" in error.message
+
+
+def test_patterns_and_names_are_final() -> None:
+    """No change among the guests can help, so nobody waits for one."""
+    assert not scheduler(cluster(NODES)).schedule(vm(node="pve7")).resolvable
+    assert not scheduler(cluster(NODES)).schedule(vm(node_regex="x")).resolvable
+
+
+def test_nodes_that_are_offline_or_being_emptied_are_left_out() -> None:
+    nodes = [node("pve1", online=False), node("pve2", maintenance=True), node("pve3")]
+    outcome = scheduler(cluster(nodes)).schedule(vm())
+    assert reasons(outcome, "NodeReady") == {"pve1": "were offline", "pve2": "were in HA maintenance"}
+    assert allowed(outcome) == {"pve3"}
+
+
+def test_an_offline_node_may_come_back() -> None:
+    assert scheduler(cluster([node("pve1", online=False)])).schedule(vm()).resolvable
