@@ -62,8 +62,8 @@ options:
       - The passthrough devices that the VM wants, from the cluster's resource mappings. The VM goes to a node that has
         all of them free, and gets a C(hostpciN) or C(usbN) entry per device.
       - What other VMs have in their configuration is not free, whether they run or not.
-      - Proxmox VE itself picks the device when it starts a VM, among those of the mapping on the node; the device in the
-        decision only counts it as taken. Constraints that tell apart the devices of one mapping on one node can
+      - Proxmox VE itself picks the device when it starts a VM, among those of the mapping on the node; the device in
+        the decision only counts it as taken. Constraints that tell apart the devices of one mapping on one node can
         therefore not be promised; give each kind of device a mapping of its own.
       - The user needs Mapping.Use on the mappings, VM.Audit on the VMs that hold devices, and to see what the nodes
         really have Sys.Audit on C(/), for USB Sys.Modify. Without these last two the mappings are believed, and there
