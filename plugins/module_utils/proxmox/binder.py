@@ -15,8 +15,9 @@ from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, Ta
 from ..model import Decision, Template
 from .failures import AnswerLost, VMIDTaken
 from .freshness import read_config
-from .lifecycle import LOOK_FOR, SENDINGS, Lifecycle
+from .lifecycle import LOOK_FOR, Lifecycle
 from .outcomes import is_busy, is_tag_refusal, is_vmid_taken
+from .sending import SENDINGS
 from .tasks import TaskResult, Upid
 
 _BEING_MADE = frozenset({"create", "clone"})

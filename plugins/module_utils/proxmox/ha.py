@@ -9,10 +9,16 @@ import typing as t
 
 from ..errors import ApiError, InvalidRequest
 from ..model import HAIntent
+from .failures import AnswerLost
+from .polling import Poller
+from .sending import sent
 from .session import Session
 
+# All rules are in one file, which others may change at any moment.
+_JOIN_SECONDS = 60.0
 
-def join_ha(session: Session, vmid: int, intent: HAIntent) -> None:
+
+def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> None:
     """Add the VM to HA in the intended state (C(started) when only a rule or group is given), then to its rule.
 
     Raises ApiError or PermissionDenied as Proxmox answers, InvalidRequest when the rule is gone.
@@ -21,19 +27,32 @@ def join_ha(session: Session, vmid: int, intent: HAIntent) -> None:
     if intent.group is not None:
         resource["group"] = intent.group
     try:
-        session.post("/cluster/ha/resources", resource)
+        sent(lambda: session.post("/cluster/ha/resources", resource), poller.sleep)
     except ApiError as error:
         if "already defined" not in error.message:
             raise
-    if intent.rule is not None:
-        _join_rule(session, vmid, intent.rule)
+    name = intent.rule
+    if name is None:
+        return
+    if not poller.until(lambda: _join_rule(session, vmid, name), _JOIN_SECONDS):
+        raise ApiError(f"HA rule {name!r} was changed by others whenever VM {vmid} was to be added to it", vmid=vmid)
 
 
-def _join_rule(session: Session, vmid: int, name: str) -> None:
+def _join_rule(session: Session, vmid: int, name: str) -> bool | None:
+    """Return True when the VM is in the rule; None when it has to be tried again."""
     rule = next((row for row in session.get("/cluster/ha/rules") if row.get("rule") == name), None)
     if rule is None:
         raise InvalidRequest(f"ha.rule: there is no rule {name!r} any more")
     members = [member for member in str(rule.get("resources") or "").split(",") if member]
-    if f"vm:{vmid}" not in members:
-        changes = {"type": rule["type"], "resources": ",".join([*members, f"vm:{vmid}"]), "digest": rule.get("digest")}
+    if f"vm:{vmid}" in members:
+        return True
+    changes = {"type": rule["type"], "resources": ",".join([*members, f"vm:{vmid}"]), "digest": rule.get("digest")}
+    try:
         session.put(f"/cluster/ha/rules/{name}", changes)
+    except AnswerLost:
+        return None
+    except ApiError as error:
+        if "detected modified configuration" not in error.message:
+            raise
+        return None
+    return True

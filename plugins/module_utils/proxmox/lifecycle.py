@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
-from .failures import AnswerLost
 from .freshness import read_config
 from .ha import join_ha
 from .outcomes import allocations, is_missing
+from .sending import nothing, sent
 from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
 
-SENDINGS = 3
 # Seconds in which a write whose answer was lost shows, if it was done.
 LOOK_FOR = 6.0
 
@@ -88,7 +87,7 @@ class Lifecycle:
 
     def join_ha(self, vmid: int, intent: HAIntent) -> None:
         """Put the VM under the HA manager's care, as ha.join_ha does."""
-        join_ha(self._session, vmid, intent)
+        join_ha(self._session, self._poller, vmid, intent)
 
     def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
         """Delete the VM with its disks; stop it first when it runs; take it out of HA, backup and replication jobs.
@@ -185,16 +184,5 @@ class Lifecycle:
     def _follow(self, upid: str | None) -> TaskResult | None:
         return self._tasks.wait(upid) if upid else None
 
-    def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = lambda: None) -> R:
-        """Send a write; when its answer is lost and done does not return its result, send it again."""
-        for tries_left in reversed(range(SENDINGS)):
-            try:
-                return send()
-            except AnswerLost:
-                self._poller.sleep(1.0)
-                result = done()
-                if result is not None:
-                    return result
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try has returned or raised")
+    def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
+        return sent(send, self._poller.sleep, done)

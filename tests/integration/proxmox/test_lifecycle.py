@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
@@ -15,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskTimeout,
     VMIDConflict,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HAIntent
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
@@ -152,6 +154,46 @@ def test_a_vm_that_ha_starts_on_another_node_is_found_there(cluster, binder, roo
 
     assert node == cluster.state()["guests"][100]["node"] != "pve1"
     assert status(cluster, 100) == "running"
+
+
+def prepare_rule(root, version: str) -> HAIntent:
+    """Make a group (8.4) or a rule with one VM in it (9.2), and return the intent of joining it."""
+    if version == "8.4":
+        root.post("/cluster/ha/groups", group="g1", nodes="pve1,pve2")
+        return HAIntent(group="g1", state="stopped")
+    manage(root, 9000)
+    root.post("/cluster/ha/rules", rule="g1", type="node-affinity", resources="vm:9000", nodes="pve1,pve2")
+    return HAIntent(rule="g1", state="stopped")
+
+
+def joined(cluster, version: str) -> set[str]:
+    ha = cluster.state()["ha"]
+    if version == "8.4":
+        return {sid for sid, resource in ha["resources"].items() if resource.get("group") == "g1"}
+    return set(str(ha["rules"]["g1"]["resources"]).split(",")) - {"vm:9000"}
+
+
+def test_many_vms_join_one_rule_or_group_at_once(cluster, root, poller, version):
+    intent = prepare_rule(root, version)
+    for vmid in range(200, 212):
+        cluster.add_guest(vmid=vmid, name=f"vm{vmid}", node="pve1")
+    binder = Binder(root, TaskFollower(root, poller=poller))
+
+    with ThreadPoolExecutor(max_workers=6) as threads:
+        list(threads.map(lambda vmid: binder.join_ha(vmid, intent), range(200, 212)))
+
+    assert joined(cluster, version) == {f"vm:{vmid}" for vmid in range(200, 212)}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_joins_its_rule_or_group_though_answers_were_lost(cluster, root, poller, version, when):
+    intent = prepare_rule(root, version)
+    cluster.fault(method="POST", path="/ha/resources$", count=1, drop=when)
+    cluster.fault(method="PUT", path="/ha/rules", count=1, drop=when)
+
+    Binder(root, TaskFollower(root, poller=poller)).join_ha(100, intent)
+
+    assert joined(cluster, version) == {"vm:100"}
 
 
 def test_a_vm_becomes_a_template_and_stays_one(cluster, binder):
