@@ -71,7 +71,8 @@ def write(path: Path, text: str) -> str:
 
 
 def own(name: str, body: str = "    def filter(self, state, request, node):\n        return None\n") -> str:
-    return f"from {FRAMEWORK}.interface import FilterPlugin, Plugin\n\n\nclass Own(FilterPlugin):\n    name = {name!r}\n\n{body}"
+    imports = f"from {FRAMEWORK}.interface import FilterPlugin, Plugin"
+    return f"{imports}\n\n\nclass Own(FilterPlugin):\n    name = {name!r}\n\n{body}"
 
 
 def refusal(*paths: str) -> str:
@@ -157,7 +158,13 @@ def test_a_file_that_failed_is_not_half_imported(folder: Path) -> None:
 
 def test_a_plugin_whose_constructor_raises_is_told_when_the_profile_is_made(folder: Path) -> None:
     registry = builtin_registry()
-    body = "    def __init__(self, config):\n        raise KeyError('limit')\n\n    def filter(self, *args):\n        return None\n"
+    body = """
+    def __init__(self, config):
+        raise KeyError("limit")
+
+    def filter(self, state, request, node):
+        return None
+"""
     load_plugin_paths(registry, [write(folder / "own.py", own("Own", body))])
     with pytest.raises(InvalidPluginConfig, match="Own: cannot be set up: KeyError: 'limit'"):
         build_profiles(registry)
@@ -169,11 +176,9 @@ def test_a_plugin_whose_constructor_raises_is_told_when_the_profile_is_made(fold
 def install(folder: Path, entry: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package as pip leaves it: its module, and the metadata that names the entry point."""
     write(folder / "site" / "own_rules.py", text)
-    write(
-        folder / "site" / "own_rules-1.0.dist-info" / "METADATA",
-        "Metadata-Version: 2.1\nName: own-rules\nVersion: 1.0\n",
-    )
-    write(folder / "site" / "own_rules-1.0.dist-info" / "entry_points.txt", f"[qemu_scheduler.plugins]\n{entry}\n")
+    metadata = folder / "site" / "own_rules-1.0.dist-info"
+    write(metadata / "METADATA", "Metadata-Version: 2.1\nName: own-rules\nVersion: 1.0\n")
+    write(metadata / "entry_points.txt", f"[qemu_scheduler.plugins]\n{entry}\n")
     monkeypatch.syspath_prepend(str(folder / "site"))
     monkeypatch.delitem(sys.modules, "own_rules", raising=False)
 
