@@ -222,11 +222,3 @@ options:
       - The profile by which the VM is placed, V(balanced), V(pack), V(spread), V(proxmox) or one of your own.
     type: str
 """
-
-    CLASSES = r"""
-options:
-  priority_classes:
-    description:
-      - Named priorities for O(priority), each a whole number.
-    type: dict
-"""

@@ -13,8 +13,8 @@ class ModuleDocFragment:
 options:
   snapshot:
     description:
-      - Recorded answers of the API by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file with
-        them.
+      - 'Recorded answers of the API by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file with
+        them.'
       - The decision is then made from these instead of a cluster. Nothing is connected to and nothing is written.
       - M(qemu_scheduler.proxmox.cluster_snapshot_info) records one.
     type: raw
@@ -52,4 +52,15 @@ options:
         (C(10%), or GiB).
     type: dict
     default: {}
+  priority_classes:
+    description:
+      - Named priorities for C(priority), each a whole number.
+    type: dict
+    default: {}
+  open_gates:
+    description:
+      - Names of the C(scheduling_gates) that are open, so that VMs which name no others may be placed.
+    type: list
+    elements: str
+    default: []
 """

@@ -13,10 +13,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import suboptions_of
 
+TEXTS = (Identity.DOCUMENTATION, VMOptions.DOCUMENTATION, Placement.DOCUMENTATION, Devices.VMS_TEXT)
+
 
 class ModuleDocFragment:
-    """The fragment C(vms)."""
+    """The fragments C(vms) and C(vms.shapes)."""
 
-    DOCUMENTATION = suboptions_of(
-        "vms", Identity.DOCUMENTATION, VMOptions.DOCUMENTATION, Placement.DOCUMENTATION, Devices.VMS_TEXT
-    )
+    DOCUMENTATION: str = suboptions_of("vms", *TEXTS)
+    SHAPES: str = suboptions_of("shapes", *TEXTS)

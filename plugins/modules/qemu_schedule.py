@@ -12,7 +12,7 @@ short_description: Place VMs on the nodes of a Proxmox VE cluster, say why, and 
 version_added: 1.0.0
 description:
   - Decides for each VM its node, its VMID, its disks' storages and its passthrough devices, and creates it.
-  - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Running the task again changes nothing.
+  - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Run again, the task changes nothing.
   - All VMs of a task are decided together, each decision counting for the next, before anything is written.
   - The options of a VM are those of M(community.proxmox.proxmox_kvm). Leave C(node) out.
 author:

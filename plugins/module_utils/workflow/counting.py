@@ -8,9 +8,10 @@ A reservation stands in for its VM until the snapshot shows that VM under its re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from ..engine.cache import ClusterState
 from ..model import Decision, Guest, Snapshot
 from ..reservations.records import Reservation
 
@@ -47,6 +48,14 @@ def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation]) 
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
     return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled))
+
+
+def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> ClusterState:
+    """The cluster as the scheduler sees it, with the pending reservations assumed and the excluded VMIDs taken."""
+    state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen.union(excluded)))
+    for reservation in pending:
+        state.assume_guest(guest_of(reservation))
+    return state
 
 
 def is_settled(guest: Guest) -> bool:

@@ -24,6 +24,11 @@ class Match:
     error: CollectionError | None = None
     take_over: int | None = None
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the VM is to be decided about, should it be wanted."""
+        return self.guest is None and self.error is None
+
 
 def match_entries(
     entries: Sequence[Entry], guests: Iterable[Guest], pending: Iterable[Reservation], shown: Collection[int]

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ..errors import InvalidRequest
-from ..model import MIB, Taint
+from ..model import MIB, Node, Taint
 from ..proxmox.options.values import invalid
 from .fields import Fields, check_pattern, text_of
 from .rules import EFFECTS
 
 FACTS = ("labels", "taints", "reserved", "overcommit")
 OWN_NAME = "node"
+
+
+def facts_of(nodes: t.Any) -> Callable[[Iterable[Node]], Mapping[str, Mapping[str, t.Any]]]:
+    """What the user says of the nodes, to be asked once the cluster's nodes are known; see parse_nodes."""
+    return lambda known: parse_nodes(nodes, [node.name for node in known])
 
 
 def parse_nodes(nodes: t.Any, node_names: Collection[str]) -> dict[str, dict[str, t.Any]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
@@ -17,7 +16,7 @@ from ..errors import InvalidRequest
 from ..model import Request
 from ..proxmox.options.request import vm_request
 from .access import Access
-from .counting import count_reservations, guest_of
+from .counting import cluster_state, count_reservations
 
 PROFILE = "vmid_pick"
 MOST = 100_000
@@ -49,8 +48,4 @@ def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> Clu
     reservations = access.ledger.reservations(access.identity())
     snapshot = access.complete(access.read([r.vmid for r in reservations]), [request], (), None)
     counted = count_reservations(snapshot, reservations)
-    unseen = snapshot.vmids_unseen | frozenset(params["exclude"])
-    state = ClusterState(replace(counted.snapshot, vmids_unseen=unseen))
-    for reservation in counted.pending:
-        state.assume_guest(guest_of(reservation))
-    return state
+    return cluster_state(counted.snapshot, counted.pending, params["exclude"])

@@ -24,14 +24,14 @@ from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster
-from .counting import count_reservations, guest_of, reservation_of
+from .counting import cluster_state, count_reservations, reservation_of
 from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, match_entries
 from .templates import Templates
 
 CYCLES = 3
-"""How often a cycle is begun when the address turns out to be another cluster's, or reading took longer than the lease."""
+"""How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
 
 LIMITS = frozenset({"CPUOvercommit", "MemoryOvercommit"})
 """The filters whose limits may be broken by schedulers that do not know of each other."""
@@ -135,15 +135,12 @@ class Placer:
         matches = match_entries(
             entries, counted.snapshot.guests, counted.pending, {guest.vmid for guest in snapshot.guests}
         )
-        new = [entry for entry in entries if entry.state != "absent" and matches[entry.position] == Match()]
-        requests = [entry.request for entry in new]
+        requests = [entry.request for entry in entries if entry.state != "absent" and matches[entry.position].is_new]
         devices = device_needs(requests, self._device_attributes)
         whole = access.complete(counted.snapshot, requests, self._plugins, devices)
-        state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen | excluded))
         taken_over = {match.take_over for match in matches.values()}
-        for reservation in counted.pending:
-            if reservation.vmid not in taken_over:
-                state.assume_guest(guest_of(reservation))
+        pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
+        state = cluster_state(whole, pending, excluded)
         return self._schedule(entries, matches, state, snapshot)
 
     def _schedule(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..errors import CollectionError
-from ..model import Node
 from .access import Access
 from .device_options import device_attributes
 from .entries import build_entries
-from .node_facts import parse_nodes
+from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
 from .progress import ProgressFile
@@ -50,7 +49,7 @@ def schedule(
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
     attributes = device_attributes(params.get("device_attributes"))
-    access = Access.open(params, _facts_of(params.get("nodes") or {}))
+    access = Access.open(params, facts_of(params.get("nodes")))
     try:
         run = Run(params, access, Placer(access, profiles, profile, attributes), entries, progress)
         reports = run.execute(check_mode=check_mode)
@@ -64,8 +63,3 @@ def schedule(
         message, code = failure_of(reports)
         raise RunFailed(message, code, result)
     return result
-
-
-def _facts_of(nodes: Mapping[str, t.Any]) -> Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]:
-    """What the user says of the nodes, as fields of Node by name, once the names are known."""
-    return lambda known: parse_nodes(nodes, [node.name for node in known])

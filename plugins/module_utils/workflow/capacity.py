@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counting how many more VMs fit, by the rules that would place them."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from ..engine.capacity import CapacityReport, how_many
+from ..errors import InvalidRequest
+from .access import Access
+from .counting import cluster_state, count_reservations
+from .device_options import device_attributes, device_needs
+from .entries import build_entries
+from .node_facts import facts_of
+from .plugin_config import profiles_of
+from .templates import Templates
+
+SHAPE = "shape-{}"
+"""The name of a shape that has none: VMs need one."""
+
+
+def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[str, t.Any]:
+    """The module's result. per_vm names the options of one VM, which the top level and each of C(shapes) may have.
+
+    Raises InvalidRequest, and what reading the cluster raises.
+    """
+    shapes = params.get("shapes") or [{}]
+    named = [{**shape, "name": shape.get("name") or SHAPE.format(number)} for number, shape in enumerate(shapes, 1)]
+    if params.get("shapes") is None and params.get("name"):
+        named[0]["name"] = params["name"]
+    entries = build_entries({**params, "name": None, "vms": named}, per_vm, time.time())
+    if any(entry.state == "absent" for entry in entries):
+        raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
+    profiles, default = profiles_of(params)
+    access = Access.open(params, facts_of(params.get("nodes")))
+    try:
+        reservations = access.ledger.reservations(access.identity())
+        counted = count_reservations(access.read(), reservations)
+        requests = [entry.request for entry in entries]
+        devices = device_needs(requests, device_attributes(params.get("device_attributes")))
+        plugins = {plugin.name for profile in profiles.values() for plugin in profile.all()}
+        state = cluster_state(access.complete(counted.snapshot, requests, plugins, devices), counted.pending)
+        templates = Templates(access.reader, {})
+        requests = [templates.resolve(entry, state) for entry in entries]
+    finally:
+        access.close()
+    report = how_many(state, profiles, requests, n_plus_one=params["n_plus_one"], default_profile=default)
+    return _result(report, [entry.request.name for entry in entries])
+
+
+def _result(report: CapacityReport, names: list[str]) -> dict[str, t.Any]:
+    return {
+        "changed": False,
+        "total": report.total,
+        "limited_by": report.limited_by,
+        "reason": report.reason,
+        "shapes": [{"name": name, "fit": fit} for name, fit in zip(names, report.shapes, strict=True)],
+        "nodes": [asdict(node) for node in report.nodes],
+    }

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tells how many more VMs fit into a Proxmox VE cluster."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: capacity_info
+short_description: Tell how many more VMs fit into a Proxmox VE cluster
+version_added: 1.0.0
+description:
+  - Counts how many more VMs of a shape fit, per node and in all, and says what runs out first.
+  - Counts by the rules and with the options of M(qemu_scheduler.proxmox.qemu_schedule), placing VM after VM in memory
+    until the next one finds no place.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  shapes:
+    description:
+      - Several shapes, of which VMs are placed in turn, one of each, until the next one in turn finds no place.
+      - The options of a VM at the top level are defaults for each of them. Without it they are the only shape.
+    type: list
+    elements: dict
+  n_plus_one:
+    description:
+      - Whether the cluster must still be able to take over the guests of any one node that fails.
+    type: bool
+    default: false
+seealso:
+  - module: qemu_scheduler.proxmox.qemu_schedule
+  - module: qemu_scheduler.proxmox.cluster_snapshot_info
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.identity
+  - qemu_scheduler.proxmox.vm_options
+  - qemu_scheduler.proxmox.placement
+  - qemu_scheduler.proxmox.devices
+  - qemu_scheduler.proxmox.vms.shapes
+  - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+  - qemu_scheduler.proxmox.attributes.info_module
+"""
+
+EXAMPLES = r"""
+- name: How many VMs of 4 vCPUs and 8 GiB still fit
+  qemu_scheduler.proxmox.capacity_info:
+    cores: 4
+    memory: 8192
+    scsi: {scsi0: {size: 32}}
+  register: capacity
+
+- name: Print the answer
+  ansible.builtin.debug:
+    msg: "{{ capacity.total }} more, then {{ capacity.limited_by }} runs out"
+
+- name: The same for pairs of an application and its database, with one node to spare
+  qemu_scheduler.proxmox.capacity_info:
+    n_plus_one: true
+    shapes:
+      - {name: app, cores: 2, memory: 4096}
+      - {name: db, cores: 4, memory: 16384}
+"""
+
+RETURN = r"""
+total:
+  description: How many VMs fit, all shapes together.
+  returned: success
+  type: int
+  sample: 37
+limited_by:
+  description:
+    - What stands in the way of one more on the most nodes, V(cpu), V(memory) or V(storage), or else the plugin that
+      rejects them, or an error code. Null when the counting was ended at 10000.
+  returned: success
+  type: str
+  sample: memory
+reason:
+  description: Why the next VM finds no place.
+  returned: success
+  type: str
+shapes:
+  description: How many of each shape fit.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: app, fit: 19}, {name: db, fit: 18}]
+nodes:
+  description: For each node how many go there (C(fit)), and why not one more (C(limited_by), C(reason)).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{node: pve1, fit: 12, limited_by: memory, reason: would exceed the memory overcommit ratio 1.0}]
+error_code:
+  description: Stable name of the kind of error.
+  returned: on failure
+  type: str
+  sample: InvalidRequest
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    cluster_argument_spec,
+    one_vm_argument_spec,
+    run_argument_spec,
+)
+
+
+def main() -> None:
+    """Run the module."""
+    one_vm = one_vm_argument_spec()
+    module = AnsibleModule(
+        argument_spec={
+            **cluster_argument_spec(),
+            **run_argument_spec(),
+            **one_vm,
+            "shapes": {"type": "list", "elements": "dict", "options": one_vm},
+            "n_plus_one": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    answer(module, lambda: count_capacity(module.params, one_vm))
+
+
+if __name__ == "__main__":
+    main()
