@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
-from ..errors import ConnectionFailed, InvalidRequest
+from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
@@ -24,8 +24,11 @@ from ..proxmox.snapshot import Needs, completed, identity, read_settled, read_sn
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
+from .device_options import needs_root
 
 DEFAULT_PORT = 8006
+ROOT = "root@pam"
+"""The one user who may pass raw devices and arguments; a token of its own is not the same."""
 
 
 class Access:
@@ -84,6 +87,18 @@ class Access:
         if self.session is None:
             raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
         return self.session
+
+    def check_rights(self, request: Request) -> None:
+        """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is somebody else."""
+        if self.session is None or self.session.user == ROOT:
+            return
+        if "args" in request.options:
+            raise PermissionDenied(
+                f"args: Proxmox VE lets only {ROOT} with its password set it, not {self.session.user}"
+            )
+        reason = needs_root(request)
+        if reason is not None:
+            raise PermissionDenied(reason)
 
     def identity(self) -> str:
         """The cluster's name in the ledger, whatever address it was reached by."""

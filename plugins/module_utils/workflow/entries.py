@@ -77,9 +77,10 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
         bodies = [_with_defaults(common, body) for body in vms]
     entries = []
     for position, body in enumerate(bodies):
-        rules = parse_rules(body, prefix=f"vms[{position}]." if vms else "", priority_classes=priorities)
-        claims = device_claims(body.get("devices"), classes)
-        entries.append(_entry(position, body, {"created": now, "devices": claims, **rules}))
+        where = f"vms[{position}]." if vms else ""
+        rules = parse_rules(body, prefix=where, priority_classes=priorities)
+        claims = device_claims(body.get("devices"), classes, prefix=where)
+        entries.append(_entry(position, where, body, {"created": now, "devices": claims, **rules}))
     _check_unique(entries)
     return entries
 
@@ -88,11 +89,15 @@ def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> di
     return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
 
 
-def _entry(position: int, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
-    """rules are the fields of Request that the VM's own options do not give."""
+def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
+    """rules are the fields of Request that the VM's own options do not give; where stands before their names."""
+    try:
+        request = vm_request(body)
+    except InvalidRequest as error:
+        raise InvalidRequest(where + error.message, **error.details) from error
     return Entry(
         position=position,
-        request=replace(vm_request(body), **rules),
+        request=replace(request, **rules),
         state=body.get("state") or "present",
         clone=_clone(body),
         update=bool(body.get("update")),

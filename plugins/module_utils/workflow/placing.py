@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
+from ..engine.devices.constraints import Matcher
+from ..engine.devices.mixed import mixed_mappings
 from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.scheduler import Scheduler
@@ -45,12 +47,14 @@ class Placement:
         existing: guests that are there already.
         outcomes: of the entries that are not.
         errors: of the entries about which nothing can be decided.
+        cautions: what the user should know about a decision, in sentences.
     """
 
     snapshot: Snapshot
     existing: dict[int, Guest] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     errors: dict[int, CollectionError] = field(default_factory=dict)
+    cautions: dict[int, list[str]] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -157,6 +161,7 @@ class Placer:
                 placement.existing[entry.position] = match.guest
             elif entry.state != "absent":
                 try:
+                    self._access.check_rights(entry.request)
                     request = self._templates.resolve(entry, state)
                 except CollectionError as error:
                     placement.errors[entry.position] = error
@@ -167,4 +172,14 @@ class Placer:
         scheduler = Scheduler(state, self._profiles, self._default_profile)
         outcomes = scheduler.schedule_all(requests, time.time(), present)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
+        for position, outcome in placement.outcomes.items():
+            placement.cautions[position] = _cautions(outcome, state)
         return placement
+
+
+def _cautions(outcome: Outcome, state: ClusterState) -> list[str]:
+    decision = outcome.decision
+    node = state.node(decision.node) if decision is not None and decision.devices else None
+    if decision is None or node is None:
+        return []
+    return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

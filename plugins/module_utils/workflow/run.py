@@ -89,6 +89,7 @@ class Run:
                 report = planned_report(
                     entry, placement.outcomes.get(entry.position), placement.errors.get(entry.position)
                 )
+                report.warnings.extend(f"{entry.label}: {text}" for text in placement.cautions.get(entry.position, ()))
                 report.attempts = before.attempts + 1 if before else 1
                 report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
                 self._reports[entry.position] = report
