@@ -1,31 +1,78 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulated cluster per test file, and tasks run against it by a real ansible-playbook."""
+"""A simulated cluster per test, controllers that run modules against it, and tasks run by a real ansible-playbook."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.controller import Controller, ModuleServer, module_server
 from support.playbook import PlayRun, run_tasks
+from support.versions import VERSIONS
 
-Schedule = Callable[..., PlayRun]
+pytest_plugins = ["support.ledgers"]
+
+TIME_SCALE = 0.05
+"""Real seconds per Proxmox second: new VMs are shown whole half a second after they were made."""
+
+MODULES = ("qemu_schedule", "vmid_pick")
 
 
-@pytest.fixture(scope="module", params=["9.2", "8.4"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
-    """Three quiet nodes, once per Proxmox VE version."""
-    with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", version=request.param, time_scale=0.05) as running:
-        yield running
+@pytest.fixture(scope="session")
+def modules() -> Iterator[ModuleServer]:
+    with module_server() as server:
+        yield server
 
 
 @pytest.fixture
-def tasks(cluster: SimulatedCluster, tmp_path: Path) -> Schedule:
+def version() -> str:
+    """The version of Proxmox VE; tests marked with both_versions run against each."""
+    return VERSIONS[0]
+
+
+@pytest.fixture
+def start(version: str) -> Iterator[Callable[..., SimulatedCluster]]:
+    """Start clusters from a description, by default the quiet one of three nodes; they end with the test."""
+    with ExitStack() as stack:
+
+        def run(description: Path | dict[str, Any] = CLUSTERS / "three-nodes.yml", **options: Any) -> SimulatedCluster:
+            options = {"version": version, "time_scale": TIME_SCALE, **options}
+            return stack.enter_context(SimulatedCluster.start(description, **options))
+
+        yield run
+
+
+@pytest.fixture
+def cluster(start: Callable[..., SimulatedCluster]) -> SimulatedCluster:
+    """Three quiet nodes."""
+    return start()
+
+
+@pytest.fixture
+def control(modules: ModuleServer, tmp_path: Path) -> Callable[..., Controller]:
+    """Set up a new controller for a cluster."""
+    number = itertools.count()
+
+    def set_up(cluster: SimulatedCluster) -> Controller:
+        return Controller(modules, tmp_path / f"controller-{next(number)}", cluster.environment())
+
+    return set_up
+
+
+@pytest.fixture
+def controller(control: Callable[..., Controller], cluster: SimulatedCluster) -> Controller:
+    return control(cluster)
+
+
+@pytest.fixture
+def tasks(cluster: SimulatedCluster, tmp_path: Path) -> Callable[..., PlayRun]:
     """Run tasks on a new controller: `tasks({"qemu_schedule": {...}}, "--check")`."""
     number = itertools.count()
 
@@ -39,9 +86,6 @@ def tasks(cluster: SimulatedCluster, tmp_path: Path) -> Schedule:
             if not isinstance(task, str)
         ]
         arguments = [argument for argument in given if isinstance(argument, str)]
-        return run_tasks(tmp_path, plays, {**cluster.environment(), **(env or {})}, *arguments)
+        return run_tasks(tmp_path / "ansible", plays, {**cluster.environment(), **(env or {})}, *arguments)
 
     return run
-
-
-MODULES = ("qemu_schedule", "vmid_pick", "capacity_info", "cluster_snapshot_info")

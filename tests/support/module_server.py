@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs modules, each in a process of its own as Ansible does, but forked from one that has everything imported.
+
+Run with the number of an open socket. A request is a module's name, its arguments, its environment and the file that
+its output goes to; the answers are C(("started", pid)) and later C(("ended", pid, exit code)).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import sys
+import typing as t
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from ansible.module_utils import basic
+
+MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
+
+# This program has no other threads: forking it is safe.
+_fork = multiprocessing.get_context("fork")
+
+
+def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], output: Path) -> None:
+    """Be the module."""
+    os.environ.clear()
+    os.environ.update(environment)
+    with output.open("wb") as stream, output.with_suffix(".stderr").open("wb") as errors:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+    basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
+    # From ansible-core 2.19 on, how values are written. Before it, an attribute that nobody reads.
+    basic._ANSIBLE_PROFILE = "legacy"
+    importlib.import_module(f"{MODULES}.{module}").main()
+
+
+def main(connection: Connection) -> None:
+    for module in ("qemu_schedule", "vmid_pick"):
+        importlib.import_module(f"{MODULES}.{module}")
+    running: dict[int, t.Any] = {}
+    while True:
+        for ready in wait([connection, *running]):
+            if ready is connection:
+                try:
+                    request = connection.recv()
+                except EOFError:
+                    return
+                process = _fork.Process(target=run, args=request, daemon=True)
+                process.start()
+                running[process.sentinel] = process
+                connection.send(("started", process.pid))
+            else:
+                process = running.pop(t.cast("int", ready))
+                process.join()
+                connection.send(("ended", process.pid, process.exitcode))
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])))
