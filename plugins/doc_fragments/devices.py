@@ -107,6 +107,6 @@ _CLASSES = r"""
 class ModuleDocFragment:
     """The fragment C(devices); VMS_TEXT is the part of it that each entry of C(vms) may have as well."""
 
-    VMS_TEXT = _CLAIMS
+    VMS_TEXT: str = _CLAIMS
 
-    DOCUMENTATION = _CLAIMS + _CLASSES
+    DOCUMENTATION: str = _CLAIMS + _CLASSES
