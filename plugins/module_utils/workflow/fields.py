@@ -39,7 +39,7 @@ class Fields:
         return f"{self.where}.{key}"
 
     def text(self, key: str) -> str | None:
-        """A text that is not empty, or None. Numbers and booleans are written as YAML does."""
+        """A text that is not empty, or None."""
         return text_of(self.path(key), self.body[key]) if key in self else None
 
     def needed(self, key: str, expected: str = "a text") -> str:
@@ -102,9 +102,9 @@ def listed(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
 
 
 def text_of(where: str, value: t.Any) -> str:
-    """A text that is not empty; numbers and booleans become text as YAML writes them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    """A text that is not empty. Numbers and booleans become text (C(yes) becomes C(True)) as Ansible makes it of them
+    elsewhere, so that the same word in two options is the same text.
+    """
     if not isinstance(value, (str, int, float)) or value == "":
         raise invalid(where, value, "a text")
     return str(value)

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user says of the nodes: which node it reaches, and how each mistake is told."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Node, Taint
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_facts import parse_nodes
+
+NAMES = ["pve1", "pve2", "pve10"]
+
+
+def test_facts_become_fields_of_the_node() -> None:
+    facts = {
+        "labels": {"rack": "a", "row": 7, "spare": True},
+        "taints": [{"key": "gpu", "value": "yes", "effect": "PreferNoSchedule"}, {"key": "old"}],
+        "reserved": {"memory": 8192, "cores": 2},
+        "overcommit": {"cpu": 6, "memory": "1.2"},
+    }
+    fields = parse_nodes({"pve1": facts}, NAMES)
+    assert fields == {
+        "pve1": {
+            "labels": {"rack": "a", "row": "7", "spare": "True"},
+            "taints": (Taint("gpu", "yes", "PreferNoSchedule"), Taint("old", "", "NoSchedule")),
+            "reserved_memory": 8192 * MIB,
+            "reserved_cores": 2.0,
+            "cpu_ratio": 6.0,
+            "memory_ratio": 1.2,
+        }
+    }
+    assert replace(Node("pve1"), **fields["pve1"]).labels["row"] == "7"
+
+
+def test_a_pattern_reaches_every_node_that_it_matches_in_full() -> None:
+    assert set(parse_nodes({"pve[12]": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1", "pve2"}
+    assert set(parse_nodes({"pve1": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1"}
+
+
+def test_what_is_not_given_is_left_to_the_filters() -> None:
+    assert parse_nodes({"pve1": {"reserved": {"cores": 1}, "overcommit": {}}}, NAMES) == {
+        "pve1": {"reserved_cores": 1.0}
+    }
+    assert parse_nodes({"pve1": None}, NAMES) == {"pve1": {}}
+    assert parse_nodes(None, NAMES) == {}
+
+
+def test_several_that_speak_of_one_node_add_up_and_its_own_name_wins() -> None:
+    nodes = {
+        "pve1": {"labels": {"rack": "own"}, "overcommit": {"cpu": 1}},
+        "pve.*": {"labels": {"rack": "a", "room": "x"}, "taints": [{"key": "t"}], "overcommit": {"cpu": 2}},
+        "pve[12]": {"labels": {"room": "y"}, "taints": [{"key": "t"}, {"key": "u"}], "overcommit": {"cpu": 3}},
+    }
+    found = parse_nodes(nodes, NAMES)
+    assert found["pve1"] == {
+        "labels": {"rack": "own", "room": "y"},
+        "taints": (Taint("t"), Taint("u")),
+        "cpu_ratio": 1.0,
+    }
+    assert found["pve2"]["labels"] == {"rack": "a", "room": "y"}
+    assert found["pve2"]["cpu_ratio"] == 3.0
+    assert found["pve10"]["cpu_ratio"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([], "nodes: [] is not valid, expected a mapping of node names or patterns"),
+        ({"pve[3-9]": {}}, "nodes: 'pve[3-9]' matches no node; the cluster's nodes: pve1, pve10, pve2"),
+        ({"pve[": {}}, "nodes.pve[: 'pve[' is not valid, expected a regular expression"),
+        ({"pve1": ["a"]}, "nodes.pve1: ['a'] is not valid, expected a mapping"),
+        (
+            {"pve1": {"label": {}}},
+            "nodes.pve1: unknown key 'label'; known keys: labels, overcommit, reserved, taints",
+        ),
+        ({"pve1": {"labels": "a"}}, "nodes.pve1.labels: 'a' is not valid, expected a mapping of keys to texts"),
+        ({"pve1": {"labels": {"rack": []}}}, "nodes.pve1.labels.rack: [] is not valid, expected a text"),
+        ({"pve1": {"labels": {"node": "x"}}}, "nodes.pve1.labels.node: 'x' is not valid, expected another key"),
+        ({"pve1": {"taints": [{"value": "x"}]}}, "nodes.pve1.taints[0].key: is missing, expected the taint's key"),
+        (
+            {"pve1": {"taints": [{"key": "x", "effect": "NoExecute"}]}},
+            "nodes.pve1.taints[0].effect: 'NoExecute' is not valid, expected one of NoSchedule, PreferNoSchedule",
+        ),
+        (
+            {"pve1": {"reserved": {"memory": -1}}},
+            "nodes.pve1.reserved.memory: -1 is not valid, expected a number of at least 0",
+        ),
+        (
+            {"pve1": {"reserved": {"cpu": 1}}},
+            "nodes.pve1.reserved: unknown key 'cpu'; known keys: cores, memory",
+        ),
+        (
+            {"pve1": {"overcommit": {"cpu": "a lot"}}},
+            "nodes.pve1.overcommit.cpu: 'a lot' is not valid, expected a number of at least 0",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_names_option_value_and_what_was_expected(nodes: t.Any, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_nodes(nodes, NAMES)
+    assert caught.value.message.startswith(message)
