@@ -55,6 +55,12 @@ def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
     assert batch.next_time() is None
 
 
+def test_a_delay_that_is_over_says_nothing_of_another_one() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    outcomes = engine.schedule_all([vm("a", context={"delay": "1"}), vm("b", context={"delay": "15"})], now=5.0)
+    assert placed(outcomes) == ["a"]
+
+
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
 def test_a_delay_that_is_no_time_is_refused(text: str) -> None:
     outcome = scheduler(cluster([node("pve1")])).schedule(vm(context={"delay": text}))
@@ -166,13 +172,14 @@ def test_what_a_group_gave_back_is_offered_to_the_others_that_failed() -> None:
     assert used_gib(state) == 20
 
 
-def test_of_two_groups_that_block_each_other_the_first_is_placed() -> None:
+@pytest.mark.parametrize("least", [0, 2])
+def test_of_two_groups_that_block_each_other_the_first_is_placed(least: int) -> None:
     state = cluster([node("pve1"), node("pve2")])
     requests = [
-        member("a1", "a", 20, priority=9),
-        member("b1", "b", 20, priority=8),
-        member("a2", "a", 20),
-        member("b2", "b", 20),
+        member("a1", "a", 20, least, priority=9),
+        member("b1", "b", 20, least, priority=8),
+        member("a2", "a", 20, least),
+        member("b2", "b", 20, least),
     ]
     assert placed(scheduler(state).schedule_all(requests)) == ["a1", "a2"]
 

@@ -61,6 +61,16 @@ def test_nodes_in_maintenance_or_offline_take_no_guests() -> None:
     assert scheduler(cluster(nodes), ON).schedule(vm()).decision is not None
 
 
+def test_every_loss_counts_and_not_only_the_last_one() -> None:
+    # c takes db when a is lost, and web when b is: beside db there is no room for the new VM, beside web there is.
+    state = cluster(
+        [node("a"), node("b", gib=16), node("c"), node("d", cores=2, gib=16)],
+        [guest(100, "a", gib=20, name="db"), guest(101, "b", cores=10, gib=13, name="web")],
+    )
+    verdicts = {verdict.node: verdict.reason for verdict in scheduler(state, ON).schedule(vm(gib=15)).verdicts()}
+    assert "the loss of a would strand VM db" in str(verdicts["c"])
+
+
 def test_cpu_counts_as_memory_does() -> None:
     state = cluster([node("pve1"), node("pve2")], [guest(100, "pve1", cores=20, gib=1)])
     assert scheduler(state, ON).schedule(vm(cores=14)).decision is None

@@ -83,6 +83,7 @@ def test_a_profile_of_ones_own_is_laid_over_the_one_that_it_extends() -> None:
 def test_a_profile_of_a_known_name_changes_that_one_only() -> None:
     config = {"profiles": {"pack": {"scores": {"MostAllocated": {"weight": 5}}}}}
     assert weights("pack", config)["MostAllocated"] == 5
+    assert "LeastAllocated" not in weights("pack", config)
     assert "MostAllocated" not in weights("balanced", config)
 
 

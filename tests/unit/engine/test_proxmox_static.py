@@ -90,11 +90,23 @@ def test_nothing_to_tell_apart_scores_nothing() -> None:
     assert scores([(0, 0)], (1, 1)) == [0.0]
 
 
+def test_memory_weighs_five_times_as_much_as_cpu() -> None:
+    # As much CPU is free on the one as memory on the other: the distances are as the weights, 1 and 2 to 5 and 10.
+    found = static_scores(cpu=[(0, 8), (4, 8)], memory=[(4, 8), (0, 8)], added_cpu=1, added_memory=1)
+    assert found == pytest.approx([1 / 6, 5 / 6])
+
+
 def test_a_service_without_cpu_limit_counts_as_all_cpus_of_the_node() -> None:
-    cpu, memory = [(0.0, 4.0), (0.0, 8.0)], [(0.0, 1.0 * GB), (0.0, 1.0 * GB)]
-    unlimited = static_scores(cpu, memory, 0, 0)
-    assert unlimited == [0.0, 0.0]
-    assert static_scores(cpu, memory, 4, 0) == [0.0, 1.0]
+    memory = [(0.0, 1.0 * GB), (0.0, 1.0 * GB)]
+    assert static_scores([(0.0, 4.0), (4.0, 8.0)], memory, 0, 0) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("added", "first", "second"), [(2, (17, 12), (287, 48)), (1, (17, 8), (157, 24))])
+def test_rounding_does_not_break_ties(added: float, first: tuple[float, float], second: tuple[float, float]) -> None:
+    # The new VM adds the same to the average on both: (2 x used + added) / capacity^2 is equal.
+    for busy in range(160, 320):
+        found = static_scores([first, second, (busy, 8)], [(0, 1)] * 3, added, 0)
+        assert found[0] == found[1]
 
 
 def test_a_vm_goes_where_the_ha_manager_would_have_put_it() -> None:

@@ -71,6 +71,15 @@ def test_a_rule_that_refuses_every_node_before_any_is_looked_at_is_named_too() -
     assert outcome.findings["WhatIf"]["rules"] == {}
 
 
+def test_findings_follow_what_the_run_decides() -> None:
+    engine = scheduler(cluster([node("pve1")]))
+    missing = []
+    for _again in range(2):
+        missing.append(engine.schedule(vm("big", gib=40)).findings["WhatIf"]["nearest"]["missing"]["memory"] // GIB)
+        assert engine.schedule(vm("small", gib=4)).decision is not None
+    assert missing == [8, 12]
+
+
 def test_findings_are_data_that_a_module_can_return() -> None:
     findings = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=8)).findings
     assert json.loads(json.dumps(findings)) == findings
@@ -100,11 +109,11 @@ def test_the_sentence_tells_every_resource_with_its_unit_and_who_else_refused() 
 
 
 def test_the_runner_up_is_the_next_best_node_and_its_distance() -> None:
-    state = cluster([node("pve1"), node("pve2"), node("pve3")], [guest(100, "pve1", gib=8), guest(101, "pve3", gib=16)])
+    state = cluster([node("pve1"), node("pve2"), node("pve3")], [guest(100, "pve1", gib=16), guest(101, "pve3", gib=8)])
     outcome = scheduler(state).schedule(vm())
     assert outcome.decision is not None
     assert outcome.decision.node == "pve2"
-    assert outcome.runner_up == RunnerUp("pve1", pytest.approx(outcome.decision.score - 100 * (30 / 32 + 23 / 32) / 2))
+    assert outcome.runner_up == RunnerUp("pve3", pytest.approx(outcome.decision.score - 100 * (30 / 32 + 23 / 32) / 2))
 
 
 def test_there_is_no_runner_up_when_one_node_alone_passed_or_none() -> None:

@@ -110,6 +110,7 @@ def test_files_of_the_same_name_do_not_get_into_each_others_way(folder: Path) ->
     registry = Registry()
     load_plugin_paths(registry, [write(folder / "x" / "p.py", own("A")), write(folder / "y" / "p.py", own("B"))])
     assert [plugin.name for plugin in registry] == ["A", "B"]
+    assert len({plugin.__module__ for plugin in registry}) == 2
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,8 @@ def _averages_and_highest(before: Sequence[float], after: Sequence[float]) -> li
     """For each node the root mean square and the maximum over all nodes, were the VM on this one."""
     squares = math.fsum(part * part for part in before)
     highest = max(before)
-    first = before.index(highest)
-    second = max((part for index, part in enumerate(before) if index != first), default=0.0)
     result = []
-    for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        others = second if index == first else highest
+    for old, new in zip(before, after, strict=True):
         average = math.sqrt(max(squares - old * old + new * new, 0.0) / len(before))
-        result.append((round(average, _DIGITS), round(max(others, new), _DIGITS)))
+        result.append((round(average, _DIGITS), round(max(highest, new), _DIGITS)))
     return result

@@ -56,7 +56,7 @@ class RequestedToCapacityRatio(ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         shares = self.allocation.shares(request, node)
-        return weighted_mean(shares, [height(self.line, min(100.0 * share.used, 100.0)) for share in shares])
+        return weighted_mean(shares, [height(self.line, 100.0 * share.used) for share in shares])
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:
