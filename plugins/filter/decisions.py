@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that put what qemu_schedule decided, and why, into lines of plain text.
+"""Filters that put what qemu_schedule decided, and why, into lines of plain text, or into a few facts.
 
 Lists of lines read best where they end up: the debug task of a playbook shows a list with one element per line.
 """
@@ -15,11 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.diagnosis.what_if import (
+    WhatIf,
+    sentence,
+)
+
 VM = Mapping[str, t.Any]
 
 EMPTY = "-"
 GAP = "  "
 NARROWEST_WHY = 40
+MAKING = frozenset({"create", "clone"})
+FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
 RIGHT_ALIGNED = frozenset({"VMID", "SCORE"})
 
@@ -57,9 +64,28 @@ def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
             start = f"{place:>4}. " if node["feasible"] else "   -  "
             lines.extend(_wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
         for plugin, finding in sorted(((vm.get("decision") or {}).get("findings") or {}).items()):
-            text = finding.get("message") if isinstance(finding, Mapping) else None
-            lines.extend(_wrap(f"      {plugin}: {text or finding}", width, " " * 8))
+            text = sentence(finding) if plugin == WhatIf.name else f"{plugin}: {finding}"
+            if text:
+                lines.extend(_wrap(f"      {text}", width, " " * 6))
     return lines
+
+
+def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
+    """What others need to know of each VM that is there, or would be: no reasons, no history.
+
+    addresses are the vms of vm_address_info's result.
+    """
+    _check(vms)
+    known = {row["vmid"]: row for row in addresses}
+    facts = []
+    for vm in vms:
+        not_made = vm.get("action") in MAKING and not vm.get("changed")
+        if not_made or vm.get("error") or vm.get("status") == "absent":
+            continue
+        found = known.get(vm["vmid"], {})
+        address = {"address": found.get("address"), "addresses": found.get("addresses", [])}
+        facts.append({**{key: vm.get(key) for key in FACTS}, **address})
+    return facts
 
 
 def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
@@ -202,4 +228,4 @@ class FilterModule:
     """The filters by their names."""
 
     def filters(self) -> dict[str, Callable[..., t.Any]]:
-        return {"decision_table": decision_table, "explain": explain}
+        return {"decision_table": decision_table, "explain": explain, "vm_facts": vm_facts}

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The addresses of VMs, as their guest agents tell them once they have booted."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..errors import ApiError, InvalidRequest
+from ..proxmox.failures import NodeUnreachable
+from ..proxmox.reader import Reader
+from ..proxmox.session import Session
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+PARALLEL = 8
+PAUSE = 2.0
+
+
+def address_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The module's result. Raises InvalidRequest, and what reading raises apart from an agent that does not answer."""
+    networks = _networks(params["networks"])
+    session = Session.connect(params)
+    try:
+        found = wait_for_addresses(session, params["vmids"], networks, float(params["wait"]))
+    finally:
+        session.close()
+    return {"changed": False, "vms": found}
+
+
+def wait_for_addresses(
+    reader: Reader,
+    vmids: Sequence[int],
+    networks: Sequence[Network],
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[dict[str, t.Any]]:
+    """For each VM its C(vmid), C(node), C(addresses) and the first of them as C(address).
+
+    The guests are asked again until each has an address, or seconds have gone by.
+    """
+    found: dict[int, dict[str, t.Any]] = {}
+    deadline = clock() + seconds
+    while True:
+        nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
+        missing = [vmid for vmid in vmids if vmid not in found or not found[vmid]["addresses"]]
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            answers = pool.map(_interfaces, [reader] * len(missing), map(nodes.get, missing), missing)
+            for vmid, interfaces in zip(missing, answers, strict=True):
+                addresses = usable_addresses(interfaces, networks)
+                first = addresses[0] if addresses else None
+                found[vmid] = {"vmid": vmid, "node": nodes.get(vmid), "address": first, "addresses": addresses}
+        if all(found[vmid]["addresses"] for vmid in vmids) or clock() >= deadline:
+            return [found[vmid] for vmid in vmids]
+        sleep(max(min(PAUSE, deadline - clock()), 0.0))
+
+
+def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequence[Network]) -> list[str]:
+    """The addresses that others can reach the guest by, IPv4 before IPv6, else in the guest's order.
+
+    Those of the loopback and the link are not among them; with networks only those within one of them are.
+    """
+    addresses = [
+        ipaddress.ip_address(str(row["ip-address"]).partition("%")[0])
+        for interface in interfaces
+        for row in interface.get("ip-addresses") or ()
+    ]
+    usable = [
+        address
+        for address in addresses
+        if not (address.is_loopback or address.is_link_local)
+        and (not networks or any(address in network for network in networks))
+    ]
+    return [str(address) for address in sorted(usable, key=lambda address: address.version)]
+
+
+def _interfaces(reader: Reader, node: str | None, vmid: int) -> list[Mapping[str, t.Any]]:
+    """What the agent answers; nothing while it does not run, or is not to be reached."""
+    if node is None:
+        return []
+    try:
+        answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
+    except (ApiError, NodeUnreachable):
+        return []
+    return list(answer.get("result") or ())
+
+
+def _networks(texts: Iterable[str]) -> list[Network]:
+    networks = []
+    for text in texts:
+        try:
+            networks.append(ipaddress.ip_network(text, strict=False))
+        except ValueError as error:
+            raise InvalidRequest(f"networks: {error}") from error
+    return networks

@@ -1,0 +1,118 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tells the addresses of VMs, as their guest agents know them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vm_address_info
+short_description: Tell the addresses of VMs, as their guest agents know them
+version_added: 1.0.0
+description:
+  - Asks the QEMU guest agent of each VM for its addresses, and waits until it answers where asked.
+  - The agent has to be enabled in the VM's configuration (C(agent)) and installed in the guest.
+  - Needs the privilege C(VM.GuestAgent.Audit) on the VMs, or C(VM.Monitor) before Proxmox VE 9.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  vmids:
+    description:
+      - VMIDs of the VMs.
+    type: list
+    elements: int
+    required: true
+  wait:
+    description:
+      - How long to wait for an address of every VM, in seconds. V(0) asks once.
+      - It is no failure when the time runs out; the C(address) of such a VM is null.
+    type: int
+    default: 0
+  networks:
+    description:
+      - Networks such as V(192.0.2.0/24), of which an address has to be to count. By default all do that are not of the
+        loopback or the link.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: qemu_scheduler.proxmox.qemu_schedule
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+  - qemu_scheduler.proxmox.attributes.info_module
+"""
+
+EXAMPLES = r"""
+- name: Create VMs
+  qemu_scheduler.proxmox.qemu_schedule:
+    clone: debian-13
+    agent: enabled=1
+    state: started
+    vms: [{name: web-1}, {name: web-2}]
+  register: created
+
+- name: Wait for their addresses
+  qemu_scheduler.proxmox.vm_address_info:
+    vmids: "{{ created.vms | map(attribute='vmid') }}"
+    wait: 300
+    networks: [192.0.2.0/24]
+  register: addresses
+"""
+
+RETURN = r"""
+vms:
+  description: One entry per VM, in the order of the option.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    vmid:
+      description: VMID of the VM.
+      type: int
+      sample: 104
+    node:
+      description: Node that the VM is on. Null when there is no such VM.
+      type: str
+      sample: pve2
+    address:
+      description: The first of C(addresses), null when there is none.
+      type: str
+      sample: 192.0.2.106
+    addresses:
+      description: The addresses that count, IPv4 before IPv6.
+      type: list
+      elements: str
+      sample: [192.0.2.106, "2001:db8::6a"]
+error_code:
+  description: Stable name of the kind of error.
+  returned: on failure
+  type: str
+  sample: PermissionDenied
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import address_info
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            **connection_argument_spec(),
+            "vmids": {"type": "list", "elements": "int", "required": True},
+            "wait": {"type": "int", "default": 0},
+            "networks": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    answer(module, lambda: address_info(module.params))
+
+
+if __name__ == "__main__":
+    main()
