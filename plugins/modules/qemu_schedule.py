@@ -186,6 +186,11 @@ vms:
       type: list
       elements: str
       sample: [create, start]
+    tags:
+      description: The tags that were asked for.
+      type: list
+      elements: str
+      sample: [db, web]
     storages:
       description: For each drive of a new VM the storage it is on.
       type: dict
