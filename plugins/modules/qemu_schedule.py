@@ -272,6 +272,51 @@ vms:
               description: Why.
               type: str
               sample: would exceed the memory overcommit ratio 1.0 (70.0 GiB against a limit of 64.0 GiB)
+nodes:
+  description:
+    - How full the nodes are before and after the task, in check mode too, as the scheduler counts it, by what running
+      guests are configured to use.
+  returned: when the cluster was read
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Name of the node.
+      type: str
+    online:
+      description: Whether it is online.
+      type: bool
+    maintenance:
+      description: Whether it is in maintenance.
+      type: bool
+    cores:
+      description: Its logical CPUs.
+      type: int
+    cores_limit:
+      description: How many vCPUs it may give out, by the profile of the task. Null where there is no limit.
+      type: float
+    cores_before:
+      description: How many vCPUs it gave out before the task. C(cores_after) is how many after it.
+      type: float
+    cores_after:
+      description: See C(cores_before).
+      type: float
+    memory:
+      description: Its memory, in MiB.
+      type: int
+    memory_limit:
+      description: How much memory it may give out, in MiB. Null where there is no limit.
+      type: int
+    memory_before:
+      description: How much memory it gave out before the task, in MiB. C(memory_after) is how much after it.
+      type: int
+    memory_after:
+      description: See C(memory_before).
+      type: int
+    storages:
+      description: Its storages for disks, with C(storage), C(shared), and C(total), C(before) and C(after) in GiB.
+      type: list
+      elements: dict
 name:
   description: Name of the VM.
   returned: without O(vms)

@@ -31,6 +31,7 @@ from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, match_entries
 from .templates import Templates
+from .usage import NodeUsage, note_after, usage_before
 
 CYCLES = 3
 """How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
@@ -47,6 +48,7 @@ class Placement:
         existing: guests that are there already.
         outcomes: of the entries that are not.
         errors: of the entries about which nothing can be decided.
+        nodes: how full the nodes are before and after.
         cautions: what the user should know about a decision, in sentences.
     """
 
@@ -54,6 +56,7 @@ class Placement:
     existing: dict[int, Guest] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     errors: dict[int, CollectionError] = field(default_factory=dict)
+    nodes: list[NodeUsage] = field(default_factory=list)
     cautions: dict[int, list[str]] = field(default_factory=dict)
 
     @property
@@ -132,8 +135,9 @@ class Placer:
         access = self._access
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         wanted = {entry.request.name for entry in entries}
-        snapshot = access.read([r.vmid for r in reservations if r.phase == "created" and r.name not in wanted])
-        counted = count_reservations(snapshot, reservations)
+        known = frozenset(r.vmid for r in reservations if r.phase == "created" and r.name not in wanted)
+        snapshot = access.read(known)
+        counted = count_reservations(snapshot, reservations, known)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
         matches = match_entries(
@@ -170,7 +174,9 @@ class Placer:
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
         present = [entry.request for entry in entries if entry.position in placement.existing]
         scheduler = Scheduler(state, self._profiles, self._default_profile)
+        placement.nodes = usage_before(state, self._profiles[self._default_profile])
         outcomes = scheduler.schedule_all(requests, time.time(), present)
+        note_after(placement.nodes, scheduler.cluster)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
         for position, outcome in placement.outcomes.items():
             placement.cautions[position] = _cautions(outcome, state)

@@ -15,6 +15,7 @@ from ..model import Decision, NodeVerdict
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
 from .entries import Entry
+from .usage import NodeUsage
 
 NOTHING = "none"
 
@@ -81,6 +82,7 @@ class VMReport:
             "changed": self.changed,
             "action": self.actions[0] if self.actions else NOTHING,
             "actions": list(self.actions),
+            "tags": sorted(self.entry.request.tags),
             "storages": dict(self.storages),
             "drift": {key: dict(values) for key, values in self.drift.items()},
             "decision": decision_result(self.outcome) if self.outcome is not None else None,
@@ -161,7 +163,7 @@ def failure_of(reports: Sequence[VMReport]) -> tuple[str, str]:
     return "; ".join(lines), first.code if first else CollectionError.code
 
 
-def result_of(reports: Sequence[VMReport], *, single: bool) -> dict[str, t.Any]:
+def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool) -> dict[str, t.Any]:
     """The module's result.
 
     single: the task names one VM by its own options, whose facts then stand at the top as well.
@@ -169,6 +171,7 @@ def result_of(reports: Sequence[VMReport], *, single: bool) -> dict[str, t.Any]:
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
         "vms": [report.as_result() for report in reports],
+        "nodes": [node.as_result() for node in nodes],
     }
     diffs = [diff for report in reports if (diff := _diff(report)) is not None]
     if diffs:

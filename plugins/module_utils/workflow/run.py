@@ -22,6 +22,7 @@ from .existing import Converger, ExistingPlan
 from .placing import Placement, Placer
 from .progress import Progress, Step
 from .report import VMReport, planned_report
+from .usage import NodeUsage, keep_before, note_change
 from .waiting import Waiting
 
 ATTEMPTS = 3
@@ -29,7 +30,11 @@ ATTEMPTS = 3
 
 
 class Run:
-    """One run over the entries of a task."""
+    """One run over the entries of a task.
+
+    Attributes:
+        nodes: how full the nodes were before the run, and are after it.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class Run:
         self._force: bool = params["force"]
         self._converger = Converger(access.reader, patience=self._timeout)
         self._reports: dict[int, VMReport] = {}
+        self.nodes: list[NodeUsage] = []
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
         """Go through the run and return a report per entry, in their order.
@@ -62,6 +68,9 @@ class Run:
         undecided = list(self._entries.values())
         while True:
             placement, plans = self._look(undecided, reserve=write)
+            for position, plan in plans.items():
+                note_change(placement.nodes, placement.existing[position], plan.actions)
+            self.nodes = keep_before(self.nodes, placement.nodes)
             failed = {p: o for p, o in placement.outcomes.items() if o.error is not None}
             stands = not (self._all_or_nothing and any(r.error is not None for r in self._reports.values()))
             if write and stands:

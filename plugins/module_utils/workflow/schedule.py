@@ -58,7 +58,7 @@ def schedule(
     for report in reports:
         for text in report.warnings:
             warn(text)
-    result = result_of(reports, single=params.get("vms") is None)
+    result = result_of(reports, run.nodes, single=params.get("vms") is None)
     if any(report.error is not None for report in reports):
         message, code = failure_of(reports)
         raise RunFailed(message, code, result)

@@ -1,0 +1,143 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How full the nodes are before and after a run, as the scheduler counts it: by what guests are configured to use."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..engine.cache import ClusterState, NodeInfo
+from ..engine.framework.profile import Profile
+from ..engine.plugins.filters.cpu_overcommit import CPUOvercommit
+from ..engine.plugins.filters.memory_overcommit import MemoryOvercommit
+from ..model import GIB, MIB, Guest
+
+
+@dataclass(slots=True)
+class StorageUsage:
+    """One storage of a node, in bytes; what is decided counts as used."""
+
+    shared: bool
+    total: int
+    before: int
+    after: int
+
+
+@dataclass(slots=True)
+class NodeUsage:
+    """One node. Memory is in bytes; the limits are the profile's for a VM without pool and tags, None for none."""
+
+    node: str
+    online: bool
+    maintenance: bool
+    cores: int
+    memory: int
+    cores_limit: float | None
+    memory_limit: float | None
+    cores_before: float
+    memory_before: int
+    cores_after: float = 0
+    memory_after: int = 0
+    storages: dict[str, StorageUsage] = field(default_factory=dict)
+
+    def as_result(self) -> dict[str, t.Any]:
+        """The entry of C(nodes) in the module's result."""
+        return {
+            "node": self.node,
+            "online": self.online,
+            "maintenance": self.maintenance,
+            "cores": self.cores,
+            "cores_limit": self.cores_limit,
+            "cores_before": self.cores_before,
+            "cores_after": self.cores_after,
+            "memory": self.memory // MIB,
+            "memory_limit": None if self.memory_limit is None else int(self.memory_limit / MIB),
+            "memory_before": self.memory_before // MIB,
+            "memory_after": self.memory_after // MIB,
+            "storages": [
+                {
+                    "storage": name,
+                    "shared": storage.shared,
+                    "total": round(storage.total / GIB, 1),
+                    "before": round(storage.before / GIB, 1),
+                    "after": round(storage.after / GIB, 1),
+                }
+                for name, storage in sorted(self.storages.items())
+            ],
+        }
+
+
+def usage_before(cluster: ClusterState, profile: Profile) -> list[NodeUsage]:
+    """The nodes as they are, in order of name. Only storages that can hold disks are looked at."""
+    return [_usage(info, profile) for info in cluster.nodes]
+
+
+def note_after(usage: Sequence[NodeUsage], cluster: ClusterState) -> None:
+    """Note how full the same nodes are with what was decided meanwhile."""
+    for node, info in zip(usage, cluster.nodes, strict=True):
+        node.cores_after, node.memory_after = info.cores, info.memory
+        for name, storage in node.storages.items():
+            use = info.storages[name].use
+            storage.after = use.used + use.pending
+
+
+def note_change(usage: Sequence[NodeUsage], guest: Guest, actions: Sequence[str]) -> None:
+    """Count what is done with a VM that existed: started, it takes CPU and memory; stopped or deleted it gives them up.
+
+    How much space a deleted VM's disks gave back is not known.
+    """
+    sign = 0
+    if "start" in actions and not guest.running:
+        sign = 1
+    elif ("stop" in actions or "delete" in actions) and guest.running:
+        sign = -1
+    for node in usage:
+        if node.node == guest.node:
+            node.cores_after += sign * guest.cores
+            node.memory_after += sign * guest.memory
+
+
+def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[NodeUsage]:
+    """The latest look at the nodes, with what was there before the earlier one."""
+    known = {node.node: node for node in earlier}
+    for node in latest:
+        if node.node in known:
+            first = known[node.node]
+            node.cores_before, node.memory_before = first.cores_before, first.memory_before
+            for name, storage in node.storages.items():
+                storage.before = first.storages[name].before if name in first.storages else storage.before
+    return latest
+
+
+def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
+    host = info.node
+    cores_limit = memory_limit = None
+    for plugin in profile.all():
+        if isinstance(plugin, CPUOvercommit):
+            reserved = plugin.reserved if host.reserved_cores is None else host.reserved_cores
+            cpu_ratio = plugin.ratios.default if host.cpu_ratio is None else host.cpu_ratio
+            cores_limit = cpu_ratio * (host.cores - reserved)
+        elif isinstance(plugin, MemoryOvercommit):
+            kept = plugin.reserved if host.reserved_memory is None else host.reserved_memory
+            memory_ratio = plugin.ratios.default if host.memory_ratio is None else host.memory_ratio
+            memory_limit = memory_ratio * (host.memory - kept)
+    return NodeUsage(
+        node=info.name,
+        online=host.online,
+        maintenance=host.maintenance,
+        cores=host.cores,
+        memory=host.memory,
+        cores_limit=cores_limit,
+        memory_limit=memory_limit,
+        cores_before=info.cores,
+        memory_before=info.memory,
+        storages={
+            name: StorageUsage(storage.use.shared, storage.use.total, used, used)
+            for name, storage in info.storages.items()
+            if storage.active and "images" in storage.content
+            for used in [storage.use.used + storage.use.pending]
+        },
+    )
