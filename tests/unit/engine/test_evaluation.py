@@ -6,15 +6,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_clusters import broken_rules, requests, snapshots
-from support.small_cluster import cluster, node, profile, scheduler, vm
+from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PreFilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Status,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     AffinityTerm,
@@ -138,3 +145,24 @@ def test_a_hard_spread_asks_each_domain_once_and_not_each_node() -> None:
     assert where.schedule(vm("web-1", topology_spread=(spread,))).decision is not None
     outcome = where.schedule(vm("web-2", topology_spread=(spread,)))
     assert [v.node for v in outcome.verdicts() if v.rejected_by == "TopologySpread"] == ["pve1", "pve2"]
+
+
+class NotBeside(PreFilterPlugin):
+    """Refuses every node while the cluster holds a guest of this name."""
+
+    name = "NotBeside"
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return unschedulable("were taken") if any(guest.name == "rival" for guest in cluster) else None
+
+
+def test_a_refusal_of_every_node_is_looked_up_anew() -> None:
+    state = cluster([node("pve1")])
+    state.assume_guest(guest(100, "pve1", name="rival"))
+    where = scheduler(state, own=[NotBeside])
+    assert where.schedule(vm("a")).decision is None
+    state.forget(100)
+    assert where.schedule(vm("b")).decision is not None

@@ -68,6 +68,12 @@ def test_a_vm_that_is_not_among_the_selected_adds_nothing() -> None:
     assert allowed(over("pve1").schedule(web(name="db-1"))) == {"pve1", "pve2", "pve3", "pve4"}
 
 
+def test_a_vm_that_is_among_the_selected_shares_no_verdict_with_one_that_is_not() -> None:
+    where = over("pve1")
+    assert "pve1" in allowed(where.schedule(web(name="db-1", node_regex="pve[12]|pve3")))
+    assert "pve1" not in allowed(where.schedule(web(name="web-9", node_regex="pve[12]|pve3")))
+
+
 def test_a_run_goes_round_the_racks() -> None:
     racks = {"pve1": "a", "pve2": "a", "pve3": "b", "pve4": "c"}
     placed = went_to(over(), *[web(name=f"web-{n}") for n in range(9)])
@@ -87,7 +93,7 @@ def test_a_vm_that_is_taken_back_leaves_its_domain_the_emptiest() -> None:
         taken_back = decisions[1]
         assert taken_back is not None
         where.undo(taken_back)
-        assert went_to(where, web(key, name="web-9", node_regex="pve[134]")) == [taken_back.node]
+        assert allowed(where.schedule(web(key, name="web-9", node_regex="pve[134]"))) == {taken_back.node}
 
 
 def test_only_domains_that_the_request_may_have_count() -> None:
@@ -119,9 +125,17 @@ def test_all_constraints_must_hold() -> None:
 
 
 def test_requests_that_may_have_other_nodes_share_no_counts() -> None:
-    where = over("pve1", "pve3")
-    assert allowed(where.schedule(web(name="web-7"))) == {"pve4"}
-    assert allowed(where.schedule(web(name="web-8", node_regex="pve[12]"))) == {"pve1", "pve2"}
+    """Not even where the filters that would keep them apart are turned off."""
+    off = {"filters": {name: {"enable": False} for name in ("NodeName", "NodeRegex", "NodeAffinity")}}
+    guests = [guest(100, "pve1", name="web-0"), guest(101, "pve3", name="web-1")]
+    for fields in (
+        {"node": "pve1"},
+        {"node_regex": "pve[12]"},
+        {"node_required": (Expression("rack", "In", ("a",)),)},
+    ):
+        where = scheduler(cluster(NODES, guests), off)
+        assert "pve1" not in allowed(where.schedule(web(name="web-7")))
+        assert "pve1" in allowed(where.schedule(web(name="web-8", **fields)))
 
 
 def test_a_soft_constraint_refuses_nobody_and_prefers_the_emptier() -> None:

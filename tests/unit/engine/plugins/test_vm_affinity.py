@@ -94,6 +94,13 @@ def test_the_first_of_a_group_must_be_in_all_of_its_groups() -> None:
     assert over().schedule(with_terms(near(), near(DB), name="web-1")).decision is None
 
 
+def test_only_a_member_may_be_the_first_of_its_group() -> None:
+    """The two ask for the same and are looked at one after the other."""
+    where = over()
+    assert went_to(where, with_terms(near(), name="app-1"), with_terms(near(), name="web-1")) == [None, "pve1"]
+    assert went_to(where, with_terms(near(), name="app-2")) == ["pve1"]
+
+
 def test_the_first_of_a_group_needs_the_label() -> None:
     outcome = over().schedule(with_terms(near(topology_key="rack"), name="web-1"))
     assert allowed(outcome) == {"pve1", "pve2", "pve3"}
