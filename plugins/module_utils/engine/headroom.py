@@ -96,7 +96,7 @@ class Headroom:
             return self._stranding
         found: Rest | Stranding = {}
         if not self._held(node.index, new):
-            found = self._absorb(node.index, [*self._loads[node.index], new])
+            found = self._absorb(node.index, _largest_first([*self._loads[node.index], new]))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
             return found if isinstance(found, Stranding) else None
         for lost, rest in self._rests.items():
@@ -139,7 +139,7 @@ class Headroom:
     def _absorb(
         self, lost: int, loads: Iterable[Load], taken_on: int | None = None, taken: Room | None = None
     ) -> Rest | Stranding:
-        """Place loads on all nodes but the lost one; on node taken_on as much as taken is gone."""
+        """Place loads, in their order, on all nodes but the lost one; on node taken_on as much as taken is gone."""
         order = self._order.copy()
         rest: dict[int, Room] = {}
         if lost in self._room:
@@ -148,7 +148,7 @@ class Headroom:
             _take(order, self._room[taken_on].memory, taken_on)
             rest[taken_on] = self._room[taken_on].less(taken)
             bisect.insort(order, (rest[taken_on].memory, taken_on))
-        for load in sorted(loads, key=lambda load: (-load.size.memory, -load.size.cores, load.label)):
+        for load in loads:
             position = bisect.bisect_left(order, (load.size.memory, -1))
             while position < len(order):
                 index = order[position][1]
@@ -169,8 +169,12 @@ def _take(order: list[tuple[float, int]], memory: float, index: int) -> None:
 
 
 def _loads(info: NodeInfo) -> list[Load]:
-    return [
+    return _largest_first(
         Load(Room(guest.memory, guest.cores), f"VM {guest.name} ({vmid})" if guest.name else f"VM {vmid}")
         for vmid, guest in info.guests.items()
         if guest.running and not guest.template
-    ]
+    )
+
+
+def _largest_first(loads: Iterable[Load]) -> list[Load]:
+    return sorted(loads, key=lambda load: (-load.size.memory, -load.size.cores, load.label))

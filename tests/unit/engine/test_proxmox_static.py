@@ -101,12 +101,10 @@ def test_a_service_without_cpu_limit_counts_as_all_cpus_of_the_node() -> None:
     assert static_scores([(0.0, 4.0), (4.0, 8.0)], memory, 0, 0) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(("added", "first", "second"), [(2, (17, 12), (287, 48)), (1, (17, 8), (157, 24))])
-def test_rounding_does_not_break_ties(added: float, first: tuple[float, float], second: tuple[float, float]) -> None:
-    # The new VM adds the same to the average on both: (2 x used + added) / capacity^2 is equal.
-    for busy in range(160, 320):
-        found = static_scores([first, second, (busy, 8)], [(0, 1)] * 3, added, 0)
-        assert found[0] == found[1]
+@pytest.mark.parametrize(("added", "cpu"), [(2, [(2, 24), (11, 48), (38, 8)]), (1, [(3, 20), (13.5, 40), (29, 8)])])
+def test_rounding_does_not_break_ties(added: float, cpu: list[tuple[float, float]]) -> None:
+    # The new VM adds the same to the average on the first two: (2 x used + added) / capacity^2 is equal.
+    assert static_scores(cpu, [(0, 1)] * 3, added, 0) == [1.0, 1.0, 0.0]
 
 
 def test_a_vm_goes_where_the_ha_manager_would_have_put_it() -> None:
