@@ -40,9 +40,9 @@ STEPS = st.lists(st.one_of(requests(), st.integers(0, 20)), min_size=1, max_size
 def fresh(snapshot: Snapshot, shared: Scheduler) -> Scheduler:
     """A new scheduler, that never evaluated anything, over the state that shared has come to."""
     state = ClusterState(snapshot)
-    for guest in shared.cluster:
-        if shared.cluster.is_assumed(guest.vmid):
-            state.assume_guest(guest)
+    for known in shared.cluster:
+        if shared.cluster.is_assumed(known.vmid):
+            state.assume_guest(known)
     return Scheduler(state, {"balanced": PROFILE})
 
 

@@ -126,7 +126,12 @@ def test_all_constraints_must_hold() -> None:
 
 def test_requests_that_may_have_other_nodes_share_no_counts() -> None:
     """Not even where the filters that would keep them apart are turned off."""
-    off = {"filters": {name: {"enable": False} for name in ("NodeName", "NodeRegex", "NodeAffinity")}}
+    disabled = {"enable": False}
+    off = {
+        "pre_filters": {"NodeRegex": disabled, "NodeAffinity": disabled},
+        "filters": {"NodeName": disabled, "NodeRegex": disabled, "NodeAffinity": disabled},
+        "scores": {"NodeAffinity": disabled},
+    }
     guests = [guest(100, "pve1", name="web-0"), guest(101, "pve3", name="web-1")]
     for fields in (
         {"node": "pve1"},
