@@ -18,33 +18,43 @@ from ..reservations.records import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for, these, and the VMIDs of those fulfilled."""
+    """The snapshot without the guests that reservations stand in for, these, and the VMIDs of those that are done with:
+    their VMs are shown, or the VMIDs are others' by now.
+    """
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]
     fulfilled: frozenset[int]
 
 
-def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation]) -> Counted:
+def count_reservations(
+    snapshot: Snapshot, reservations: Iterable[Reservation], known: Collection[int] = ()
+) -> Counted:
     """Lay the reservations over the snapshot.
 
     A VMID that the snapshot shows under another name was lost to somebody: its holder will learn that when it creates,
-    and the guest that is there counts.
+    and the guest that is there counts. known are VMIDs that were not read anew: on one that is in use again, the
+    snapshot may still show the guest that had it before.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
+    reachable = {node.name for node in snapshot.nodes if node.online}
     pending: list[Reservation] = []
     fulfilled: set[int] = set()
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
-        if guest is None:
+        if guest is None or not is_settled(guest):
             pending.append(reservation)
-        elif is_settled(guest):
-            if guest.name == reservation.name and not _still_being_made(reservation):
-                fulfilled.add(reservation.vmid)
-            elif guest.name == reservation.name:
+            continue
+        fresh = reservation.vmid not in known and guest.node in reachable
+        if guest.kind != "qemu" or guest.name != reservation.name:
+            if not fresh:
                 pending.append(reservation)
-        else:
+            elif not _may_still_be_sent(reservation):
+                fulfilled.add(reservation.vmid)
+        elif _still_being_made(reservation) or not (fresh or _has_sizes_of(guest, reservation)):
             pending.append(reservation)
+        else:
+            fulfilled.add(reservation.vmid)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
     return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled))
@@ -97,6 +107,15 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         pool=request.pool,
         group=request.gang.name if request.gang else None,
     )
+
+
+def _has_sizes_of(guest: Guest, reservation: Reservation) -> bool:
+    return (guest.cores, guest.memory) == (reservation.cores, reservation.memory)
+
+
+def _may_still_be_sent(reservation: Reservation) -> bool:
+    """Whether its holder may be about to ask for its VM."""
+    return reservation.phase != "created" and not (reservation.holder and reservation.holder.is_dead())
 
 
 def _still_being_made(reservation: Reservation) -> bool:

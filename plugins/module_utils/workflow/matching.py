@@ -44,7 +44,24 @@ def match_entries(
         if guest.name is not None:
             by_name.setdefault(guest.name, []).append(guest)
     reserved = {reservation.name: reservation for reservation in pending}
-    return {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
+    matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
+    return {**matches, **_asked_for_twice(entries, matches)}
+
+
+def _asked_for_twice(entries: Sequence[Entry], matches: Mapping[int, Match]) -> dict[int, Match]:
+    """Errors for entries that mean one VM, some by its VMID and others by its name: they would fight over it."""
+    of_guest: dict[int, list[Entry]] = {}
+    for entry in entries:
+        guest = matches[entry.position].guest
+        if guest is not None:
+            of_guest.setdefault(guest.vmid, []).append(entry)
+    errors = {}
+    for vmid, same in of_guest.items():
+        for entry in same if len(same) > 1 else ():
+            others = " and ".join(other.label for other in same if other is not entry)
+            message = f"{entry.label}: is the same VM as {others}, {vmid}; expected one entry of vms for it"
+            errors[entry.position] = Match(error=InvalidRequest(message))
+    return errors
 
 
 def _match(
@@ -112,4 +129,5 @@ def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection
 
 
 def _listed(guests: Sequence[Guest]) -> str:
-    return ", ".join(f"{guest.name or 'a guest without a name yet'} ({guest.vmid} on {guest.node})" for guest in guests)
+    ordered = sorted(guests, key=lambda guest: guest.vmid)
+    return ", ".join(f"{each.name or 'a guest without a name yet'} ({each.vmid} on {each.node})" for each in ordered)

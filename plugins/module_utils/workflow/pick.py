@@ -46,6 +46,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> ClusterState:
     reservations = access.ledger.reservations(access.identity())
-    snapshot = access.complete(access.read([r.vmid for r in reservations]), [request], (), None)
-    counted = count_reservations(snapshot, reservations)
+    known = frozenset(reservation.vmid for reservation in reservations)
+    snapshot = access.complete(access.read(known), [request], (), None)
+    counted = count_reservations(snapshot, reservations, known)
     return cluster_state(counted.snapshot, counted.pending, params["exclude"])

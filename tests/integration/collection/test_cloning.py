@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clones: of what, how, and what is applied to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import yaml
+from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+CLONE = {
+    "clone": "debian-13",
+    "cores": 4,
+    "memory": 4096,
+    "scsi": {"scsi0": {"size": 20}},
+    "ciuser": "admin",
+    "ipconfig": {"ipconfig0": "ip=dhcp"},
+    "tags": ["web"],
+}
+
+
+@both_versions
+def test_a_full_clone_gets_its_sizes_its_cloud_init_and_a_larger_disk(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    result = controller.schedule(name="web-1", state="started", pool="web", **CLONE)
+    assert result["vms"][0]["actions"] == ["clone", "start"]
+    guest = cluster.state()["guests"][result["vmid"]]
+    config = guest["config"]
+    assert (guest["name"], guest["status"], guest["pool"]) == ("web-1", "running", "web")
+    assert (config["cores"], config["memory"], config["ciuser"]) == (4, "4096", "admin")
+    assert config["ipconfig0"] == "ip=dhcp"
+    assert "size=20G" in config["scsi0"]
+    assert "base-9000" not in config["scsi0"]
+    again = controller.schedule(name="web-1", state="started", pool="web", **CLONE)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+@both_versions
+def test_a_linked_clone_by_vmid_stays_on_its_templates_storage(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    result = controller.schedule(name="linked", clone=9000, full=False)
+    assert result["vms"][0]["storages"]["scsi0"] == "shared"
+    assert "base-9000" in cluster.state()["guests"][result["vmid"]]["config"]["scsi0"]
+    (post,) = [r for r in cluster.requests() if r["path"].endswith("/9000/clone")]
+    assert str(post["params"]["full"]) == "0"
+
+
+def test_a_clones_sizes_are_the_templates_where_none_are_given(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    controller.schedule(name="small", clone="debian-13", state="started")
+    cluster.set_node("pve1", maintenance=False)
+    result = controller.schedule(name="other", clone="debian-13", check=True, diff=True)
+    config = cluster.state()["guests"][9000]["config"]
+    made = next(g for g in cluster.state()["guests"].values() if g["name"] == "small")["config"]
+    assert (made["cores"], made["memory"]) == (config["cores"], config["memory"])
+    assert result["vms"][0]["action"] == "clone"
+
+
+def test_a_full_clone_goes_to_the_storage_that_is_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
+    result = controller.schedule(name="web-1", clone="debian-13", storage="local-lvm", node="pve1")
+    assert cluster.state()["guests"][result["vmid"]]["config"]["scsi0"].startswith("local-lvm:")
+    assert result["vms"][0]["storages"]["scsi0"] == "local-lvm"
+
+
+def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    result = controller.schedule(name="web-1", clone="debian-13", net={"net0": "virtio,bridge=vmbr1"})
+    assert "bridge=vmbr1" in cluster.state()["guests"][result["vmid"]]["config"]["net0"]
+    assert result["node"] in ("pve1", "pve2"), "pve3 has no vmbr1"
+
+
+@pytest.mark.parametrize("clone", ["nope", "4711"])
+def test_a_template_that_is_not_there_is_an_error(controller: Controller, clone: str) -> None:
+    failed = controller.fail("TemplateNotFound", name="web-1", clone=clone)
+    assert failed["msg"] == (f"clone: no VM '{clone}' is there, or this user may not see it, for VM \"web-1\"")
+
+
+def test_two_templates_of_one_name_on_one_node_are_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.add_guest(vmid=9001, name="debian-13", node="pve1", template=True, disks={"scsi0": "shared:4"})
+    cluster.advance(60)
+    failed = controller.fail("AmbiguousName", name="web-1", clone="debian-13")
+    assert "9000 on pve1, 9001 on pve1" in failed["msg"]
+
+
+def test_the_copy_of_the_template_on_the_decided_node_is_cloned(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    description = yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8"))
+    description["guests"] = [
+        {
+            "vmid": 9000 + number,
+            "name": "golden",
+            "node": f"pve{number}",
+            "template": True,
+            "memory": 1024,
+            "disks": {"scsi0": "local-lvm:4"},
+        }
+        for number in (1, 2)
+    ]
+    cluster = start(description)
+    controller = control(cluster)
+    result = controller.schedule(clone="golden", vms=[{"name": f"vm-{number}"} for number in range(4)])
+    made = {vm["name"]: vm["node"] for vm in result["vms"]}
+    assert set(made.values()) == {"pve1", "pve2"}, "pve3 has no copy"
+    sources = {
+        request["params"]["name"]: request["path"].split("/")[2]
+        for request in cluster.requests()
+        if request["path"].endswith("/clone")
+    }
+    assert sources == made
+    assert "pve3" in [n["node"] for n in result["vms"][0]["decision"]["nodes"] if not n["feasible"]]
+
+
+@both_versions
+def test_a_vm_becomes_a_template_as_proxmox_makes_them(controller: Controller, cluster: SimulatedCluster) -> None:
+    options = {"name": "golden", "memory": 1024, "scsi": {"scsi0": "shared:4"}, "template": True}
+    result = controller.schedule(**options)
+    guest = cluster.state()["guests"][result["vmid"]]
+    assert guest["template"]
+    assert "base-" in guest["config"]["scsi0"], "its disks are a template's"
+    cluster.advance(60)
+    assert controller.schedule(**options)["changed"] is False
+    linked = controller.schedule(name="linked", clone="golden", full=False)
+    assert linked["changed"] is True
+
+
+def test_options_of_full_clones_are_refused_for_linked_ones(controller: Controller) -> None:
+    for option, value in (("storage", "shared"), ("format", "raw")):
+        failed = controller.fail("InvalidRequest", name="x", clone="debian-13", full=False, **{option: value})
+        assert failed["msg"].startswith(f"{option}: ")
