@@ -40,7 +40,7 @@ unit: setup ## Run the unit tests
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
 integration: setup ## Run the integration tests (real ansible-playbook against the simulated cluster)
-	@$(PYTEST) tests/integration $(PYTEST_ARGS)
+	@$(PYTEST) tests/simulator tests/integration $(PYTEST_ARGS)
 
 sanity: setup ## Run ansible-test sanity
 	@$(BIN)/python hack/sanity.py

@@ -37,6 +37,11 @@ NEEDED_PROGRAMS = {
     "pslint": ("pwsh", "PowerShell is in no package index, and the collection has no PowerShell"),
 }
 
+# Only what the tarball carries is looked at, as Galaxy does; the rest is held to the project's own linters.
+NOT_SHIPPED = ("bench", "demo", "hack")
+# What ansible-test reads of the tests' folder.
+SETTINGS = ("sanity",)
+
 # Lines of ansible-test that tell nothing about the collection.
 NOISE = (
     "Installing requirements for Python ",
@@ -108,9 +113,12 @@ def minor_version(interpreter: Path) -> str:
 
 
 def copy_checkout() -> None:
-    """Copy what git knows or would add, as it is now, and make it a repository: ansible-test lists files with git."""
+    """Copy what is shipped, as it is now, and make it a repository: ansible-test lists files with git."""
     script = 'source "$0/hack/common.sh"; copy_checkout "$1"'
     subprocess.run(["bash", "-c", script, CHECKOUT, COPY], check=True)
+    for path in [*(COPY / name for name in NOT_SHIPPED), *(COPY / "tests").iterdir()]:
+        if path.is_dir() and path.name not in SETTINGS:
+            shutil.rmtree(path)
     subprocess.run(["git", "init", "--quiet"], cwd=COPY, check=True)
 
 

@@ -165,9 +165,9 @@ class Batch:
         del self._placed[queued.arrival]
         outcome = self._outcomes[queued.arrival]
         self._outcomes[queued.arrival] = not_permitted(outcome, rejection)
-        assert outcome.decision is not None
         try:
-            scheduler.undo(outcome.decision)
+            if outcome.decision is not None:
+                scheduler.undo(outcome.decision)
         except CollectionError as error:
             self._outcomes[queued.arrival].error = error
         self._fail(queued)

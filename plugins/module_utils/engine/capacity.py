@@ -113,7 +113,8 @@ def with_headroom(profile: Profile) -> Profile:
 
 def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: tuple[int, ...]) -> CapacityReport:
     error = last.error
-    assert error is not None
+    if error is None:
+        raise ValueError("the last outcome is one that found no place")
     if not isinstance(error, (NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable)):
         raise error
     nodes = []

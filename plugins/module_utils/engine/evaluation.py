@@ -185,10 +185,10 @@ class Evaluation:
                 total += self._profile.weights[plugin.name] * score
         except CollectionError:
             raise
-        except (
-            Exception
-        ) as error:  # a plugin may be anybody's code; guarded() per call would cost more than most plugins do
-            assert plugin is not None
+        # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
+        except Exception as error:
+            if plugin is None:
+                raise
             raise failed(plugin, f"{type(error).__name__}: {error}") from error
         self._rejections[index] = None
         self._scores[index] = tuple(scores)

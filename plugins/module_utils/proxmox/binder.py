@@ -26,7 +26,7 @@ _CLOCK_SLACK = 5.0
 _BUSY_PAUSE = 3.0
 _START_SHOWS_IN = 5.0
 
-_Mark = tuple[str | None, ...]
+_Mark: t.TypeAlias = "tuple[str | None, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,7 @@ class Binder(Lifecycle):
                     self._remove_leftover(making, error)
                     raise
                 self._poller.sleep(_BUSY_PAUSE)
-        assert lost is not None, "every other way out of the loop returns or raises"
-        raise lost
+        raise lost or AnswerLost(f"VM {making.vmid} could not be made")
 
     def _found(self, making: _Making, since: float | None) -> TaskResult | None:
         """After a lost answer: return the result when the VM was made all the same, None when there is nothing.

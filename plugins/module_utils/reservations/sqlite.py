@@ -175,7 +175,7 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     wanted = Path(os.path.realpath(path))
     found = Path("/"), ""
     for line in mounts.splitlines():
-        mount, _, source = line.partition(" - ")
+        mount, _separator, source = line.partition(" - ")
         point = Path(_unescaped(mount.split()[4]))
         # Of two that are mounted on one another, the later one is seen.
         if wanted.is_relative_to(point) and len(point.parts) >= len(found[0].parts):

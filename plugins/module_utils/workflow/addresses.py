@@ -16,7 +16,7 @@ from ..proxmox.failures import NodeUnreachable
 from ..proxmox.reader import Reader
 from ..proxmox.session import Session
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
 PARALLEL = 8
 PAUSE = 2.0

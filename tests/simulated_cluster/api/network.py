@@ -33,7 +33,7 @@ def interfaces(call: Call) -> list[dict[str, Any]]:
         })
     if wanted in ("any_bridge", "include_sdn", "any_local_bridge"):
         rows = [row for row in rows if row["type"] == "bridge"]
-        if wanted == "include_sdn":
+        if wanted != "any_local_bridge":
             rows += [{"iface": name, "type": "vnet", "active": 1} for name in node.vnets]
     elif wanted is not None:
         rows = [row for row in rows if row["type"] == wanted]

@@ -212,7 +212,7 @@ def _allocations(
                 device=device.id,
                 node=node,
                 mapping=device.mapping,
-                option=next(left[device.driver]),
+                option=next(left[device.driver], ""),
                 value=_value(device.mapping, device.mdev, {**claim.options, **alternative.wanted.options}),
             )
 

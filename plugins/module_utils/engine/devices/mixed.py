@@ -38,7 +38,7 @@ def mixed_mappings(
 
 def _unfit(claim: DeviceClaim, chosen: Device, devices: Iterable[Device], matcher: Matcher) -> Iterator[str]:
     """Yield the devices that Proxmox may pick instead of the chosen one and that the claim does not want."""
-    wanted = next(each for each in claim.one_of or (claim,) if accepts(each, claim.name, chosen, matcher))
+    wanted = next((each for each in claim.one_of or (claim,) if accepts(each, claim.name, chosen, matcher)), claim)
     mine = attributes_of(chosen)
     for device in devices:
         if (device.node, device.driver, device.mapping, device.mdev) != (

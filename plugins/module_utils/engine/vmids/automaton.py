@@ -114,7 +114,7 @@ class _Automaton:
             added = self._leading_to(at_end, (END,)) & ~at_end
             at_end |= added
         viable = [at_end]
-        for _ in range(MAX_DIGITS):
+        for _digit in range(MAX_DIGITS):
             viable.append(self._leading_to(viable[-1], DIGITS))
         return viable
 
@@ -170,14 +170,14 @@ class _Automaton:
     def _repeat(self, item: Tree, least: int, most: int | None) -> _Part:
         # Of more than MAX_DIGITS repetitions at least one takes no digit, and any number of those is as good as one.
         least = min(least, MAX_DIGITS + 1)
-        parts = [self._part(item) for _ in range(least)]
+        parts = [self._part(item) for _copy in range(least)]
         if most is None:
             again = self._part(item)
             self._connect(again.last, again.first)
             parts.append(again._replace(optional=True))
         else:
             optional = min(most, MAX_DIGITS + 1) - least
-            parts += [self._part(item)._replace(optional=True) for _ in range(optional)]
+            parts += [self._part(item)._replace(optional=True) for _copy in range(optional)]
         return self._sequence(parts)
 
     def _connect(self, last: int, first: int) -> None:
