@@ -128,11 +128,10 @@ def test_requests_that_may_have_other_nodes_share_no_counts() -> None:
     """Not even where the filters that would keep them apart are turned off."""
     disabled = {"enable": False}
     off = {
-        "pre_filters": {"NodeRegex": disabled, "NodeAffinity": disabled},
         "filters": {"NodeName": disabled, "NodeRegex": disabled, "NodeAffinity": disabled},
         "scores": {"NodeAffinity": disabled},
     }
-    guests = [guest(100, "pve1", name="web-0"), guest(101, "pve3", name="web-1")]
+    guests = [guest(100 + n, at, name=f"web-{n}") for n, at in enumerate(("pve1", "pve1", "pve3", "pve3"))]
     for fields in (
         {"node": "pve1"},
         {"node_regex": "pve[12]"},
