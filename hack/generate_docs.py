@@ -1,0 +1,235 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the parts of docs/ that are made from the code: what stands between C(<!-- generated: NAME -->) and
+C(<!-- end -->) on a page.
+
+usage: .venv/bin/python hack/generate_docs.py [--check]
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+DOCS = CHECKOUT / "docs"
+sys.path.insert(0, str(CHECKOUT / ".venv" / "collections"))
+
+from ansible_collections.qemu_scheduler.proxmox.plugins import module_utils  # noqa: E402
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface  # noqa: E402
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.config import Setting  # noqa: E402
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import (  # noqa: E402
+    SECTIONS,
+    sections_of,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import (  # noqa: E402
+    BUILTIN,
+    builtin_registry,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (  # noqa: E402
+    NAMED,
+    build_profiles,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import (  # noqa: E402
+    SETTINGS as STORAGE_CLASS,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError  # noqa: E402
+
+PLACE = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+HEADINGS = {
+    "gates": "Gates",
+    "queue": "Queue order",
+    "pre_filters": "Before the filters",
+    "filters": "Filters",
+    "post_filters": "When no node passed",
+    "scores": "Scores",
+    "vmids": "VMIDs",
+    "permits": "Permits",
+}
+REJECTING = {"pre_filters", "filters", "reserves", "vmids", "permits"}
+"""Sections whose plugins may turn away a VM that is then tried again."""
+
+
+# --- error codes ---
+
+
+def error_codes() -> list[str]:
+    """Every error code with cause and cure, from the docstrings of the error classes."""
+    errors = sorted(_errors(), key=lambda error: error.code)
+    return _table(["code", "cause", "cure"], ([f"`{error.code}`", *_cause_and_cure(error)] for error in errors))
+
+
+def _errors() -> Iterator[type[CollectionError]]:
+    """Every class that brings a code of its own, wherever it is defined."""
+    for module in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
+        importlib.import_module(module.name)
+    waiting: list[type[CollectionError]] = [CollectionError]
+    while waiting:
+        error = waiting.pop()
+        waiting.extend(error.__subclasses__())
+        if "code" in vars(error) and error is not CollectionError:
+            yield error
+
+
+def _cause_and_cure(error: type[CollectionError]) -> list[str]:
+    cause, separator, cure = (inspect.getdoc(error) or "").partition("Cure:")
+    if not separator or not cause.strip() or not cure.strip():
+        raise SystemExit(f"{error.__module__}.{error.__name__}: the docstring gives no cause and cure")
+    cure = _text(cure)
+    return [_text(cause), cure[0].upper() + cure[1:]]
+
+
+# --- plugins ---
+
+
+def overview() -> list[str]:
+    """One row per built-in plugin."""
+    rows = []
+    for plugin in BUILTIN:
+        sections = ", ".join(f"`{section}`" for section in sections_of(plugin))
+        on, weight = "yes" if plugin.enabled else "no", _weight(plugin)
+        rows.append([f"[{plugin.name}](#{plugin.name.lower()})", sections, on, weight, _first_sentence(plugin)])
+    return _table(["plugin", "sections", "on by default", "weight", "rule"], rows)
+
+
+def sections() -> list[str]:
+    """The sections of the plugin config, each with the first line of its interface."""
+    rows = ([f"`{section}`", point.__name__, _first_sentence(point)] for section, point in SECTIONS.items())
+    return _table(["section", "interface", "what its plugins do"], rows)
+
+
+def profiles() -> list[str]:
+    """The named profiles, each with its scores."""
+    built = build_profiles(builtin_registry())
+    rows = []
+    for name in NAMED:
+        scores = [f"{plugin.name} {built[name].weights[plugin.name]:g}" for plugin in built[name].plugins("scores")]
+        rows.append([f"`{name}`", ", ".join(scores)])
+    return _table(["profile", "scores, with their weights"], rows)
+
+
+def reference() -> list[str]:
+    """Every built-in plugin in full, under the first of its sections."""
+    lines = []
+    for section, heading in HEADINGS.items():
+        lines += [f"## {heading}", ""]
+        for plugin in BUILTIN:
+            if sections_of(plugin)[0] == section:
+                lines += [*_entry(plugin), ""]
+    return lines[:-1]
+
+
+def storage_classes() -> list[str]:
+    """The keys of one storage class."""
+    return _settings(STORAGE_CLASS)
+
+
+def _entry(plugin: type[interface.Plugin]) -> list[str]:
+    facts = [f"Sections: {_listed(f'`{section}`' for section in sections_of(plugin))}."]
+    facts.append(f"{'On' if plugin.enabled else 'Off'} by default.")
+    if weight := _weight(plugin):
+        facts.append(f"Weight {weight}.")
+    if REJECTING & set(sections_of(plugin)):
+        changed = [f"{event.value}s" for event in interface.Event if event in plugin.events]
+        when = f"{_listed(changed)} have changed" if changed else "its time has come"
+        facts.append(f"What it rejected is tried again when {when}.")
+    paragraphs = (_text(paragraph) for paragraph in (inspect.getdoc(plugin) or "").split("\n\n"))
+    lines = [f"### {plugin.name}", "", *"\n\n".join([*paragraphs, " ".join(facts)]).split("\n")]
+    return [*lines, "", *_settings(plugin.settings)] if plugin.settings else lines
+
+
+def _settings(settings: Mapping[str, Setting]) -> list[str]:
+    rows = []
+    for key, setting in settings.items():
+        bound = f"; at least {setting.minimum:g}" if setting.minimum else ""
+        choices = f"; one of {', '.join(setting.choices)}" if setting.choices else ""
+        rows.append([f"`{key}`", setting.kind, _default(setting.default), f"{_text(setting.help)}{bound}{choices}"])
+    return _table(["key", "kind", "default", "meaning"], rows)
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:g}"
+    if isinstance(value, list) and value:
+        return "<br>".join(f"`{{{', '.join(f'{key}: {part}' for key, part in each.items())}}}`" for each in value)
+    return "none" if value in ([], {}) else f"`{value}`"
+
+
+def _weight(plugin: type[interface.Plugin]) -> str:
+    return f"{plugin.weight:g}" if issubclass(plugin, interface.ScorePlugin) else ""
+
+
+# --- text ---
+
+
+def _first_sentence(subject: type) -> str:
+    first = _text((inspect.getdoc(subject) or "").split("\n\n")[0])
+    return re.split(r"(?<=[.])\s+(?=[A-Z])", first)[0]
+
+
+def _text(docstring: str) -> str:
+    """One line of Markdown from Ansible's markup."""
+    flat = re.sub(r"\bM\(([^)]+)\)", r"`\1`", " ".join(docstring.split()))
+    return re.sub(r"\b[COVE]\(((?:[^()]|\([^()]*\))*)\)", r"`\1`", flat)
+
+
+def _table(headings: list[str], rows: Iterable[list[str]]) -> list[str]:
+    return [_row(headings), _row(["---"] * len(headings)), *(_row(row) for row in rows)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _listed(items: Iterable[str]) -> str:
+    *others, last = items
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+# --- pages ---
+
+PARTS: Mapping[str, Callable[[], list[str]]] = {
+    "error codes": error_codes,
+    "plugin overview": overview,
+    "plugin reference": reference,
+    "profiles": profiles,
+    "sections": sections,
+    "storage classes": storage_classes,
+}
+
+
+def with_parts(page: str) -> str:
+    """The text of a page with its generated parts as they should be."""
+    return PLACE.sub(lambda place: "\n".join([place[1], *PARTS[place[2]](), "", place[3]]), page)
+
+
+def main() -> int:
+    """Write the pages, or with --check only tell which are out of date."""
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
+        return 2
+    stale = 0
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if (wanted := with_parts(text)) != text:
+            stale += 1
+            print(f"{'out of date' if check else 'written'}: {path.relative_to(CHECKOUT)}")
+            if not check:
+                path.write_text(wanted, encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
