@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a reservation stands in for its VM, when the cluster's own row counts, and when a reservation is done with."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from support.ledgers import dead_holder, reservation
+from support.small_cluster import guest, node
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    Decision,
+    DeviceAllocation,
+    GangRef,
+    Guest,
+    Request,
+    Snapshot,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
+    Counted,
+    count_reservations,
+    guest_of,
+    reservation_of,
+)
+
+CREATED = {"phase": "created"}
+BINDING = {"phase": "binding"}
+
+
+def mine(**values: t.Any) -> Reservation:
+    return reservation(
+        100, "web-1", **{"cores": 1, "memory": GIB, "holder": Holder.here(), "phase": "created", **values}
+    )
+
+
+def counted(shown: Guest | None, held: Reservation, *, known: bool = False, online: bool = True) -> Counted:
+    nodes = (node("pve1", online=online),)
+    guests = () if shown is None else (shown,)
+    return count_reservations(Snapshot(nodes=nodes, guests=guests), [held], [held.vmid] if known else [])
+
+
+def outcome(result: Counted) -> str:
+    """Whether the reservation stands in, or is done with, or is only its holder's business."""
+    if result.pending:
+        assert not result.fulfilled
+        assert not result.snapshot.guests, "a VM must not count twice"
+        return "stands in"
+    return "done with" if result.fulfilled else "not counted"
+
+
+def web(**values: t.Any) -> Guest:
+    return guest(100, "pve1", **{"name": "web-1", **values})
+
+
+@pytest.mark.parametrize(
+    ("shown", "phase", "expected"),
+    [
+        (None, "reserved", "stands in"),
+        (None, "created", "stands in"),
+        (web(), "created", "done with"),
+        (web(name=None), "created", "stands in"),
+        (web(gib=0), "created", "stands in"),
+        (web(lock="create"), "created", "stands in"),
+        (web(lock="clone"), "created", "stands in"),
+        (web(lock="backup"), "created", "done with"),
+        # A clone is there before it has its sizes.
+        (web(), "binding", "stands in"),
+        (web(name="other"), "created", "done with"),
+        (web(kind="lxc"), "created", "done with"),
+        # Its holder, who lives, will learn that the VMID is taken.
+        (web(name="other"), "binding", "not counted"),
+        (web(name="other"), "reserved", "not counted"),
+    ],
+)
+def test_a_reservation_against_what_was_read_a_moment_ago(shown: Guest | None, phase: str, expected: str) -> None:
+    assert outcome(counted(shown, mine(phase=phase))) == expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (web(), "done with"),
+        (web(gib=2), "stands in"),
+        (web(cores=2), "stands in"),
+        (web(name="the-former-guest"), "stands in"),
+    ],
+)
+@pytest.mark.parametrize("why", [{"known": True}, {"online": False}])
+def test_a_row_that_may_be_late_is_believed_only_when_it_agrees(
+    shown: Guest, expected: str, why: dict[str, bool]
+) -> None:
+    assert outcome(counted(shown, mine(), **why)) == expected
+
+
+@pytest.mark.parametrize("shown", [web(), web(name="other")])
+def test_a_dead_holders_reservation_is_done_with_as_soon_as_a_guest_has_its_vmid(shown: Guest) -> None:
+    assert outcome(counted(shown, mine(phase="binding", holder=dead_holder()))) == "done with"
+
+
+def test_a_stand_in_counts_like_its_vm() -> None:
+    request = Request(
+        "web-1", cores=4, memory=8 * GIB, tags=frozenset({"web"}), pool="shop", gang=GangRef("g"), running=False
+    )
+    device = DeviceAllocation("gpu", "pci", "0000:41:00", "pve1", "gpus", "hostpci0", "mapping=gpus")
+    decision = Decision(request, "pve1", 100, storage_bytes={("local", "pve1"): GIB}, devices=(device,))
+    held = reservation_of(decision, "lab")
+    assert (held.cluster, held.vmid, held.name, held.node) == ("lab", 100, "web-1", "pve1")
+    stand_in = guest_of(held)
+    assert (stand_in.cores, stand_in.memory, stand_in.tags, stand_in.pool) == (4, 8 * GIB, request.tags, "shop")
+    assert (stand_in.group, stand_in.devices) == ("g", (("pci", "0000:41:00"),))
+    assert stand_in.storage_pending == {("local", "pve1"): GIB}
+    assert stand_in.running, "it counts at once, as its sizes will soon"

@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which guest an entry means, given settled guests and reservations."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from support.ledgers import dead_holder, reservation
+from support.small_cluster import guest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Request
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import Match, match_entries
+
+
+def entry(name: str = "", vmid: int | None = None, state: str = "present", position: int = 0) -> Entry:
+    return Entry(position, Request(name, vmid=vmid), state)
+
+
+def match(
+    asked: Entry, guests: t.Iterable[Guest] = (), pending: t.Iterable[Reservation] = (), shown: t.Any = ()
+) -> t.Any:
+    return match_entries([asked], list(guests), list(pending), shown)[asked.position]
+
+
+def code(found: Match) -> str:
+    assert found.error is not None
+    return found.error.code
+
+
+WEB = guest(100, "pve1", name="web")
+OTHER = guest(101, "pve2", name="other")
+CONTAINER = guest(102, "pve2", name="ct", kind="lxc")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (entry("web"), WEB),
+        (entry("web", 100), WEB),
+        (entry(vmid=100), WEB),
+        (entry("new"), None),
+        (entry("new", 200), None),
+        (entry("ct"), None),
+        (entry(vmid=200, state="absent"), None),
+    ],
+)
+def test_a_vm_is_matched_by_vmid_or_else_by_name(asked: Entry, expected: Guest | None) -> None:
+    assert match(asked, [WEB, OTHER, CONTAINER]) == Match(guest=expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (entry("web", 101), "VMIDConflict"),
+        (entry("web", 102), "VMIDConflict"),
+        (entry("ct", 102), "VMIDConflict"),
+        (entry(vmid=102, state="absent"), "VMIDConflict"),
+        (entry("web", 200), "VMIDConflict"),
+        (entry(vmid=200), "InvalidRequest"),
+    ],
+)
+def test_a_contradiction_is_an_error(asked: Entry, expected: str) -> None:
+    assert code(match(asked, [WEB, OTHER, CONTAINER])) == expected
+
+
+def test_two_vms_of_a_name_are_told_apart_by_vmid_only() -> None:
+    twin = guest(103, "pve3", name="web")
+    assert code(match(entry("web"), [twin, WEB])) == "AmbiguousName"
+    assert match(entry("web", 103), [twin, WEB]) == Match(guest=twin)
+
+
+def test_two_entries_that_mean_one_vm_are_both_errors() -> None:
+    entries = [entry("web"), entry(vmid=100, position=1), entry("other", position=2)]
+    found = match_entries(entries, [WEB, OTHER], [], ())
+    assert [code(found[0]), code(found[1])] == ["InvalidRequest"] * 2
+    assert found[2] == Match(guest=OTHER)
+
+
+def test_a_vm_that_was_created_but_is_not_shown_is_matched_by_its_reservation() -> None:
+    held = reservation(100, "web", phase="created", holder=Holder.here())
+    found = match(entry("web"), pending=[held])
+    assert (found.guest.vmid, found.guest.name, found.guest.status) == (100, "web", "assumed")
+    assert match(entry("web", 100), pending=[held]).guest.vmid == 100
+
+
+def test_a_vm_that_somebody_creates_now_is_an_error_that_names_it() -> None:
+    held = reservation(100, "web", phase="binding", holder=Holder.here())
+    found = match(entry("web"), pending=[held])
+    assert code(found) == "AlreadyReserved"
+    assert found.error.details == {"vmid": 100, "node": "pve1"}
+    assert code(match(entry("web", 200), pending=[held])) == "VMIDConflict"
+
+
+def test_what_a_dead_process_left_is_taken_over_with_its_vmid() -> None:
+    held = reservation(100, "web", phase="binding", holder=dead_holder())
+    assert match(entry("web"), pending=[held]) == Match(take_over=100)
+    found = match(entry("web"), pending=[held], shown={100})
+    assert (found.take_over, found.guest.vmid) == (None, 100)
