@@ -28,7 +28,10 @@ from .rows import Row, guest_of_row
 
 # After these tasks a guest's row is late in its name, its sizes, its being a template, or its running.
 _CREATING = frozenset({"qmcreate", "qmrestore", "vzcreate", "vzrestore"})
-_TELLING = _CREATING | {"qmdestroy", "vzdestroy", "qmtemplate", "vztemplate", "qmconfig", "qmstart", "vzstart"}
+_SWITCHING = frozenset(
+    f"{kind}{verb}" for kind in ("qm", "vz") for verb in ("start", "stop", "shutdown", "suspend", "resume", "reboot")
+)
+_TELLING = _CREATING | _SWITCHING | {"qmdestroy", "vzdestroy", "qmtemplate", "vztemplate", "qmconfig"}
 # These name the source, not the new guest: any guest of the node may be meant.
 _CLONING = frozenset({"qmclone", "vzclone"})
 # Three rounds of the statistics, for clocks that differ between nodes.

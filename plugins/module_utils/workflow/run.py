@@ -84,7 +84,7 @@ class Run:
             if stands:
                 undecided = [self._entries[position] for position in failed]
         for report in self._reports.values():
-            report.done = stands and report.error is None
+            report.done = stands and (report.error is None or "created" in report.error.details)
         return [self._reports[position] for position in self._entries]
 
     # --- what is to be done ---
