@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 import typing as t
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,14 +32,14 @@ class Run:
 
     Attributes:
         seconds: from the task's start to its end on the last host.
-        playbook_seconds: of the whole ansible-playbook.
+        cpu_seconds: of ansible-playbook and all that it started, on all CPUs together.
         results: what the module returned, for each host, or for each item of a loop.
         requests: as the cluster logged them, without polls.
         polls: how many requests asked how a Proxmox task is getting on.
     """
 
     seconds: float
-    playbook_seconds: float
+    cpu_seconds: float
     results: list[dict[str, t.Any]]
     requests: list[dict[str, t.Any]]
     polls: int
@@ -68,7 +68,7 @@ class Controller:
             body = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task]}
             playbook.write_text(json.dumps([body]), encoding="utf-8")
             command = [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)]
-            began = time.monotonic()
+            began = _cpu_of_children()
             done = subprocess.run(
                 [*command, "--inventory", ",".join([*hosts, ""]), "--forks", str(len(hosts))],
                 env=environment(self._folder, self._settings(record)),
@@ -77,7 +77,7 @@ class Controller:
                 text=True,
                 check=False,
             )
-            ended = time.monotonic()
+            cpu_seconds = _cpu_of_children() - began
             events = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
         log = self.cluster.requests()
         requests = [entry for entry in log if POLL not in entry["path"]]
@@ -86,7 +86,7 @@ class Controller:
             raise RuntimeError(f"ansible-playbook ran no task:\n{done.stdout}")
         results = [item for end in ends for item in end["result"].get("results", [end["result"]])]
         seconds = max(end["at"] for end in ends) - min(event["at"] for event in events)
-        run = Run(seconds, ended - began, results, requests, len(log) - len(requests))
+        run = Run(seconds, cpu_seconds, results, requests, len(log) - len(requests))
         if must_succeed and run.failures:
             raise RuntimeError(f"{len(run.failures)} of {len(results)} failed: {run.failures[0]}")
         return run
@@ -111,3 +111,9 @@ def controller(nodes: int, *, guests_per_node: int = 5) -> Iterator[Controller]:
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
     ):
         yield Controller(cluster, Path(folder))
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of all processes that have ended; the cluster still runs and so does not count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
