@@ -12,6 +12,7 @@ per VM.
 from __future__ import annotations
 
 import heapq
+import typing as t
 from collections.abc import Hashable, Mapping, Sequence
 
 from ..errors import CollectionError
@@ -21,7 +22,7 @@ from .framework.cycle_state import CycleState
 from .framework.interface import UNIQUE, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-from .guard import Rejection, asked, checked, failed, guarded, in_range
+from .guard import Rejection, all_in_range, asked, checked, failed, guarded, in_range
 
 NO_SCORE = -1.0
 """Stands where a node was rejected; below every score."""
@@ -252,28 +253,38 @@ class Evaluation:
         scorers = self._run_pre_score(self._cluster_scorers, candidates)
         totals = [self._totals[info.index] for info in candidates]
         for scorer in scorers:
-            raw = [guarded(scorer, scorer.score, self.state, self.request, info) for info in candidates]
+            raw = guarded(scorer, self._score_all, scorer, candidates)
             normalized = self._normalize(scorer, raw)
             weight = self._profile.weights[scorer.name]
-            for position, info in enumerate(candidates):
-                totals[position] += weight * normalized[position]
-                choice.late_scores.setdefault(info.index, {})[scorer.name] = PluginScore(
-                    raw[position], normalized[position], weight
-                )
+            totals = [total + weight * score for total, score in zip(totals, normalized, strict=True)]
+            choice.late_scores.append(LateScores(scorer.name, weight, raw, normalized))
+        choice.scored = [info.index for info in candidates]
         best = max(range(len(candidates)), key=lambda position: (totals[position], -candidates[position].index))
         weight_sum = self._weight_sum([*self._node_scorers, *scorers])
         choice.index = candidates[best].index
         choice.score = totals[best] / weight_sum
         choice.weight_sum = weight_sum
 
+    def _score_all(self, scorer: ScorePlugin, candidates: Sequence[NodeInfo]) -> list[float]:
+        return [scorer.score(self.state, self.request, info) for info in candidates]
+
     def _normalize(self, scorer: ScorePlugin, raw: list[float]) -> list[float]:
         normalized = guarded(scorer, scorer.normalize, self.state, self.request, raw)
         if len(normalized) != len(raw):
             raise failed(scorer, f"normalize made {len(normalized)} scores of {len(raw)}")
-        return [guarded(scorer, in_range, scorer, score) for score in normalized]
+        return guarded(scorer, all_in_range, scorer, normalized)
 
     def _weight_sum(self, scorers: Sequence[ScorePlugin]) -> float:
         return sum(self._profile.weights[scorer.name] for scorer in scorers) or 1.0
+
+
+class LateScores(t.NamedTuple):
+    """What one plugin of C(Scope.CLUSTER) gave the nodes that were scored, in their order."""
+
+    plugin: str
+    weight: float
+    raw: list[float]
+    normalized: list[float]
 
 
 class Choice:
@@ -282,6 +293,7 @@ class Choice:
     Attributes:
         index: of the best node; None when no node passed.
         score: of that node, 0..100.
+        scored: the indices of the nodes that late_scores is about.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
@@ -289,7 +301,8 @@ class Choice:
         self.score = 0.0
         self.closed: dict[Hashable, Rejection] = {}
         self.late: dict[int, Rejection] = {}
-        self.late_scores: dict[int, dict[str, PluginScore]] = {}
+        self.late_scores: list[LateScores] = []
+        self.scored: list[int] = []
         self.weight_sum = evaluation._weight_sum(evaluation._node_scorers)
         self._evaluation = evaluation
         self._rejections = evaluation._rejections.copy()
@@ -307,9 +320,11 @@ class Choice:
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name."""
-        return tuple(self._verdict(info.name, info.index) for info in self._evaluation._cluster.nodes)
+        positions = {index: position for position, index in enumerate(self.scored)}
+        nodes = self._evaluation._cluster.nodes
+        return tuple(self._verdict(info.name, info.index, positions.get(info.index)) for info in nodes)
 
-    def _verdict(self, name: str, index: int) -> NodeVerdict:
+    def _verdict(self, name: str, index: int, position: int | None) -> NodeVerdict:
         rejection = self.rejection(index)
         if rejection is not None:
             return NodeVerdict(name, False, rejected_by=rejection.plugin, reason=rejection.status.text)
@@ -318,6 +333,8 @@ class Choice:
             scorer.name: PluginScore(raw, raw, weights[scorer.name])
             for scorer, raw in zip(self._evaluation._node_scorers, self._scores[index], strict=True)
         }
-        scores.update(self.late_scores.get(index, {}))
+        if position is not None:
+            for late in self.late_scores:
+                scores[late.plugin] = PluginScore(late.raw[position], late.normalized[position], late.weight)
         total = sum(score.weight * score.normalized for score in scores.values()) / self.weight_sum
         return NodeVerdict(name, True, score=total, scores=scores)

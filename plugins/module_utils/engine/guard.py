@@ -56,6 +56,13 @@ def in_range(plugin: Plugin, score: float) -> float:
     return score if score > 0.0 else 0.0
 
 
+def all_in_range(plugin: Plugin, scores: list[float]) -> list[float]:
+    """The same for many, which are mostly right."""
+    if all(0.0 <= score <= 100.0 for score in scores):
+        return scores
+    return [in_range(plugin, score) for score in scores]
+
+
 def failed(plugin: Plugin, what: str) -> PluginFailed:
     """The error that says what a plugin did wrong."""
     return PluginFailed(f"plugin {plugin.name} failed: {what}", plugin=plugin.name)
