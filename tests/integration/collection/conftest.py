@@ -71,6 +71,20 @@ def controller(control: Callable[..., Controller], cluster: SimulatedCluster) ->
     return control(cluster)
 
 
+@pytest.fixture(scope="module")
+def untouched() -> Iterator[SimulatedCluster]:
+    """Three quiet nodes for all tests of a file that write nothing."""
+    with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", time_scale=TIME_SCALE) as running:
+        guests = running.state()["guests"]
+        yield running
+        assert running.state()["guests"] == guests
+
+
+@pytest.fixture(scope="module")
+def planner(modules: ModuleServer, untouched: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -> Controller:
+    return Controller(modules, tmp_path_factory.mktemp("planner"), untouched.environment())
+
+
 @pytest.fixture
 def tasks(cluster: SimulatedCluster, tmp_path: Path) -> Callable[..., PlayRun]:
     """Run tasks on a new controller: `tasks({"qemu_schedule": {...}}, "--check")`."""

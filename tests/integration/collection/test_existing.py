@@ -1,0 +1,199 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that exist: drift, updates, power, removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+
+def config_of(cluster: SimulatedCluster, vmid: int) -> dict[str, Any]:
+    """The config as it will be after the next start."""
+    guest = cluster.state()["guests"][vmid]
+    return {**guest["config"], **guest["pending"]}
+
+
+def puts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
+    return [r["params"] for r in cluster.requests() if r["method"] == "PUT"]
+
+
+def writes(cluster: SimulatedCluster) -> list[str]:
+    return [f"{r['method']} {r['path']}" for r in cluster.requests() if r["method"] != "GET"]
+
+
+# --- drift ---
+
+
+@both_versions
+def test_drift_is_returned_and_warned_of_and_nothing_is_changed(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    result = controller.schedule(name="app-1", cores=8, memory=8192, description="the shop")
+    assert result["changed"] is False
+    assert result["vms"][0]["drift"]["cores"] == {"old": 4, "new": 8}
+    assert set(result["vms"][0]["drift"]) == {"cores", "description"}
+    (warning,) = result["warnings"]
+    assert warning.startswith('VM "app-1" differs from what is asked for: cores is 4, asked for 8')
+    assert "update=true" in warning
+    assert writes(cluster) == []
+
+
+@both_versions
+def test_update_sends_only_what_differs(controller: Controller, cluster: SimulatedCluster) -> None:
+    asked = {"name": "app-1", "cores": 8, "memory": 8192, "scsi": {"scsi0": {"size": 40}}, "onboot": True}
+    planned = controller.schedule(**asked, update=True, check=True, diff=True)
+    assert writes(cluster) == []
+    result = controller.schedule(**asked, update=True, diff=True)
+    assert result["vms"][0]["actions"] == planned["vms"][0]["actions"] == ["update"]
+    assert result["diff"] == planned["diff"]
+    assert "cores: 4" in result["diff"][0]["before"]
+    assert "cores: 8" in result["diff"][0]["after"]
+    config = config_of(cluster, 100)
+    assert (config["cores"], config["onboot"]) == (8, 1)
+    assert "size=40G" in config["scsi0"]
+    resize, change = puts(cluster)
+    assert resize["disk"] == "scsi0"
+    assert {"cores", "onboot"} == set(change) - {"node", "vmid"}
+    again = controller.schedule(**asked, update=True)
+    assert (again["changed"], again["vms"][0]["drift"], again["warnings"]) == (False, {}, [])
+
+
+@both_versions
+def test_the_same_said_otherwise_is_no_drift(controller: Controller, cluster: SimulatedCluster) -> None:
+    made = {
+        "name": "web-1",
+        "memory": 1024,
+        "net": {"net0": "virtio,bridge=vmbr0,firewall=1"},
+        "tags": ["b", "A"],
+        "agent": True,
+        "scsi": {"scsi0": {"storage": "shared", "size": 8, "ssd": 1, "discard": "on"}},
+        "boot": "order=scsi0;net0",
+    }
+    first = controller.schedule(**made)
+    assert "BC:24:11" in config_of(cluster, first["vmid"])["net0"].upper(), "Proxmox has made up a MAC address"
+    said_otherwise = {
+        **made,
+        "net": {"net0": {"model": "virtio", "firewall": True, "bridge": "vmbr0"}},
+        "tags": ["a", "b"],
+        "agent": "enabled=1",
+        "scsi": {"scsi0": "shared:8,discard=on,ssd=yes"},
+    }
+    result = controller.schedule(**said_otherwise)
+    assert result["vms"][0]["drift"] == {}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"scsi": {"scsi0": {"size": 8}}}, {"scsi": {"scsi0": {"storage": "shared", "size": 32}}}]
+)
+def test_what_cannot_be_changed_is_said_and_nothing_is(
+    controller: Controller, cluster: SimulatedCluster, asked: dict[str, Any]
+) -> None:
+    failed = controller.fail("DriftNotApplicable", name="app-1", cores=8, update=True, **asked)
+    assert 'VM "app-1" cannot be updated: scsi0: ' in failed["msg"]
+    assert failed["vms"][0]["vmid"] == 100
+    assert failed["vms"][0]["changed"] is False
+    assert writes(cluster) == []
+    drifted = controller.schedule(name="app-1", **asked)
+    assert list(drifted["vms"][0]["drift"]) == ["scsi0"]
+
+
+def test_an_existing_vm_that_was_locked_meanwhile_fails_alone(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, config={"lock": "backup"})
+    failed = controller.fail("ApiError", vms=[{"name": "app-1", "cores": 8, "update": True}, {"name": "new"}])
+    assert "locked (backup)" in failed["msg"]
+    assert [vm["changed"] for vm in failed["vms"]] == [False, True]
+
+
+# --- power ---
+
+
+@both_versions
+def test_power_is_brought_to_the_state_that_is_asked_for_once(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    for state, action, status in (("started", "start", "running"), ("stopped", "stop", "stopped")):
+        planned = controller.schedule(name="spare", state=state, check=True)
+        result = controller.schedule(name="spare", state=state)
+        assert (result["vms"][0]["actions"], result["vms"][0]["status"]) == ([action], status)
+        assert planned["vms"] == result["vms"]
+        assert cluster.state()["guests"][102]["status"] == status
+        for _run in range(2):
+            again = controller.schedule(name="spare", state=state)
+            assert (again["changed"], again["vms"][0]["status"]) == (False, status)
+
+
+def test_present_leaves_power_alone(controller: Controller) -> None:
+    for name, status in (("app-1", "running"), ("spare", "stopped")):
+        result = controller.schedule(name=name)
+        assert (result["changed"], result["vms"][0]["status"]) == (False, status)
+
+
+def test_a_vm_that_does_not_shut_down_is_stopped_only_with_force(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(time_scale=0.002)
+    cluster.set_guest(101, acpi=False)
+    controller = control(cluster)
+    controller.fail("TaskFailed", name="app-2", state="stopped")
+    assert cluster.state()["guests"][101]["status"] == "running"
+    controller.schedule(name="app-2", state="stopped", force=True)
+    assert cluster.state()["guests"][101]["status"] == "stopped"
+
+
+def test_update_and_start_go_together(controller: Controller, cluster: SimulatedCluster) -> None:
+    result = controller.schedule(name="spare", memory=2048, update=True, state="started")
+    assert result["vms"][0]["actions"] == ["update", "start"]
+    guest = cluster.state()["guests"][102]
+    assert (guest["config"]["memory"], guest["status"]) == ("2048", "running")
+
+
+# --- removal ---
+
+
+@both_versions
+def test_a_running_vm_is_removed_with_its_disks_and_stays_away(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    planned = controller.schedule(name="app-1", state="absent", check=True, diff=True)
+    assert cluster.state()["guests"][100]["status"] == "running"
+    result = controller.schedule(name="app-1", state="absent", diff=True)
+    vm = result["vms"][0]
+    assert (vm["action"], vm["status"], vm["node"], vm["changed"]) == ("delete", "absent", None, True)
+    assert planned["vms"] == result["vms"]
+    assert result["diff"][0]["after"] == ""
+    assert 100 not in cluster.state()["guests"]
+    again = controller.schedule(name="app-1", state="absent")
+    assert (again["changed"], again["vms"][0]["status"], again["vmid"]) == (False, "absent", None)
+
+
+def test_removing_needs_neither_room_nor_a_name(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(vms=[{"vmid": 102}, {"name": "never-there", "memory": 10**7}], state="absent")
+    assert 102 not in cluster.state()["guests"]
+
+
+def test_a_protected_vm_is_not_removed(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(102, config={"protection": 1})
+    failed = controller.fail("ApiError", name="spare", state="absent")
+    assert "protect" in failed["msg"]
+    assert failed["vms"][0]["changed"] is False
+    assert 102 in cluster.state()["guests"]
+    controller.schedule(name="spare", protection=False, update=True)
+    assert controller.schedule(name="spare", state="absent")["changed"] is True
+
+
+def test_a_vm_removed_and_created_in_two_runs_is_a_new_one(controller: Controller, cluster: SimulatedCluster) -> None:
+    first = controller.schedule(name="web-1", memory=1024, scsi={"scsi0": {"size": 4}})
+    controller.schedule(name="web-1", state="absent")
+    second = controller.schedule(name="web-1", memory=2048, scsi={"scsi0": {"size": 4}})
+    assert second["vms"][0]["action"] == "create"
+    assert config_of(cluster, second["vmid"])["memory"] == "2048"
+    assert first["vmid"] == second["vmid"], "the lowest free one"

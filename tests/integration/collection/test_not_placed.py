@@ -1,0 +1,148 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that cannot be placed: what is written, what is said, in what words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+TOO_BIG = 10_000_000
+
+
+def writes(cluster: SimulatedCluster) -> list[str]:
+    return [f"{r['method']} {r['path']}" for r in cluster.requests() if r["method"] != "GET"]
+
+
+@both_versions
+def test_nothing_is_written_when_one_of_many_cannot_be_placed(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    vms = [{"name": "web-1"}, {"name": "huge", "memory": TOO_BIG}, {"name": "app-1", "state": "stopped"}]
+    failed = controller.fail("NoNodesAvailable", vms=vms, memory=1024)
+    assert writes(cluster) == []
+    assert failed["changed"] is False
+    web, huge, app = failed["vms"]
+    assert (web["action"], web["changed"], web["decision"]["node"]) == ("create", False, web["node"])
+    assert (huge["action"], huge["node"], huge["vmid"], huge["error"]["code"]) == (
+        "none",
+        None,
+        None,
+        "NoNodesAvailable",
+    )
+    assert [node["rejected_by"] for node in huge["decision"]["nodes"]] == ["MemoryOvercommit"] * 3
+    assert all("would exceed the memory overcommit ratio 1.0" in node["reason"] for node in huge["decision"]["nodes"])
+    assert (app["action"], app["changed"]) == ("stop", False)
+    assert cluster.state()["guests"][100]["status"] == "running"
+    assert controller.schedule(name="other", memory=1024)["vmid"] == web["vmid"], "nothing stays reserved"
+
+
+def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    vms = [{"name": "web-1"}, {"name": "huge", "memory": TOO_BIG}, {"name": "web-2", "vmid": 100}, {"name": "web-3"}]
+    failed = controller.fail("NoNodesAvailable", vms=vms, memory=1024, all_or_nothing=False)
+    assert failed["changed"] is True
+    assert [vm["changed"] for vm in failed["vms"]] == [True, False, False, True]
+    assert [vm.get("error", {}).get("code") for vm in failed["vms"]] == [None, "NoNodesAvailable", "VMIDConflict", None]
+    assert 'VM "huge"' in failed["msg"]
+    assert 'VM "web-2"' in failed["msg"]
+    names = {guest["name"] for guest in cluster.state()["guests"].values()}
+    assert {"web-1", "web-3"} < names
+    assert not {"huge", "web-2"} & names
+
+
+def test_a_conflict_stops_everything_just_as_a_full_cluster_does(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    controller.fail("VMIDConflict", vms=[{"name": "web-1"}, {"name": "x", "vmid": 110}])
+    assert writes(cluster) == []
+
+
+def test_the_reasons_are_counted_in_kube_schedulers_words(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    nodes: list[dict[str, Any]] = [{"name": f"db{number}", "cores": 8, "memory": 4096} for number in (1, 2)]
+    nodes += [{"name": f"web{number}", "cores": 8, "memory": 65536} for number in (1, 2, 3)]
+    controller = control(start({"nodes": nodes, "storages": [{"name": "local", "type": "dir", "size": 100}]}))
+    failed = controller.fail("NoNodesAvailable", name="web-1", memory=8192, node_regex="db.*")
+    assert failed["msg"] == (
+        "0/5 nodes are available for VM \"web-1\": 3 node(s) didn't match node regex 'db.*', "
+        "2 node(s) would exceed the memory overcommit ratio 1.0"
+    )
+
+
+@both_versions
+def test_an_offline_node_and_one_in_maintenance_are_passed_over(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_node("pve1", online=False)
+    cluster.set_node("pve2", maintenance=True)
+    cluster.advance(60)
+    result = controller.schedule(vms=[{"name": f"web-{number}"} for number in range(3)], memory=512)
+    assert {vm["node"] for vm in result["vms"]} == {"pve3"}
+    verdicts = {node["node"]: node["rejected_by"] for node in result["vms"][0]["decision"]["nodes"]}
+    assert verdicts == {"pve1": "NodeReady", "pve2": "NodeReady", "pve3": None}
+    failed = controller.fail("NoNodesAvailable", name="pinned", node="pve1")
+    assert "node(s)" in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "told"),
+    [
+        ({"vmid_range": "100-102"}, "NoVMIDAvailable", "100-102"),
+        ({"vmid_regex": "10[012]"}, "NoVMIDAvailable", "10[012]"),
+        ({"vmid_range": "abc"}, "InvalidRequest", "vmid_range"),
+        ({"vmid_range": "150-100"}, "InvalidRequest", "vmid_range"),
+        ({"vmid_range": "1-50"}, "InvalidRequest", "vmid_range"),
+        ({"vmid_range": "100-"}, "InvalidRequest", "vmid_range"),
+        ({"vmid_regex": "("}, "InvalidRequest", "vmid_regex"),
+        ({"node_regex": "("}, "InvalidRequest", "node_regex"),
+        ({"node": "pve9"}, "NoNodesAvailable", "3 node(s)"),
+        ({"context": {"node.qemu-scheduler/regex": "pve9"}}, "NoNodesAvailable", "didn't match node regex 'pve9'"),
+        ({"context": {"node.qemu-scheduler/regex": "pve1"}, "node_regex": "pve2"}, "InvalidRequest", "node_regex"),
+        ({"context": {"vmid.qemu-scheduler/range": "100-102"}}, "NoVMIDAvailable", "100-102"),
+        ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "nope"),
+        ({"scsi": {"scsi0": {"size": 99999}}}, "NoStorageAvailable", "scsi0"),
+        ({"scsi": {"scsi0": "local:4"}}, "NoStorageAvailable", "images"),
+        ({"net": {"net0": "virtio,bridge=vmbr9"}}, "NoNodesAvailable", "vmbr9"),
+        ({"memory": -1}, "InvalidRequest", "memory"),
+        ({"name": "under_score"}, "InvalidRequest", "name"),
+        ({"cores": 0}, "InvalidRequest", "cores"),
+        ({"vmid": 99}, "InvalidRequest", "vmid"),
+        ({"plugin_config": {"filters": {"Nope": {}}}}, "InvalidPluginConfig", "MemoryOvercommit"),
+        ({"plugin_config": {"filter": {}}}, "InvalidPluginConfig", "filters"),
+        ({"plugin_config": {"filters": {"CPUOvercommit": {"config": {"rato": 2}}}}}, "InvalidPluginConfig", "ratio"),
+        ({"plugin_config": "/nowhere/config.yml"}, "InvalidPluginConfig", "/nowhere/config.yml"),
+        ({"profile": "nope"}, "InvalidRequest", "balanced"),
+        ({"scheduling_gates": ["wait-for-dns"]}, "SchedulingGated", "wait-for-dns"),
+        ({"nodes": {"pve9": {"labels": {"a": "b"}}}}, "InvalidRequest", "pve9"),
+        ({"ha": {"rule": "nope"}}, "InvalidRequest", "nope"),
+    ],
+)
+def test_what_cannot_be_is_told_by_code_and_in_words(
+    planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], code: str, told: str
+) -> None:
+    failed = planner.fail(code, **{"name": "web-1", **asked})
+    assert told in failed["msg"]
+    assert writes(untouched) == []
+
+
+def test_plugin_config_from_a_file_and_as_data_decide_alike(planner: Controller, tmp_path: Path) -> None:
+    config = {"filters": {"NodeRegex": {"enable": False}, "MemoryOvercommit": {"config": {"ratio": 0.5}}}}
+    file = tmp_path / "plugins.yml"
+    file.write_text("filters:\n  NodeRegex: {enable: false}\n  MemoryOvercommit:\n    config:\n      ratio: 0.5\n")
+    by_data, by_file = (
+        planner.schedule(name="web-1", node_regex="nowhere", plugin_config=given, check=True)
+        for given in (config, str(file))
+    )
+    assert by_data["vms"] == by_file["vms"]
+    failed = planner.fail("NoNodesAvailable", name="web-1", memory=33000, plugin_config=config)
+    assert "3 node(s) would exceed the memory overcommit ratio 0.5" in failed["msg"]
