@@ -88,21 +88,32 @@ class Headroom:
         self._rests: dict[int, Rest] = {}
         self._least: dict[int, Room] = {}
         self._stranding: Stranding | None = None
+        self._suspect = -1
+        self._answers: dict[tuple[int, Room], Stranding | None] = {}
 
     def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
         self._catch_up()
         if self._stranding is not None or node.index not in self._room:
             return self._stranding
+        key = node.index, new.size
+        if key not in self._answers:
+            self._answers[key] = self._looked_for(node, new)
+        return self._answers[key]
+
+    def _looked_for(self, node: NodeInfo, new: Load) -> Stranding | None:
         found: Rest | Stranding = {}
         if not self._held(node.index, new):
             found = self._absorb(node.index, _largest_first([*self._loads[node.index], new]))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
             return found if isinstance(found, Stranding) else None
-        for lost, rest in self._rests.items():
+        # What one node's new VM makes unbearable, another's most likely does too.
+        for lost in sorted(self._rests, key=lambda lost: lost != self._suspect):
+            rest = self._rests[lost]
             if lost != node.index and not rest.get(node.index, self._room[node.index]).holds(new.size):
                 found = self._absorb(lost, self._loads[lost], node.index, new.size)
                 if isinstance(found, Stranding):
+                    self._suspect = lost
                     return found
         return None
 
@@ -117,6 +128,8 @@ class Headroom:
         self._least = dict(self._room)
         self._rests = {}
         self._stranding = None
+        self._suspect = -1
+        self._answers = {}
         for lost, loads in self._loads.items():
             rest = self._absorb(lost, loads)
             if isinstance(rest, Stranding):

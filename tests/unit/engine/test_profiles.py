@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import random
 import typing as t
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.small_cluster import cluster, guest, node, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
@@ -132,3 +135,35 @@ def test_a_filter_is_switched_off_with_what_it_does_first() -> None:
     assert engine.schedule(vm(node_regex="(")).decision is not None
     with pytest.raises(InvalidPluginConfig, match=r"pre_filters: unknown plugin 'NodeRegex'; known plugins .*Delay"):
         build_profiles(builtin_registry(), {"pre_filters": {"NodeRegex": {"enable": False}}})
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.tuples(st.integers(2, 16), st.integers(8, 64)), min_size=1, max_size=6),
+    guests=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8), st.integers(1, 16)), max_size=12),
+    wanted=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 16)), min_size=1, max_size=6),
+    order=st.randoms(use_true_random=False),
+)
+def test_in_every_profile_the_order_of_the_snapshot_says_nothing_and_no_node_is_overfilled(
+    sizes: list[tuple[int, int]],
+    guests: list[tuple[int, int, int]],
+    wanted: list[tuple[int, int]],
+    order: random.Random,
+) -> None:
+    nodes = [node(f"n{index}", cores, gib) for index, (cores, gib) in enumerate(sizes)]
+    running = [guest(100 + n, f"n{where % len(sizes)}", c, gib) for n, (where, c, gib) in enumerate(guests)]
+    profiles = build_profiles(builtin_registry(), {"filters": {"FailoverHeadroom": {"enable": bool(len(sizes) % 2)}}})
+    requests = [vm(str(n), cores, gib) for n, (cores, gib) in enumerate(wanted)]
+    mixed_nodes, mixed_guests = order.sample(nodes, len(nodes)), order.sample(running, len(running))
+    for name in profiles:
+        state = cluster(nodes, running)
+        outcomes = Scheduler(state, profiles, name).schedule_all(requests)
+        again = Scheduler(cluster(mixed_nodes, mixed_guests), profiles, name).schedule_all(requests)
+        assert [o.decision for o in again] == [o.decision for o in outcomes]
+        assert [o.message for o in again] == [o.message for o in outcomes]
+        for outcome in outcomes:
+            if outcome.decision is not None:
+                info = state.node(outcome.decision.node)
+                assert info is not None
+                assert info.memory <= info.node.memory
+                assert info.cores <= 4 * info.node.cores
