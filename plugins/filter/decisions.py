@@ -63,10 +63,8 @@ def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
         for place, node in enumerate(nodes, 1):
             start = f"{place:>4}. " if node["feasible"] else "   -  "
             lines.extend(_wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
-        for plugin, finding in sorted(((vm.get("decision") or {}).get("findings") or {}).items()):
-            text = sentence(finding) if plugin == WhatIf.name else f"{plugin}: {finding}"
-            if text:
-                lines.extend(_wrap(f"      {text}", width, " " * 6))
+        for text in findings_of(vm):
+            lines.extend(_wrap(f"      {text}", width, " " * 6))
     return lines
 
 
@@ -95,6 +93,13 @@ def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
         decision.get("nodes") or [],
         key=lambda n: (not n["feasible"], n["node"] != decision.get("node"), -(n["score"] or 0.0), n["node"]),
     )
+
+
+def findings_of(vm: VM) -> list[str]:
+    """What plugins found out about a VM that could not be placed, a sentence each."""
+    findings = (vm.get("decision") or {}).get("findings") or {}
+    texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
+    return sorted(text for text in texts if text)
 
 
 # --- the table's cells ---
