@@ -32,6 +32,15 @@ class DomainCounts:
         domain = label(node, self.key)
         return 0 if domain is None else self._counts[domain]
 
+    def fill(self, nodes: Iterable[NodeInfo]) -> None:
+        """Count the guests of all these nodes in: the start, as change is too slow for a whole cluster."""
+        for info in nodes:
+            domain = label(info.node, self.key)
+            found = 0 if domain is None else sum(map(self._counted, info.guests.values()))
+            if domain is not None and found:
+                self._counts[domain] += found
+                self.total += found
+
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
         """Count guest on node in (sign 1) or out (-1).
 
@@ -55,7 +64,14 @@ class EvenCounts(DomainCounts):
     def __init__(self, key: str, counted: Callable[[Guest], bool], domains: Iterable[str]) -> None:
         super().__init__(key, counted)
         self.lowest = 0
-        self._domains_with = Counter({0: len(set(domains))})
+        self._domains_with: Counter[int] = Counter()
+        self._counts.update(dict.fromkeys(domains, 0))
+        self._note()
+
+    def fill(self, nodes: Iterable[NodeInfo]) -> None:
+        """nodes must be in the domains."""
+        super().fill(nodes)
+        self._note()
 
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
         """node must be in one of the domains."""
@@ -69,6 +85,10 @@ class EvenCounts(DomainCounts):
             elif not self._domains_with[self.lowest]:
                 self.lowest += 1
         return after
+
+    def _note(self) -> None:
+        self.lowest = min(self._counts.values(), default=0)
+        self._domains_with = Counter(self._counts.values())
 
 
 def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[tuple[str, str], list[NodeInfo]]:

@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     GIB,
     CloneSource,
     Disk,
+    Expression,
     Request,
     Storage,
     Template,
@@ -172,6 +173,16 @@ def test_when_only_space_is_missing_the_error_says_so() -> None:
     outcome = where(storage("data", "pve1", gib=5)).schedule(with_disks(disk(storage="data")))
     assert isinstance(outcome.error, NoStorageAvailable)
     assert outcome.resolvable
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"node": "pve1"}, {"node_regex": "pve1"}, {"node_required": (Expression("node", "In", ("pve1",)),)}],
+    ids=str,
+)
+def test_nodes_that_were_never_meant_do_not_speak_against_a_lack_of_storage(fields: dict[str, t.Any]) -> None:
+    found = where(storage("data", "pve1", gib=5), storage("data", "pve2"))
+    assert isinstance(found.schedule(vm(disks=(disk(storage="data"),), **fields)).error, NoStorageAvailable)
 
 
 def test_a_storage_that_is_not_there_will_not_come_by_waiting() -> None:

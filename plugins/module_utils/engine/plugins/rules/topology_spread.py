@@ -66,10 +66,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin)
         if not request.topology_spread:
             return SKIP
         state[ALL_NODES] = cluster.nodes
-        spreads = state[self.name] = [*_spreads(request, cluster, True), *_spreads(request, cluster, False)]
-        for info in cluster.nodes:
-            for guest in info.guests.values():
-                _count(spreads, guest, info, 1)
+        state[self.name] = [*_spreads(request, cluster, True), *_spreads(request, cluster, False)]
         return None
 
     def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo]:
@@ -157,19 +154,17 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
         if allowed(info.node) and all(label(info.node, c.topology_key) is not None for c in constraints)
     ]
     indices = frozenset(info.index for info in nodes)
-    return [
-        Spread(
-            constraint,
-            EvenCounts(
-                constraint.topology_key,
-                partial(selects, constraint.selector),
-                (label(info.node, constraint.topology_key) or "" for info in nodes),
-            ),
-            int(selects_request(constraint.selector, request)),
-            indices,
-        )
-        for constraint in constraints
-    ]
+    return [_spread(request, constraint, nodes, indices) for constraint in constraints]
+
+
+def _spread(
+    request: Request, constraint: SpreadConstraint, nodes: Sequence[NodeInfo], indices: frozenset[int]
+) -> Spread:
+    key = constraint.topology_key
+    domains = (label(info.node, key) or "" for info in nodes)
+    counts = EvenCounts(key, partial(selects, constraint.selector), domains)
+    counts.fill(nodes)
+    return Spread(constraint, counts, int(selects_request(constraint.selector, request)), indices)
 
 
 def _count(spreads: list[Spread], guest: Guest, node: NodeInfo, sign: int) -> bool:

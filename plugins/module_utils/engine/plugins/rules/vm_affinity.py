@@ -87,9 +87,11 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             domains=nodes_by_domain(cluster.nodes, [term.topology_key for term in (*required, *against)]),
             nodes=cluster.nodes,
         )
-        for info in cluster.nodes:
-            for guest in info.guests.values():
-                count(affinity, guest, info, 1)
+        for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
+            counted.counts.fill(cluster.nodes)
+        for counted in affinity.repelled:
+            if counted.term in cluster.repelling:
+                counted.counts.fill(cluster.nodes)
         return None
 
     def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
