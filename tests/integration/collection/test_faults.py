@@ -1,0 +1,244 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs while the cluster fails: what was asked for is there once or not at all, and the next run finds its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+CREATE = {"method": "POST", "path": "/nodes/[^/]+/qemu$"}
+VM: dict[str, Any] = {"memory": 1024, "scsi": {"scsi0": {"storage": "shared", "size": 4}}}
+
+
+def named(cluster: SimulatedCluster, name: str) -> list[int]:
+    return [vmid for vmid, guest in cluster.state()["guests"].items() if guest["name"] == name]
+
+
+def sent(cluster: SimulatedCluster) -> list[dict[str, Any]]:
+    return [r for r in cluster.requests() if r["method"] == "POST" and r["path"].endswith("/qemu")]
+
+
+def free_again(controller: Controller, vmid: int) -> None:
+    """Nothing is reserved: the VMID is given to whoever asks next, and the name is nobody's."""
+    assert controller.run("vmid_pick")["vmid"] == vmid
+
+
+# --- answers that never come ---
+
+
+@both_versions
+def test_a_create_whose_answer_was_lost_is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(**CREATE, drop="after", count=3)
+    vms = [{"name": f"web-{number}"} for number in range(5)]
+    result = controller.schedule(vms=vms, state="started", **VM)
+    assert [vm["action"] for vm in result["vms"]] == ["create"] * 5
+    guests = cluster.state()["guests"]
+    assert [guests[vm["vmid"]]["name"] for vm in result["vms"]] == [vm["name"] for vm in vms]
+    assert [guests[vm["vmid"]]["status"] for vm in result["vms"]] == ["running"] * 5
+    assert len(guests) == 10
+    assert len(sent(cluster)) == 5
+    assert controller.schedule(vms=vms, state="started", **VM)["changed"] is False
+
+
+def test_a_create_that_never_arrived_is_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(**CREATE, drop="before", count=1)
+    result = controller.schedule(name="web-1", **VM)
+    assert named(cluster, "web-1") == [result["vmid"]]
+
+
+def test_a_clone_whose_answer_was_lost_is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/9000/clone$", drop="after", count=1)
+    result = controller.schedule(name="web-1", clone="debian-13", cores=4)
+    assert named(cluster, "web-1") == [result["vmid"]]
+    assert cluster.state()["guests"][result["vmid"]]["config"]["cores"] == 4
+
+
+def test_a_start_and_a_delete_whose_answers_were_lost_are_done(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/102/status/start$", drop="after", count=1)
+    assert controller.schedule(name="spare", state="started")["changed"] is True
+    assert cluster.state()["guests"][102]["status"] == "running"
+    cluster.fault(method="DELETE", path="/qemu/102$", drop="after", count=1)
+    assert controller.schedule(name="spare", state="absent")["changed"] is True
+    assert 102 not in cluster.state()["guests"]
+
+
+def test_reads_that_fail_for_a_moment_are_repeated(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="GET", path="/cluster/resources$", status=503, message="Service Unavailable", count=1)
+    cluster.fault(method="GET", path="/cluster/tasks$", drop="before", count=1)
+    cluster.fault(method="GET", path="/tasks/UPID[^/]+/status$", status=596, count=1)
+    assert controller.schedule(name="web-1", **VM)["changed"] is True
+
+
+# --- others who are faster ---
+
+
+@both_versions
+def test_a_vmid_taken_between_decision_and_create_is_replaced_where_it_is_free_to_choose(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, vmid_taken=True, count=2)
+    result = controller.schedule(name="web-1", **VM)
+    assert named(cluster, "web-1") == [result["vmid"]]
+    others = [vmid for vmid, guest in cluster.state()["guests"].items() if str(guest["name"]).startswith("other-")]
+    assert len(others) == 2
+    assert result["vmid"] not in others
+    assert controller.schedule(name="web-1", **VM)["vmid"] == result["vmid"]
+
+
+def test_many_vms_each_get_a_vmid_of_their_own_when_theirs_are_taken(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, vmid_taken=True, count=4)
+    vms = [{"name": f"web-{number}"} for number in range(6)]
+    result = controller.schedule(vms=vms, **VM)
+    vmids = [vm["vmid"] for vm in result["vms"]]
+    assert len(set(vmids)) == 6
+    assert [named(cluster, vm["name"]) for vm in result["vms"]] == [[vmid] for vmid in vmids]
+
+
+@both_versions
+def test_a_fixed_vmid_that_is_taken_meanwhile_fails_and_touches_nothing(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, vmid_taken=True, count=1)
+    failed = controller.fail("VMIDConflict", name="web-1", vmid=300, **VM)
+    assert "VMID 300 is taken" in failed["msg"]
+    assert failed["changed"] is False
+    assert named(cluster, "web-1") == []
+    assert cluster.state()["guests"][300]["name"] == "other-300"
+
+
+@both_versions
+def test_a_clones_vmid_that_is_taken_meanwhile_is_replaced(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/9000/clone$", vmid_taken=True, count=1)
+    result = controller.schedule(name="web-1", clone="debian-13")
+    assert named(cluster, "web-1") == [result["vmid"]]
+
+
+# --- creates that fail ---
+
+
+@both_versions
+def test_a_create_task_that_fails_leaves_no_half_vm_and_frees_its_vmid(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, task_error="unable to create image: out of luck", count=1)
+    failed = controller.fail("TaskFailed", name="web-1", **VM)
+    assert "out of luck" in failed["msg"]
+    vm = failed["vms"][0]
+    assert (vm["changed"], vm["error"]["code"]) == (False, "TaskFailed")
+    assert named(cluster, "web-1") == []
+    free_again(controller, vm["decision"]["vmid"])
+    again = controller.schedule(name="web-1", **VM)
+    assert again["vmid"] == vm["decision"]["vmid"]
+
+
+def test_one_of_many_that_fails_does_not_keep_the_others_from_being_made(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, task_error="no", count=1)
+    failed = controller.fail("TaskFailed", vms=[{"name": f"web-{n}"} for n in range(4)], parallel_creates=1, **VM)
+    assert [vm["changed"] for vm in failed["vms"]] == [False, True, True, True]
+    assert failed["changed"] is True
+    again = controller.schedule(vms=[{"name": f"web-{n}"} for n in range(4)], **VM)
+    assert [vm["action"] for vm in again["vms"]] == ["create", "none", "none", "none"]
+
+
+def test_a_clone_whose_adjustment_fails_is_removed(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="PUT", path="/config$", status=500, message="no adjusting today", count=10)
+    failed = controller.fail("ApiError", name="web-1", clone="debian-13", cores=4)
+    assert "no adjusting today" in failed["msg"]
+    assert named(cluster, "web-1") == []
+    free_again(controller, failed["vms"][0]["decision"]["vmid"])
+
+
+def test_a_create_that_warns_is_a_success_that_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(**CREATE, task_error="WARNINGS: 1", count=1)
+    result = controller.schedule(name="web-1", **VM)
+    assert result["changed"] is True
+    assert any('VM "web-1"' in warning for warning in result["warnings"])
+
+
+def test_a_full_storage_fails_the_create_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(storage_full="shared")
+    failed = controller.fail("TaskFailed", name="web-1", **VM)
+    assert named(cluster, "web-1") == []
+    free_again(controller, failed["vms"][0]["decision"]["vmid"])
+
+
+@both_versions
+def test_without_quorum_the_run_says_so_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_quorum(False)
+    failed = controller.fail("ApiError", name="web-1", **VM)
+    assert "no quorum" in failed["msg"]
+    cluster.set_quorum(True)
+    free_again(controller, failed["vms"][0]["decision"]["vmid"])
+    assert controller.schedule(name="web-1", **VM)["changed"] is True
+
+
+def test_what_only_root_may_set_is_refused_before_anything_is_sent(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    failed = controller.fail("PermissionDenied", name="web-1", memory=1024, args="-no-shutdown")
+    assert "args: " in failed["msg"]
+    assert sent(cluster) == []
+
+
+# --- nodes that go down ---
+
+
+def test_a_node_that_dies_after_the_decision_fails_its_vm_only(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/nodes/pve2/", status=595)
+    failed = controller.fail(
+        "ConnectionFailed", vms=[{"name": "a", "node": "pve2"}, {"name": "b", "node": "pve3"}], **VM
+    )
+    assert [vm["changed"] for vm in failed["vms"]] == [False, True]
+    cluster.clear_faults()
+    again = controller.schedule(vms=[{"name": "a", "node": "pve2"}, {"name": "b", "node": "pve3"}], **VM)
+    assert [vm["action"] for vm in again["vms"]] == ["create", "none"]
+
+
+def test_a_node_that_died_a_moment_ago_does_not_fail_the_reading(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    controller.schedule(name="first", node="pve2", **VM)
+    cluster.set_node("pve2", online=False, known=False)
+    result = controller.schedule(name="second", node_regex="pve[13]", **VM)
+    assert result["changed"] is True
+
+
+def test_vms_of_a_dead_node_are_found_and_not_created_again(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_node("pve2", online=False)
+    cluster.advance(60)
+    result = controller.fail("ConnectionFailed", name="app-2", memory=4096)
+    assert result["vms"][0]["vmid"] == 101
+    assert named(cluster, "app-2") == [101]
+
+
+# --- slow tasks ---
+
+
+@both_versions
+def test_a_task_that_outlasts_its_time_is_an_error_and_its_vm_is_not_lost_sight_of(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, task_seconds=60, count=1)
+    failed = controller.fail("TaskTimeout", name="web-1", timeout=1, **VM)
+    vm = failed["vms"][0]
+    assert vm["error"]["upid"].startswith(f"UPID:{vm['decision']['node']}:")
+    assert vm["error"]["upid"] in failed["msg"]
+    other = controller.schedule(name="web-2", **VM)
+    assert other["vmid"] != vm["decision"]["vmid"]
+    again = controller.schedule(name="web-1", **VM)
+    assert (again["changed"], again["vmid"]) == (False, vm["decision"]["vmid"])
+    assert named(cluster, "web-1") == [again["vmid"]]
+    assert len(sent(cluster)) == 2
