@@ -28,7 +28,7 @@ NARROWEST_WHY = 40
 MAKING = frozenset({"create", "clone"})
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
-RIGHT_ALIGNED = frozenset({"VMID", "SCORE"})
+RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT"})
 
 
 def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
@@ -40,11 +40,7 @@ def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
     if not vms:
         return ["no VMs"]
     rows = [HEADINGS, *(_row(vm) for vm in vms)]
-    filled = [i for i, heading in enumerate(HEADINGS) if i < 2 or any(row[i] != EMPTY for row in rows[1:])]
-    columns = [HEADINGS[i] for i in filled]
-    rows = [tuple(row[i] for i in filled) for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-    return [line for row in rows for line in _lines(columns, widths, row, width)]
+    return _table(rows, width)
 
 
 def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
@@ -66,6 +62,22 @@ def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
         for text in findings_of(vm):
             lines.extend(_wrap(f"      {text}", width, " " * 6))
     return lines
+
+
+def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]:
+    """How many more VMs fit, and where: a sentence, and a row per node. capacity is the result of capacity_info."""
+    if not isinstance(capacity, Mapping) or "total" not in capacity:
+        raise AnsibleFilterError("expected the result of capacity_info")
+    shapes = capacity.get("shapes") or []
+    of_each = ", ".join(f"{shape['fit']} {shape['name']}" for shape in shapes) if len(shapes) > 1 else ""
+    first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
+    if capacity.get("limited_by"):
+        first += f", then {capacity['limited_by']} stands in the way"
+    rows = [("NODE", "FIT", "LIMITED BY", "WHY NOT ONE MORE")] + [
+        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, node.get("reason") or EMPTY)
+        for node in capacity["nodes"]
+    ]
+    return [*_wrap(first, width, "    "), *_table(rows, width)]
 
 
 def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
@@ -207,6 +219,14 @@ def _verdict(node: Mapping[str, t.Any]) -> str:
 # --- text ---
 
 
+def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines of a table whose first row has the headings. Columns that are empty throughout are left out."""
+    filled = [i for i in range(len(rows[0])) if any(row[i] != EMPTY for row in rows[1:])]
+    rows = [[row[i] for i in filled] for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(filled))]
+    return [line for row in rows for line in _lines(rows[0], widths, row, width)]
+
+
 def _lines(columns: Sequence[str], widths: Sequence[int], row: Sequence[str], width: int) -> list[str]:
     """The row with its last cell wrapped below itself."""
     cells = [
@@ -233,4 +253,9 @@ class FilterModule:
     """The filters by their names."""
 
     def filters(self) -> dict[str, Callable[..., t.Any]]:
-        return {"decision_table": decision_table, "explain": explain, "vm_facts": vm_facts}
+        return {
+            "capacity_table": capacity_table,
+            "decision_table": decision_table,
+            "explain": explain,
+            "vm_facts": vm_facts,
+        }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filter behind the page of the role provision: what it shows, worked out and escaped, so that it only lays it out."""
+"""What the page of the role provision shows, worked out and escaped, so that its template only has to lay it out."""
 
 from __future__ import annotations
 
