@@ -53,6 +53,13 @@ class ModuleServer:
             self._ended[ended] = code
         return self._ended[pid]
 
+    def has_ended(self, pid: int) -> bool:
+        """Tell, without waiting, whether a module's process has ended."""
+        while self._connection.poll():
+            _what, ended, code = self._connection.recv()
+            self._ended[ended] = code
+        return pid in self._ended
+
     def close(self) -> None:
         self._connection.close()
         self._process.wait()
@@ -70,6 +77,10 @@ class RunningModule:
         """End it in an instant, without a chance to clean up."""
         os.kill(self.pid, signal.SIGKILL)
         assert self._server.wait(self.pid) == -signal.SIGKILL
+
+    @property
+    def is_running(self) -> bool:
+        return not self._server.has_ended(self.pid)
 
     def result(self) -> Result:
         """Wait for its end and return what it answered, with the warnings as texts."""

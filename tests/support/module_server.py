@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import sys
+import types
 import typing as t
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -21,6 +22,9 @@ from pathlib import Path
 from ansible.module_utils import basic
 
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
+
+WITHOUT = "TEST_WITHOUT_PACKAGES"
+"""A variable of a module's environment: the packages that shall not be installed for it, separated by blanks."""
 
 # This program has no other threads: forking it is safe.
 _fork = multiprocessing.get_context("fork")
@@ -33,6 +37,8 @@ def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], o
     with output.open("wb") as stream, output.with_suffix(".stderr").open("wb") as errors:
         os.dup2(stream.fileno(), 1)
         os.dup2(errors.fileno(), 2)
+    for package in environment.get(WITHOUT, "").split():
+        sys.modules[package] = t.cast("types.ModuleType", None)
     basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
     # From ansible-core 2.19 on, how values are written. Before it, an attribute that nobody reads.
     basic._ANSIBLE_PROFILE = "legacy"

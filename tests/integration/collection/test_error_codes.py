@@ -1,0 +1,267 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every error code that the collection has reaches the user of a module: one way to provoke each."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.controller import Controller, ModuleServer, Result
+from support.module_server import WITHOUT
+
+from ansible_collections.qemu_scheduler.proxmox.plugins import module_utils
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+
+NEVER_TOLD = {
+    CollectionError.code: "the base of all others, raised nowhere itself",
+}
+CREATE = {"method": "POST", "path": "/nodes/[^/]+/qemu$"}
+BROKEN_PLUGIN = """
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+
+
+class Moody(FilterPlugin):
+    '''Never in the mood.'''
+
+    name = "Moody"
+
+    def filter(self, state, request, node):
+        raise ArithmeticError("not today")
+"""
+
+
+def codes() -> set[str]:
+    """The codes of all errors, wherever they are defined."""
+    for module in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
+        importlib.import_module(module.name)
+    classes = [CollectionError]
+    for error in classes:
+        classes.extend(error.__subclasses__())
+    return {error.code for error in classes}
+
+
+class Stage:
+    """A cluster and a controller, and the ways in which a task on it fails."""
+
+    def __init__(self, cluster: SimulatedCluster, controller: Controller, folder: Path) -> None:
+        self.cluster = cluster
+        self.controller = controller
+        self.folder = folder
+
+    def run(self, **options: object) -> Result:
+        return self.controller.run("qemu_schedule", **{"name": "web-1", "memory": 512, **options})
+
+    def invalid_request(self) -> Result:
+        return self.run(vmid_range="150-100")
+
+    def invalid_plugin_config(self) -> Result:
+        return self.run(plugin_config={"filters": {"Nope": {}}})
+
+    def no_nodes_available(self) -> Result:
+        return self.run(node_regex="nowhere")
+
+    def scheduling_gated(self) -> Result:
+        return self.run(scheduling_gates=["dns"])
+
+    def no_vmid_available(self) -> Result:
+        return self.run(vmid_range="100-100")
+
+    def no_storage_available(self) -> Result:
+        return self.run(scsi={"scsi0": {"size": 10**6}})
+
+    def ambiguous_name(self) -> Result:
+        self.cluster.add_guest(vmid=120, name="app-1", node="pve3", memory=512)
+        self.cluster.advance(60)
+        return self.run(name="app-1")
+
+    def vmid_conflict(self) -> Result:
+        return self.run(vmid=100)
+
+    def template_not_found(self) -> Result:
+        return self.run(clone="nope")
+
+    def plugin_failed(self) -> Result:
+        file = self.folder / "moody.py"
+        file.write_text(BROKEN_PLUGIN, encoding="utf-8")
+        return self.run(plugin_paths=[str(file)], plugin_config={"filters": {"Moody": {}}})
+
+    def connection_failed(self) -> Result:
+        return self.run(api_port=9)
+
+    def authentication_failed(self) -> Result:
+        return self.run(api_token_secret="00000000-0000-0000-0000-000000000000")
+
+    def permission_denied(self) -> Result:
+        self.cluster.fault(**CREATE, status=403, message="Permission check failed (/vms/103, VM.Allocate)")
+        return self.run()
+
+    def api_error(self) -> Result:
+        self.cluster.set_quorum(False)
+        return self.run()
+
+    def task_failed(self) -> Result:
+        self.cluster.fault(**CREATE, task_error="no space left")
+        return self.run()
+
+    def task_timeout(self) -> Result:
+        self.cluster.fault(**CREATE, task_seconds=600)
+        return self.run(timeout=1)
+
+    def ledger_unavailable(self) -> Result:
+        file = self.folder / "a-file"
+        file.write_text("")
+        return self.run(reservations=str(file / "ledger.db"))
+
+    def ledger_incompatible(self) -> Result:
+        file = self.folder / "ledger.db"
+        file.write_text("this is no database, and never was one\n" * 100)
+        return self.run(reservations=str(file))
+
+    def invalid_snapshot(self) -> Result:
+        return self.run(snapshot={"/cluster/tasks": []})
+
+    def drift_not_applicable(self) -> Result:
+        return self.run(name="app-1", scsi={"scsi0": {"size": 1}}, update=True)
+
+    def guest_vanished(self) -> Result:
+        gone = "Configuration file 'nodes/pve1/qemu-server/100.conf' does not exist"
+        self.cluster.fault(method="GET", path="/nodes/pve1/qemu/100/config$", status=500, message=gone)
+        return self.run(name="app-1")
+
+    def already_reserved(self) -> Result:
+        self.cluster.fault(**CREATE, task_seconds=40)
+        first = self.controller.start("qemu_schedule", name="web-1", memory=512)
+        self._until_asked("POST", "/qemu")
+        second = self.run()
+        assert first.result()["changed"] is True
+        return second
+
+    def reservation_lost(self) -> Result:
+        ledger = self.folder / "ledger.db"
+        self.cluster.fault(method="GET", path="/qemu/100/config$", delay=40, count=1)
+        slow = self.controller.start(
+            "qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], reservations=str(ledger)
+        )
+        self._until_asked("GET", "/qemu/100/config")
+        with closing(sqlite3.connect(ledger)) as database, database:
+            # As if it had hung for longer than a reservation is good for.
+            assert database.execute("UPDATE qemu_scheduler_reservations SET expires = 0").rowcount == 1
+        self.controller.schedule(name="web-2", reservations=str(ledger))
+        return slow.result()
+
+    def missing_library(self) -> Result:
+        return self.run(reservations="postgresql://nobody@/none", env={WITHOUT: "psycopg"})
+
+    def lease_lost(self) -> Result:
+        ledger = self.folder / "ledger.db"
+        self.cluster.fault(method="GET", path="/cluster/resources$", delay=10)
+        slow = self.controller.start("qemu_schedule", name="web-1", reservations=str(ledger))
+        self._until_asked("GET", "/cluster/resources")
+        with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
+            # As if others took the lease every time, since reading takes so long.
+            while slow.is_running:
+                database.execute("UPDATE qemu_scheduler_leases SET token = token + 1, expires = 0")
+                time.sleep(0.1)
+        return slow.result()
+
+    def _until_asked(self, method: str, end: str) -> None:
+        deadline = time.monotonic() + 30
+        while not any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
+    "InvalidRequest": Stage.invalid_request,
+    "InvalidPluginConfig": Stage.invalid_plugin_config,
+    "NoNodesAvailable": Stage.no_nodes_available,
+    "SchedulingGated": Stage.scheduling_gated,
+    "NoVMIDAvailable": Stage.no_vmid_available,
+    "NoStorageAvailable": Stage.no_storage_available,
+    "AmbiguousName": Stage.ambiguous_name,
+    "VMIDConflict": Stage.vmid_conflict,
+    "TemplateNotFound": Stage.template_not_found,
+    "PluginFailed": Stage.plugin_failed,
+    "ConnectionFailed": Stage.connection_failed,
+    "AuthenticationFailed": Stage.authentication_failed,
+    "PermissionDenied": Stage.permission_denied,
+    "ApiError": Stage.api_error,
+    "TaskFailed": Stage.task_failed,
+    "TaskTimeout": Stage.task_timeout,
+    "LedgerUnavailable": Stage.ledger_unavailable,
+    "LedgerIncompatible": Stage.ledger_incompatible,
+    "InvalidSnapshot": Stage.invalid_snapshot,
+    "DriftNotApplicable": Stage.drift_not_applicable,
+    "GuestVanished": Stage.guest_vanished,
+    "AlreadyReserved": Stage.already_reserved,
+    "ReservationLost": Stage.reservation_lost,
+    "LeaseLost": Stage.lease_lost,
+    "MissingLibrary": Stage.missing_library,
+}
+
+
+def test_each_code_is_provoked_or_known_to_be_told_to_nobody() -> None:
+    assert codes() == set(PROVOCATIONS) | set(NEVER_TOLD)
+
+
+@pytest.mark.parametrize("code", sorted(PROVOCATIONS))
+def test_a_module_fails_with(code: str, cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
+    result = PROVOCATIONS[code](Stage(cluster, controller, tmp_path))
+    assert result.get("failed"), result
+    assert (result["error_code"], bool(result["msg"])) == (code, True)
+    assert cluster.token_secret not in str(result)
+    guests = cluster.state()["guests"].values()
+    assert len([guest for guest in guests if guest["name"] == "web-1"]) <= 1
+    own = [vm for vm in result.get("vms", ()) if vm.get("error")]
+    assert all(vm["error"]["message"] and not vm["changed"] for vm in own)
+
+
+# --- what is told of connections ---
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(controller: Controller) -> None:
+    failed = controller.fail("ConnectionFailed", name="web-1", env={"PROXMOX_CA_PATH": None})
+    assert "certificate" in failed["msg"]
+    assert "ca_path" in failed["msg"]
+
+
+@pytest.mark.parametrize("variable", ["PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_SECRET"])
+def test_a_connection_option_that_is_missing_is_named(controller: Controller, variable: str) -> None:
+    failed = controller.fail("InvalidRequest", name="web-1", env={variable: None})
+    assert variable.lower().replace("proxmox", "api") in failed["msg"]
+
+
+def test_a_password_will_do_as_well_as_a_token(controller: Controller, cluster: SimulatedCluster) -> None:
+    login = {"PROXMOX_TOKEN_ID": None, "PROXMOX_TOKEN_SECRET": None, "PROXMOX_USER": cluster.user}
+    result = controller.schedule(name="web-1", api_password=cluster.password, env=login, args="-no-shutdown")
+    assert cluster.state()["guests"][result["vmid"]]["config"]["args"] == "-no-shutdown"
+    failed = controller.fail("AuthenticationFailed", name="web-2", api_password="wrong-geheim", env=login)
+    assert "wrong-geheim" not in str(failed)
+
+
+def test_a_user_who_may_only_look_can_plan_and_leaves_nothing_reserved(
+    start: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
+) -> None:
+    description = yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8"))
+    secret = "11111111-1111-1111-1111-111111111111"
+    description |= {
+        "users": [{"name": "guest@pve"}],
+        "tokens": [{"id": "guest@pve!ci", "secret": secret, "privsep": False}],
+        "acl": [{"path": "/", "user": "guest@pve", "role": "PVEAuditor"}],
+    }
+    cluster = start(description)
+    token = {"PROXMOX_USER": "guest@pve", "PROXMOX_TOKEN_ID": "ci", "PROXMOX_TOKEN_SECRET": secret}
+    controller = Controller(modules, tmp_path / "guest", {**cluster.environment(), **token})
+    assert controller.schedule(name="web-1", check=True)["changed"] is True
+    failed = controller.fail("PermissionDenied", name="web-1")
+    assert controller.run("vmid_pick")["vmid"] == failed["vms"][0]["decision"]["vmid"]
