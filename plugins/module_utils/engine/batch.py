@@ -14,24 +14,39 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from ..errors import CollectionError, SchedulingGated
-from ..model import Request
+from ..model import Decision, Request
 from .diagnosis import Outcome, not_permitted
-from .framework.interface import Event, PermitPlugin
+from .framework.interface import Event, PermitPlugin, QueueSortPlugin
+from .framework.profile import Profile
 from .framework.status import Code, Status
 from .guard import Rejection, asked
 from .queue import Queued, SchedulingQueue
-
-if t.TYPE_CHECKING:
-    from .scheduler import Scheduler
 
 _TAKEN_BACK_MOST = 2
 """How often in one pass a request may be placed and taken back: two groups could else take turns for ever."""
 
 
+class Places(t.Protocol):
+    """What a batch asks of a scheduler."""
+
+    @property
+    def sorter(self) -> QueueSortPlugin | None:
+        """The plugin that orders the queue."""
+
+    def profile(self, request: Request) -> Profile:
+        """The profile that a request is placed by."""
+
+    def schedule(self, request: Request, now: float) -> Outcome:
+        """Place a request, and assume the decision."""
+
+    def undo(self, decision: Decision) -> None:
+        """Take an assumed decision back."""
+
+
 class Batch:
     """The requests of one run and what became of them so far."""
 
-    def __init__(self, requests: Iterable[Request], scheduler: Scheduler, present: Iterable[Request] = ()) -> None:
+    def __init__(self, requests: Iterable[Request], scheduler: Places, present: Iterable[Request] = ()) -> None:
         """present are VMs of the same run that exist already: they count as placed members of their groups."""
         self._queue = SchedulingQueue(scheduler.profile, scheduler.sorter)
         self._outcomes: dict[int, Outcome] = {}
@@ -44,7 +59,7 @@ class Batch:
         for arrival, request in enumerate(requests):
             self._add(arrival, request)
 
-    def run(self, scheduler: Scheduler, now: float) -> list[Outcome]:
+    def run(self, scheduler: Places, now: float) -> list[Outcome]:
         """Try every request that is due, and return the outcomes as of now, in the order of the requests.
 
         now is in seconds, on the clock of Request.created.
@@ -96,7 +111,7 @@ class Batch:
             )
         self._unplaced[arrival] = request
 
-    def _place(self, queued: Queued, scheduler: Scheduler, now: float) -> None:
+    def _place(self, queued: Queued, scheduler: Places, now: float) -> None:
         before = self._outcomes.get(queued.arrival)
         outcome = scheduler.schedule(queued.request, now)
         outcome.attempts = queued.attempts + 1
@@ -117,7 +132,7 @@ class Batch:
             # Why it failed by itself in this pass says more than that its group failed with it.
             self._outcomes[queued.arrival] = before
 
-    def _settle(self, scheduler: Scheduler) -> bool:
+    def _settle(self, scheduler: Places) -> bool:
         """Ask those that wait again, now that no other is left; tell whether there may be something to try again.
 
         When some are still not permitted, the last in order and those that cannot do without it are taken back, and
@@ -146,7 +161,7 @@ class Batch:
             self._queue.activate(queued)
         return True
 
-    def _permit(self, queued: Queued, scheduler: Scheduler, undecided: Collection[Request]) -> Rejection | None:
+    def _permit(self, queued: Queued, scheduler: Places, undecided: Collection[Request]) -> Rejection | None:
         """The first answer of a Permit plugin that is not a yes; one that raises says no."""
         plugins: list[PermitPlugin] = scheduler.profile(queued.request).plugins("permits")
         placed, failed = self._placed.values(), self._unplaced.values()
@@ -159,7 +174,7 @@ class Batch:
                 return Rejection(plugin.name, status)
         return None
 
-    def _take_back(self, queued: Queued, scheduler: Scheduler, rejection: Rejection) -> None:
+    def _take_back(self, queued: Queued, scheduler: Places, rejection: Rejection) -> None:
         self._taken_back[queued.arrival] += 1
         self._waiting.pop(queued.arrival, None)
         del self._placed[queued.arrival]

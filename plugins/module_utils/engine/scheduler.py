@@ -44,6 +44,11 @@ class Scheduler:
         self._default = default_profile
         self._evaluations: OrderedDict[Hashable, Evaluation] = OrderedDict()
 
+    def observe(self, cluster: ClusterState) -> None:
+        """Look at the cluster as it was read anew; what was concluded from the former state is forgotten."""
+        self.cluster = cluster
+        self._evaluations.clear()
+
     def schedule_all(
         self, requests: Iterable[Request], now: float = 0.0, present: Iterable[Request] = ()
     ) -> list[Outcome]:

@@ -111,13 +111,11 @@ class Access:
         """The cluster now, with what the user says of its nodes; known are VMIDs that need no second look."""
         snapshot = read_settled(self.reader, known=known)
         self._check_identity(snapshot)
-        facts = self._facts(snapshot.nodes)
-        nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
-        return replace(snapshot, nodes=nodes, cluster=self.identity())
+        return replace(self._with_facts(snapshot), cluster=self.identity())
 
     def glance(self) -> Snapshot:
         """The cluster as one call shows it, late in what is new: enough to see that something happened."""
-        return read_snapshot(self.reader)
+        return self._with_facts(read_snapshot(self.reader))
 
     def complete(
         self, snapshot: Snapshot, requests: Sequence[Request], plugins: Collection[str], devices: DeviceNeeds | None
@@ -142,6 +140,10 @@ class Access:
         self.ledger.close()
         if self.session is not None:
             self.session.close()
+
+    def _with_facts(self, snapshot: Snapshot) -> Snapshot:
+        facts = self._facts(snapshot.nodes)
+        return replace(snapshot, nodes=tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:
         """Remember which cluster answers at this address; ask again when other nodes answer than the last time."""

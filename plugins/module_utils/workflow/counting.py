@@ -27,9 +27,7 @@ class Counted:
     fulfilled: frozenset[int]
 
 
-def count_reservations(
-    snapshot: Snapshot, reservations: Iterable[Reservation], known: Collection[int] = ()
-) -> Counted:
+def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation], known: Collection[int] = ()) -> Counted:
     """Lay the reservations over the snapshot.
 
     A VMID that the snapshot shows under another name was lost to somebody: its holder will learn that when it creates,

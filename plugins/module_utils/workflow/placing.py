@@ -20,7 +20,7 @@ from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
 from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
-from ..engine.scheduler import Scheduler
+from ..engine.manager import Manager
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
@@ -65,20 +65,13 @@ class Placement:
 
 
 class Placer:
-    """Decides for one run. profiles are by name; default_profile is that of entries that name none."""
+    """Decides for one run."""
 
-    def __init__(
-        self,
-        access: Access,
-        profiles: Mapping[str, Profile],
-        default_profile: str,
-        device_attributes: Mapping[str, Mapping[str, t.Any]],
-    ) -> None:
+    def __init__(self, access: Access, manager: Manager, device_attributes: Mapping[str, Mapping[str, t.Any]]) -> None:
         self._access = access
-        self._profiles = profiles
-        self._default_profile = default_profile
+        self._manager = manager
         self._device_attributes = device_attributes
-        self._plugins = {plugin.name for profile in profiles.values() for plugin in profile.all()}
+        self._plugins = {plugin.name for profile in manager.profiles.values() for plugin in profile.all()}
         self._templates = Templates(access.reader, {})
 
     def place(
@@ -104,7 +97,7 @@ class Placer:
 
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
-        return self._profiles[request.profile or self._default_profile]
+        return self._manager.profiles[request.profile or self._manager.default_profile]
 
     def broken_limits(self, decisions: Iterable[Decision]) -> dict[int, str]:
         """For each decided VM that now breaks a limit of its node, by VMID, which one: somebody else was there as well.
@@ -115,7 +108,7 @@ class Placer:
         broken: dict[int, str] = {}
         for decision in decisions:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
-            scheduler = Scheduler(ClusterState(replace(snapshot, guests=others)), self._profiles, self._default_profile)
+            scheduler = self._manager.get_or_create_scheduler(ClusterState(replace(snapshot, guests=others)))
             refusals = scheduler.refusals(decision.request).get(decision.node, {})
             reasons = [status.text for plugin, status in refusals.items() if plugin in LIMITS]
             if reasons:
@@ -173,8 +166,8 @@ class Placer:
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
         present = [entry.request for entry in entries if entry.position in placement.existing]
-        scheduler = Scheduler(state, self._profiles, self._default_profile)
-        placement.nodes = usage_before(state, self._profiles[self._default_profile])
+        scheduler = self._manager.get_or_create_scheduler(state)
+        placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
         outcomes = scheduler.schedule_all(requests, time.time(), present)
         note_after(placement.nodes, scheduler.cluster)
         placement.outcomes.update(zip(positions, outcomes, strict=True))

@@ -9,6 +9,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
+from ..engine.manager import Manager
 from ..errors import CollectionError
 from .access import Access
 from .device_options import device_attributes
@@ -51,7 +52,7 @@ def schedule(
     attributes = device_attributes(params.get("device_attributes"))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
-        run = Run(params, access, Placer(access, profiles, profile, attributes), entries, progress)
+        run = Run(params, access, Placer(access, Manager(profiles, profile), attributes), entries, progress)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from ..engine.diagnosis import Outcome
+from ..engine.events import events_between
+from ..engine.framework.interface import Event
 from ..engine.framework.profile import Profile
 from ..engine.queue import Queued, SchedulingQueue
 from ..model import Request, Snapshot
-from .events import events_between
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
@@ -77,6 +78,8 @@ class Waiting:
             self._sleep(max(min(pause, soonest - now), 0.05))
             pause = min(pause * GROWTH, LONGEST_PAUSE)
             after = self._read()
-            self._queue.wake(events_between(seen, after))
+            events = events_between(seen, after)
+            # Who holds which device is not read here: a guest that went may have held one.
+            self._queue.wake(events | {Event.DEVICE} if Event.GUEST in events else events)
             seen = after
         return False
