@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pages link to what exists, their YAML is YAML, and what is made from the code is up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support.pages import CHECKOUT, Example, anchors, examples, links, pages
+
+PAGES = pages()
+YAML = [example for page in PAGES for example in examples(page) if example.language == "yaml"]
+
+
+def name_of(value: Path | Example) -> str:
+    if isinstance(value, Example):
+        return f"{value.page.relative_to(CHECKOUT)}: {value.heading}"
+    return str(value.relative_to(CHECKOUT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        if "://" in link:
+            continue
+        path, _hash, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("example", YAML, ids=name_of)
+def test_yaml_examples_are_yaml(example: Example) -> None:
+    assert yaml.safe_load(example.text) is not None
+
+
+def test_every_page_of_the_documentation_is_reached_from_its_index() -> None:
+    docs = CHECKOUT / "docs"
+    reached, waiting = set(), [docs / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        targets = {(page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link}
+        waiting.extend(path for path in targets - reached if path.suffix == ".md" and path.exists())
+    assert set(docs.glob("*.md")) <= reached
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    generator = CHECKOUT / "hack" / "generate_docs.py"
+    done = subprocess.run(
+        [sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"run hack/generate_docs.py\n{done.stdout}{done.stderr}"
+
+
+def test_every_generated_part_stands_on_a_page() -> None:
+    spec = importlib.util.spec_from_file_location("generate_docs", CHECKOUT / "hack" / "generate_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    text = "".join(page.read_text(encoding="utf-8") for page in (CHECKOUT / "docs").glob("*.md"))
+    assert {match[2] for match in generator.PLACE.finditer(text)} == set(generator.PARTS)
