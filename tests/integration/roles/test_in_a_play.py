@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The roles inside somebody else's play: where they run, what they leave for later tasks, and how they fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulated_cluster.client import SimulatedCluster
+
+from .conftest import VMS, Play
+
+PROVISION = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.provision"}}
+
+
+def somebodys_play(*tasks: dict[str, Any], hosts: str = "localhost", **more: Any) -> dict[str, Any]:
+    return {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **more}
+
+
+def seen(*expressions: str) -> dict[str, Any]:
+    return {"name": "seen", "ansible.builtin.debug": {"msg": {text: "{{ " + text + " }}" for text in expressions}}}
+
+
+def test_the_vms_are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play: Play) -> None:
+    variables = {**VMS, "provision_wait_for_address": True, "provision_groups": ["fresh"]}
+    run = play(
+        [
+            somebodys_play(PROVISION),
+            somebodys_play(
+                seen("group_names | sort", "ansible_host", "proxmox_node", "proxmox_vmid"), hosts="fresh"
+            ),
+        ],
+        variables,
+    )
+    assert run.code == 0, run.output
+    hosts = {task.host: task.result["msg"] for task in run.tasks if task.task == "seen"}
+    assert hosts["web-1"]["group_names | sort"] == ["fresh", "front_end", "web"]
+    assert hosts["db-1"]["group_names | sort"] == ["db", "fresh"]
+    web = cluster.state()["guests"][int(hosts["web-1"]["proxmox_vmid"])]
+    assert web["config"]["name"] == "web-1"
+    assert hosts["web-1"]["proxmox_node"] == web["node"]
+    assert hosts["web-1"]["ansible_host"].startswith("192.0.2.")
+    assert hosts["db-1"]["ansible_host"] == "db-1"
+
+
+def test_it_runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    far = {"name": "{{ item }}", "groups": "far", "ansible_host": "192.0.2.254", "ansible_connection": "ssh"}
+    away = {"ansible.builtin.add_host": far, "loop": ["far-1", "far-2"]}
+    names = seen("provision_vms | map(attribute='name') | list")
+    run = play(
+        [
+            somebodys_play(away),
+            somebodys_play(PROVISION, names, hosts="far", become=True, vars={"ansible_become_exe": "/bin/false"}),
+        ],
+        VMS,
+    )
+    assert run.code == 0, run.output
+    assert len(set(cluster.state()["guests"]) - before) == 2
+    facts = {task.host: task.result["msg"] for task in run.tasks if task.task == "seen"}
+    assert set(facts) == {"far-1", "far-2"}
+    for fact in facts.values():
+        assert fact["provision_vms | map(attribute='name') | list"] == ["web-1", "db-1"]
+
+
+def test_the_connection_can_come_from_the_plays_module_defaults(cluster: SimulatedCluster, play: Play) -> None:
+    defaults = {"group/qemu_scheduler.proxmox.proxmox": {"api_host": "localhost"}}
+    run = play([somebodys_play(PROVISION, module_defaults=defaults)], VMS, "-vvv")
+    assert run.code == 0, run.output
+    assert '"api_host": "localhost"' in run.output
+
+
+def test_statistics_have_a_key_of_their_own_and_no_reasons(play: Play) -> None:
+    run = play([somebodys_play(PROVISION)], VMS)
+    stats = next(task.result for task in run.tasks if task.task.endswith("Set the statistics"))
+    data = stats["ansible_stats"]["data"]
+    assert list(data) == ["qemu_scheduler_vms"]
+    assert [vm["name"] for vm in data["qemu_scheduler_vms"]] == ["web-1", "db-1"]
+    assert "decision" not in data["qemu_scheduler_vms"][0]
+
+
+def test_without_vms_the_missing_variable_is_named(play: Play) -> None:
+    for role in ("provision", "teardown"):
+        run = play(role)
+        assert run.code != 0
+        assert "missing required arguments: qemu_vms" in run.output
+
+
+def test_a_misspelt_option_of_a_vm_is_named(cluster: SimulatedCluster, play: Play) -> None:
+    run = play("provision", {"qemu_vms": [{"name": "x", "memroy": 512}]})
+    assert run.code != 0
+    assert "vms.memroy" in run.last["msg"]
+
+
+def test_when_one_vm_cannot_be_placed_all_are_explained_and_none_is_made(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    run = play("provision", {**VMS, "qemu_vms": [*VMS["qemu_vms"], {"name": "huge", "memory": 9999999}]})
+    assert run.code != 0
+    assert set(cluster.state()["guests"]) == before
+    assert run.last["msg"].startswith('NoNodesAvailable: 0/5 nodes are available for VM "huge"')
+    assert "not done, because of another VM that failed" in run.output
+    assert "rejected by MemoryOvercommit" in run.output
+
+
+def test_what_could_be_made_is_told_although_the_run_fails(cluster: SimulatedCluster, play: Play) -> None:
+    options = {**VMS["qemu_options"], "all_or_nothing": False}
+    vms = [*VMS["qemu_vms"], {"name": "huge", "memory": 9999999}]
+    run = play("provision", {"qemu_vms": vms, "qemu_options": options})
+    assert run.code != 0
+    added = [task.result for task in run.tasks if task.task.endswith("Add the VMs to the inventory")]
+    assert "web-1" in str(added)
+    assert "huge" not in str(added)
+
+
+def test_a_vm_whose_agent_keeps_silent_fails_the_run_by_name(play: Play) -> None:
+    options = {**VMS["qemu_options"], "agent": "0"}
+    variables = {**VMS, "qemu_options": options, "provision_wait_for_address": True, "provision_address_timeout": 1}
+    run = play("provision", variables)
+    assert run.code != 0
+    assert "No address within 1 s: web-1." in run.last["msg"]
+
+
+def test_wrong_credentials_fail_with_the_code(play: Play) -> None:
+    for role in ("provision", "teardown"):
+        run = play(role, {**VMS, "qemu_options": {"api_token_secret": "wrong"}})
+        assert run.code != 0
+        assert run.last["msg"].startswith("AuthenticationFailed: ")

@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks, as a user runs them: plan, provision, the same again, capacity, teardown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from simulated_cluster.client import SimulatedCluster
+
+from .conftest import VMS, Play
+
+
+def test_a_file_of_vms_is_planned_provisioned_once_and_torn_down(
+    cluster: SimulatedCluster, play: Play, tmp_path: Path
+) -> None:
+    before = set(cluster.state()["guests"])
+
+    planned = play("plan", VMS)
+    assert planned.code == 0, planned.output
+    assert set(cluster.state()["guests"]) == before
+    assert re.search(r"web-1 +create\+start +pve4 +\d+ .* ahead of pve1", planned.output), planned.output
+    assert "rejected by NodeReady: were offline" in planned.output
+
+    provisioned = play("provision", VMS)
+    assert provisioned.code == 0, provisioned.output
+    assert "changed=1 " in provisioned.output
+    created = {g["config"]["name"]: g for v, g in cluster.state()["guests"].items() if v not in before}
+    assert {name: guest["status"] for name, guest in created.items()} == {"web-1": "running", "db-1": "stopped"}
+    assert created["db-1"]["config"]["memory"] == "4096"
+    assert "rejected by" not in provisioned.output
+
+    again = play("provision", VMS)
+    assert again.code == 0, again.output
+    assert "changed=0 " in again.output
+
+    checked = play("teardown", VMS, "--check")
+    assert "changed=1 " in checked.output
+    assert set(cluster.state()["guests"]) != before
+
+    removed = play("teardown", VMS)
+    assert removed.code == 0, removed.output
+    assert "changed=1 " in removed.output
+    assert set(cluster.state()["guests"]) == before
+    assert "changed=0 " in play("teardown", VMS).output
+
+
+def test_progress_is_shown_while_vms_are_made(play: Play) -> None:
+    output = play("provision", VMS).output
+    lines = re.findall(r"^qemu_schedule: (\d)/2 (\S+) created.* on pve4 as \d+ \(\d+\.\d s\)$", output, re.MULTILINE)
+    assert sorted(lines) == [("1", lines[0][1]), ("2", lines[1][1])]
+    assert {name for _number, name in lines} == {"web-1", "db-1"}
+    assert "qemu_schedule: " not in play("provision", VMS).output
+
+
+def test_check_mode_writes_nothing_and_shows_the_same_decision(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    run = play("provision", VMS, "--check", "--diff")
+    assert run.code == 0, run.output
+    assert set(cluster.state()["guests"]) == before
+    assert re.search(r"web-1 +create\+start +pve4", run.output)
+    assert "+cores: 2" in run.output
+
+
+def test_a_plan_is_made_from_a_recording_without_a_cluster(play: Play, tmp_path: Path) -> None:
+    recording = tmp_path / "cluster.json"
+    task = {"qemu_scheduler.proxmox.cluster_snapshot_info": {"dest": str(recording)}}
+    assert play([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]).code == 0
+    planned = play("plan", {**VMS, "qemu_options": {**VMS["qemu_options"], "api_host": "nowhere.invalid"}},
+                   "-e", f"provision_snapshot={recording}")
+    assert planned.code == 0, planned.output
+    assert re.search(r"web-1 +create\+start +pve4", planned.output)
+    shapes = [{"name": "s", "memory": 8192}]
+    counted = play("capacity", {"capacity_shapes": shapes, "capacity_snapshot": str(recording)})
+    assert counted.code == 0, counted.output
+    assert re.search(r"\d\d more fit, then memory", counted.output), counted.output
+
+
+def test_capacity_counts_the_vms_of_the_file_with_and_without_one_node_to_spare(play: Play) -> None:
+    counted = play("capacity", VMS)
+    assert counted.code == 0, counted.output
+    total = int(re.search(r'"(\d+) more fit \(\d+ web-1, \d+ db-1\)', counted.output)[1])  # type: ignore[index]
+    spared = play("capacity", VMS, "-e", "capacity_n_plus_one=true")
+    assert int(re.search(r'"(\d+) more fit', spared.output)[1]) < total  # type: ignore[index]
+
+
+def test_the_page_is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run = play("plan", VMS, "-e", f"provision_page={page}")
+    assert run.code == 0, run.output
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>Placement of 2 VMs</h1>" in text
+    assert "Plan: nothing was written" in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_nothing_that_was_asked_for_can_become_markup(play: Play, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    hostile = "<img src=x onerror=alert(1)>"
+    vms = [{"name": "evil", "node_regex": hostile}, {"name": "gitlab", "description": hostile}]
+    run = play("plan", {"qemu_vms": vms}, "-e", f"provision_page={page}")
+    assert run.code != 0
+    text = page.read_text(encoding="utf-8")
+    assert "<img" not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 7
+
+
+def test_no_secret_is_in_the_output_at_any_verbosity(cluster: SimulatedCluster, play: Play) -> None:
+    vms = [{"name": "secret-1", "cipassword": "correct-horse", "ciuser": "ann"}]
+    for name in ("provision", "teardown"):
+        run = play(name, {"qemu_vms": vms}, "-vvv")
+        assert run.code == 0, run.output
+        assert "correct-horse" not in run.output.replace('-e "@', ""), name
+        assert cluster.token_secret not in run.output

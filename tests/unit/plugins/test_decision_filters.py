@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the filters make of results of qemu_schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
+    capacity_table,
+    decision_table,
+    explain,
+    ranked,
+    vm_facts,
+)
+
+
+def passed(node: str, score: float, **plugins: float) -> dict[str, Any]:
+    scores = {name: {"raw": value, "normalized": value, "weight": 1.0} for name, value in plugins.items()}
+    return {"node": node, "feasible": True, "score": score, "scores": scores, "rejected_by": None, "reason": None}
+
+
+def rejected(node: str, plugin: str, reason: str) -> dict[str, Any]:
+    return {
+        "node": node, "feasible": False, "score": None, "scores": {}, "rejected_by": plugin, "reason": reason,
+    }
+
+
+def placed(name: str, node: str, vmid: int, *nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    score = next(n["score"] for n in nodes if n["node"] == node)
+    decision = {"node": node, "vmid": vmid, "score": score, "nodes": list(nodes), "findings": {}}
+    vm = {
+        "name": name, "vmid": vmid, "node": node, "status": "running", "changed": True, "action": "create",
+        "actions": ["create", "start"], "tags": [], "storages": {"scsi0": "ceph"}, "drift": {}, "decision": decision,
+    }
+    return {**vm, **more}
+
+
+def existing(**more: Any) -> dict[str, Any]:
+    vm = {
+        "name": "db", "vmid": 100, "node": "pve1", "status": "running", "changed": False, "action": "none",
+        "actions": [], "tags": [], "storages": {}, "drift": {}, "decision": None,
+    }
+    return {**vm, **more}
+
+
+DOWN = rejected("pve3", "NodeReady", "were offline")
+WEB = placed("web", "pve2", 120, passed("pve1", 70.0), passed("pve2", 80.25), DOWN)
+ONLY = placed(
+    "big", "pve3", 121, passed("pve3", 50.0),
+    rejected("pve1", "MemoryOvercommit", "would exceed it (9 GiB against 8)"),
+    rejected("pve2", "MemoryOvercommit", "would exceed it (7 GiB against 6)"),
+    rejected("pve4", "NodeReady", "were offline"),
+)
+FAILED = existing(
+    name="lost", vmid=None, node=None, status=None, error={"code": "NoNodesAvailable", "message": "0/3 nodes"},
+    decision={
+        "node": None, "vmid": None, "score": None, "nodes": [rejected("pve1", "NodeRegex", "didn't match")],
+        "findings": {"WhatIf": {"rules": {"NodeRegex": ["pve1"]}, "nearest": None}, "Own": "ask Ann"},
+    },
+)
+
+
+def test_a_row_says_how_far_ahead_the_node_is_and_how_many_fit() -> None:
+    assert decision_table([WEB]) == [
+        "VM   ACTION        NODE  VMID  STORAGE  SCORE  WHY",
+        "web  create+start  pve2   120  ceph      80.2  10.2 ahead of pve1, 2 of 3 nodes fit",
+    ]
+
+
+def test_a_tie_is_called_one() -> None:
+    tied = placed("web", "pve1", 120, passed("pve1", 70.0), passed("pve2", 70.0))
+    assert decision_table([tied])[1].endswith("level with pve2, 2 of 2 nodes fit")
+
+
+def test_the_only_node_is_explained_by_what_rejected_the_others_without_their_figures() -> None:
+    assert decision_table([ONLY])[1].endswith("the only node: 2 would exceed it, 1 was offline")
+
+
+def test_a_failed_vm_says_why_with_its_code() -> None:
+    assert decision_table([FAILED])[1].split("  ") == ["lost", "failed", "NoNodesAvailable: 0/3 nodes"]
+
+
+def test_what_was_not_done_because_of_another_vm_says_so() -> None:
+    table = decision_table([{**WEB, "changed": False}, FAILED])
+    assert table[1].endswith("not done, because of another VM that failed")
+
+
+@pytest.mark.parametrize(
+    ("vm", "why"),
+    [
+        (existing(), "exists, nothing differs"),
+        (existing(drift={"cores": {"old": 2, "new": 4}}), "exists, left as it is without update: cores 2 => 4"),
+        (
+            existing(drift={"tags": {"old": None, "new": "a"}}, actions=["update"], changed=True),
+            "tags unset => a",
+        ),
+        (existing(status="absent"), "does not exist"),
+        (existing(status="absent", actions=["stop", "delete"], changed=True), "removed with its disks"),
+    ],
+)
+def test_an_existing_vm_says_what_became_of_it(vm: dict[str, Any], why: str) -> None:
+    assert decision_table([vm])[1].endswith(f"  {why}")
+
+
+def test_disks_on_several_storages_are_told_apart() -> None:
+    row = decision_table([{**WEB, "storages": {"scsi1": "nfs", "scsi0": "ceph"}}])[1]
+    assert "  scsi0=ceph,scsi1=nfs  " in row
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    assert decision_table([existing()])[0].split() == ["VM", "ACTION", "NODE", "VMID", "WHY"]
+
+
+def test_a_long_reason_goes_on_below_itself() -> None:
+    lines = decision_table([ONLY], width=80)
+    column = lines[0].index("WHY")
+    assert len(lines) > 2
+    assert all(line.startswith(" " * column) and not line[column].isspace() for line in lines[2:])
+
+
+def test_no_vms_are_said_to_be_none() -> None:
+    assert decision_table([]) == ["no VMs"]
+
+
+def test_the_explanation_ranks_the_nodes_and_gives_each_its_reason() -> None:
+    weighted = passed("pve1", 70.0, A=60.0, B=80.0)
+    weighted["scores"]["B"]["weight"] = 2.0
+    vm = placed("web", "pve2", 120, weighted, passed("pve2", 80.0, A=80.0), DOWN)
+    assert explain([vm]) == [
+        "web: create+start on pve2 as 120, disks on ceph: 10.0 ahead of pve1, 2 of 3 nodes fit",
+        "   1. pve2  80.0 = A 80.0",
+        "   2. pve1  70.0 from A 60.0, B 80.0 x 2",
+        "   -  pve3  rejected by NodeReady: were offline",
+    ]
+
+
+def test_what_plugins_found_out_ends_the_explanation() -> None:
+    assert explain([FAILED])[-2:] == ["      Own: ask Ann", "      Without NodeRegex, pve1 would fit"]
+
+
+def test_explanations_are_apart_from_each_other() -> None:
+    assert explain([existing(), existing()]) == ["db: exists, nothing differs", "", "db: exists, nothing differs"]
+
+
+def test_of_nodes_with_one_score_the_chosen_one_comes_first() -> None:
+    vm = placed("web", "pve2", 120, passed("pve1", 70.0), passed("pve2", 70.0))
+    assert [node["node"] for node in ranked(vm)] == ["pve2", "pve1"]
+
+
+def test_facts_leave_out_what_is_not_there() -> None:
+    vms = [WEB, FAILED, existing(status="absent"), {**ONLY, "changed": False}, existing()]
+    assert [fact["name"] for fact in vm_facts(vms)] == ["web", "db"]
+
+
+def test_facts_carry_addresses_and_no_reasons() -> None:
+    addresses = [{"vmid": 120, "node": "pve2", "address": "192.0.2.7", "addresses": ["192.0.2.7"]}]
+    (fact,) = vm_facts([WEB], addresses)
+    assert fact["address"] == "192.0.2.7"
+    assert "decision" not in fact
+    assert vm_facts([existing()], addresses)[0]["address"] is None
+
+
+def test_the_capacity_table_says_what_runs_out_where() -> None:
+    nodes = [
+        {"node": "pve1", "fit": 12, "limited_by": "memory", "reason": "would exceed it"},
+        {"node": "pve2", "fit": 0, "limited_by": None, "reason": None},
+    ]
+    shapes = [{"name": "app", "fit": 7}, {"name": "db", "fit": 5}]
+    assert capacity_table({"total": 12, "limited_by": "memory", "shapes": shapes, "nodes": nodes}) == [
+        "12 more fit (7 app, 5 db), then memory stands in the way",
+        "NODE  FIT  LIMITED BY  WHY NOT ONE MORE",
+        "pve1   12  memory      would exceed it",
+        "pve2    0  -           -",
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["text", {"vms": []}, [1], None])
+def test_other_data_is_refused(wrong: Any) -> None:
+    for filter_ in (decision_table, explain, vm_facts):
+        with pytest.raises(AnsibleFilterError, match="list of VMs"):
+            filter_(wrong)
+    with pytest.raises(AnsibleFilterError, match="capacity_info"):
+        capacity_table(wrong)

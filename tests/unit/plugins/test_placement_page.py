@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the page of the role provision is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page import (
+    escaped,
+    placement_page,
+    spare_without_largest,
+)
+
+
+def node(name: str, memory: int, used: int, **more: Any) -> dict[str, Any]:
+    return {
+        "node": name, "online": True, "maintenance": False, "storages": [],
+        "cores": 8, "cores_limit": 32.0, "cores_before": 1, "cores_after": 2,
+        "memory": memory, "memory_limit": memory, "memory_before": used, "memory_after": used, **more,
+    }
+
+
+def test_every_text_is_escaped_wherever_it_stands() -> None:
+    hostile = "<b title='x'>\"&"
+    found = escaped({hostile: [hostile, {"a": (hostile, 1, None, True)}]})
+    assert found == {
+        "&lt;b title=&#x27;x&#x27;&gt;&quot;&amp;": [
+            "&lt;b title=&#x27;x&#x27;&gt;&quot;&amp;",
+            {"a": ["&lt;b title=&#x27;x&#x27;&gt;&quot;&amp;", 1, None, True]},
+        ]
+    }
+
+
+def test_the_loss_of_the_largest_node_can_be_made_up_for_when_the_others_hold_all() -> None:
+    nodes = [node("a", 100, 60), node("b", 100, 40), node("c", 50, 0)]
+    assert spare_without_largest(nodes, "memory") == {
+        "largest": "b", "out": 100, "left": 150, "part": 0.6, "fits": True,
+    }
+    assert spare_without_largest([node("a", 100, 60), node("b", 50, 0)], "memory")["fits"] is False
+
+
+def test_a_node_without_a_limit_counts_with_its_size() -> None:
+    assert spare_without_largest([node("a", 100, 0, memory_limit=None), node("b", 50, 0)], "memory")["left"] == 50
+
+
+def test_without_nodes_nothing_is_spared() -> None:
+    assert spare_without_largest([], "memory") == {"largest": None, "out": 0, "left": 0, "part": 0, "fits": True}
+
+
+def test_nodes_that_are_down_or_in_maintenance_do_not_count() -> None:
+    nodes = [node("a", 1024, 0), node("b", 2048, 0, online=False), node("c", 4096, 0, maintenance=True)]
+    page = placement_page({"vms": [], "nodes": nodes})
+    assert page["usable"] == 1
+    assert page["spare"]["memory"]["largest"] == "a"
+
+
+def test_a_shared_storage_is_shown_once() -> None:
+    storages = [{"storage": "ceph", "shared": True}, {"storage": "local", "shared": False}]
+    nodes = [node(name, 1, 0, storages=storages) for name in ("a", "b")]
+    page = placement_page({"vms": [], "nodes": nodes})
+    assert [storage["storage"] for storage in page["shared"]] == ["ceph"]
+
+
+def test_memory_is_in_gib() -> None:
+    page = placement_page({"vms": [], "nodes": [node("a", 65536, 1536, memory_limit=None)]})
+    shown = page["nodes"][0]
+    assert (shown["memory"], shown["memory_before"], shown["memory_limit"]) == (64, 1.5, None)
+
+
+def test_what_was_given_up_is_noticed() -> None:
+    assert placement_page({"vms": [], "nodes": [node("a", 9, 4)]})["freed"] is False
+    assert placement_page({"vms": [], "nodes": [node("a", 9, 4, memory_after=3)]})["freed"] is True
+
+
+@pytest.mark.parametrize("wrong", [None, [], {"vms": []}])
+def test_other_data_is_refused(wrong: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="result of qemu_schedule"):
+        placement_page(wrong)

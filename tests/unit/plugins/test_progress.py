@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the action plugin reads the file that the module tells its progress in."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import following, line_of
+
+
+def step(**more: Any) -> dict[str, Any]:
+    return {
+        "done": 3, "total": 12, "name": "web-3", "vmid": 117, "node": "pve3", "actions": ["create", "start"],
+        "seconds": 4.13, "error": None, **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, "qemu_schedule:  3/12 web-3 created and started on pve3 as 117 (4.1 s)"),
+        ({"actions": ["delete"], "node": None}, "qemu_schedule:  3/12 web-3 removed (4.1 s)"),
+        ({"name": None, "actions": ["update"]}, "qemu_schedule:  3/12 117 updated on pve3 as 117 (4.1 s)"),
+        ({"error": "TaskFailed"}, "qemu_schedule:  3/12 web-3 failed, TaskFailed on pve3 as 117 (4.1 s)"),
+        ({"done": 1, "total": 1}, "qemu_schedule: 1/1 web-3 created and started on pve3 as 117 (4.1 s)"),
+        ({"done": 1, "total": 1, "seconds": 0.9}, None),
+    ],
+)
+def test_a_line_says_how_many_are_done_which_and_how_long_it_took(given: dict[str, Any], line: str | None) -> None:
+    assert line_of(step(**given)) == line
+
+
+def test_lines_are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
+    file, shown = tmp_path / "progress", list[str]()
+    with following(file, shown.append):
+        for number in (1, 2):
+            with file.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(step(done=number)) + "\n" + '{"half')
+            deadline = time.monotonic() + 10
+            while len(shown) < number and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert len(shown) == number
+            file.write_text(file.read_text(encoding="utf-8").removesuffix('{"half'), encoding="utf-8")
+    assert [line.split()[1] for line in shown] == ["1/12", "2/12"]
+
+
+def test_what_is_written_last_is_shown_before_the_task_ends(tmp_path: Path) -> None:
+    file, shown = tmp_path / "progress", list[str]()
+    with following(file, shown.append):
+        file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b"\xff\xfe\n"])
+def test_nothing_in_the_file_can_break_the_task(tmp_path: Path, content: bytes) -> None:
+    file, shown = tmp_path / "progress", list[str]()
+    with following(file, shown.append):
+        file.write_bytes(content + json.dumps(step()).encode() + b"\n")
+    assert len(shown) == 1
+
+
+def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
+    with following(tmp_path / "nowhere" / "progress", pytest.fail):
+        pass

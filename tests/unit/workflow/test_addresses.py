@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which of the addresses that guest agents tell count, and how long they are waited for."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
+    usable_addresses,
+    wait_for_addresses,
+)
+
+
+def interface(*addresses: str) -> dict[str, Any]:
+    return {"name": "eth0", "ip-addresses": [{"ip-address": address} for address in addresses]}
+
+
+class Agents:
+    """A cluster of running guests, and the clock by which their agents come up: VMID to (second, addresses)."""
+
+    def __init__(self, guests: Mapping[int, tuple[float, list[str]]], refusal: Exception | None = None) -> None:
+        self._guests = guests
+        self._refusal = refusal or ApiError("QEMU guest agent is not running")
+        self.now = 0.0
+        self.asked: list[int] = []
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None, /, **more: Any) -> Any:
+        if path == "/cluster/resources":
+            return [{"vmid": vmid, "node": "pve1"} for vmid in self._guests]
+        vmid = int(path.split("/")[4])
+        self.asked.append(vmid)
+        second, addresses = self._guests[vmid]
+        if self.now < second:
+            raise self._refusal
+        return {"result": [interface(*addresses)]}
+
+    def server_time(self) -> float | None:
+        return None
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self, vmids: list[int], seconds: float) -> list[dict[str, Any]]:
+        return wait_for_addresses(self, vmids, [], seconds, self.clock, self.sleep)
+
+
+def test_addresses_of_the_loopback_and_of_the_link_do_not_count() -> None:
+    found = usable_addresses([interface("127.0.0.1", "::1"), interface("fe80::1%eth0", "169.254.1.1", "192.0.2.1")], [])
+    assert found == ["192.0.2.1"]
+
+
+def test_ipv4_comes_before_ipv6_and_else_the_guests_order_is_kept() -> None:
+    found = usable_addresses([interface("2001:db8::1", "192.0.2.9"), interface("192.0.2.1")], [])
+    assert found == ["192.0.2.9", "192.0.2.1", "2001:db8::1"]
+
+
+def test_only_addresses_of_the_wanted_networks_count() -> None:
+    networks = [ipaddress.ip_network("192.0.2.0/24"), ipaddress.ip_network("2001:db8::/64")]
+    found = usable_addresses([interface("172.17.0.1", "192.0.2.1", "2001:db8:1::1")], networks)
+    assert found == ["192.0.2.1"]
+
+
+def test_an_interface_without_addresses_is_fine() -> None:
+    assert usable_addresses([{"name": "eth0"}, {"name": "eth1", "ip-addresses": None}], []) == []
+
+
+def test_guests_are_asked_until_each_has_answered_and_no_longer() -> None:
+    agents = Agents({101: (0, ["192.0.2.1"]), 102: (5, ["192.0.2.2"])})
+    found = agents.wait([101, 102], 60)
+    assert [vm["address"] for vm in found] == ["192.0.2.1", "192.0.2.2"]
+    assert agents.now == 6
+    assert agents.asked.count(101) == 1
+
+
+def test_when_time_is_up_those_that_answered_are_returned_with_the_others() -> None:
+    agents = Agents({101: (0, ["192.0.2.1"]), 102: (99, [])})
+    found = agents.wait([101, 102], 10)
+    assert [(vm["vmid"], vm["node"], vm["address"]) for vm in found] == [
+        (101, "pve1", "192.0.2.1"),
+        (102, "pve1", None),
+    ]
+    assert agents.now == 10
+
+
+def test_without_waiting_each_is_asked_once() -> None:
+    agents = Agents({101: (99, [])})
+    assert agents.wait([101], 0)[0]["addresses"] == []
+    assert agents.asked == [101]
+
+
+def test_a_vm_that_does_not_exist_is_not_asked() -> None:
+    agents = Agents({})
+    assert agents.wait([101], 0) == [{"vmid": 101, "node": None, "address": None, "addresses": []}]
+    assert agents.asked == []
+
+
+def test_a_lack_of_rights_is_told_and_not_waited_for() -> None:
+    agents = Agents({101: (99, [])}, PermissionDenied("no VM.GuestAgent.Audit"))
+    with pytest.raises(PermissionDenied):
+        agents.wait([101], 60)
+    assert agents.now == 0
