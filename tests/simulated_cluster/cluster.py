@@ -33,8 +33,8 @@ RACE_SHARE = 0.3
 class Timing:
     """How long things take, in Proxmox seconds."""
 
-    create_seconds: float = 0.3
-    disk_seconds: float = 0.2
+    create_seconds: float = 0.2
+    disk_seconds: float = 0.1
     import_seconds_per_gib: float = 2.0
     clone_seconds: float = 0.4
     clone_seconds_per_gib: float = 2.0

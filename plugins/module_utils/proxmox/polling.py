@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
-_GROWTH = 1.5
+_GROWTH = 1.25
 
 R = t.TypeVar("R")
 

@@ -145,9 +145,11 @@ def test_a_node_without_the_bridge_is_refused_and_one_that_was_not_read_is_not()
         node("pve2", bridges=frozenset({"vmbr0", "lan"})),
         node("pve3"),
     ]
-    outcome = scheduler(cluster(nodes)).schedule(vm(bridges=frozenset({"vmbr0", "lan", "wan"})))
+    wanted = vm(bridges=frozenset({"vmbr0", "lan", "wan"}))
+    outcome = scheduler(cluster(nodes), {"filters": {"NetworkBridge": None}}).schedule(wanted)
     assert reasons(outcome, "NetworkBridge") == {"pve1": "didn't have bridge 'lan'", "pve2": "didn't have bridge 'wan'"}
     assert allowed(outcome) == {"pve3"}
+    assert allowed(scheduler(cluster(nodes)).schedule(wanted)) == {"pve1", "pve2", "pve3"}
     assert allowed(scheduler(cluster(nodes)).schedule(vm())) == {"pve1", "pve2", "pve3"}
 
 
