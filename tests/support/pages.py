@@ -17,7 +17,8 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 _BLOCK = re.compile(
-    r"(?P<skipped><!-- not run -->\s+)?(?:`(?P<file>[\w/]+\.\w+)`[^\n]*:\n\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    r"(?P<skipped><!-- not run -->\s+)?(?:`(?P<file>[\w/]+\.\w+)`[^\n]*:\n\n)?"
+    r"^```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

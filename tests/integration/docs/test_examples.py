@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The examples of each page run as they are written, in their order, on the demo cluster."""
+"""The examples of each page run as written, in their order, on the demo cluster, and print what the page says."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,15 @@ from support.pages import CHECKOUT, examples
 from support.playbook import PlayRun, run_playbook
 
 DOCS = CHECKOUT / "docs"
-PAGES = [
-    CHECKOUT / "README.md",
-    *(DOCS / f"{name}.md" for name in ("how-to", "storage", "devices", "concurrency", "writing-a-plugin")),
-]
+README = CHECKOUT / "README.md"
+PLUGINS = DOCS / "writing-a-plugin.md"
+PAGES = [README, *(DOCS / f"{name}.md" for name in ("how-to", "how-it-decides", "storage", "devices", "concurrency"))]
+
+DECISION = re.compile(r' *"?(\d+\. pve\d|-  pve\d|[\w-]+ +(create|clone)[+ ])')
+"""Lines of `explain` and `decision_table`."""
+
+DEMO = "Start in five minutes"
+"""The part of the README that shows another playbook than its own."""
 
 
 def run_page(page: Path, folder: Path) -> PlayRun:
@@ -32,11 +38,36 @@ def run_page(page: Path, folder: Path) -> PlayRun:
             path.write_text(example.text, encoding="utf-8")
         elif not example.skipped:
             plays += example.plays
-    folder.mkdir(parents=True, exist_ok=True)
     playbook = folder / "page.yml"
     playbook.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
+    return run_on_demo_cluster(folder, playbook)
+
+
+def run_on_demo_cluster(folder: Path, playbook: Path, *arguments: str) -> PlayRun:
     with SimulatedCluster.start(CLUSTERS / "demo.yml", time_scale=0.02) as cluster:
-        return run_playbook(folder, str(playbook), cluster.environment())
+        return run_playbook(folder, str(playbook), cluster.environment(), *arguments)
+
+
+def missing_in(run: PlayRun, page: Path, headings: set[str]) -> list[str]:
+    """The decisions that a page shows below some headings, and that the run did not print."""
+    shown = [
+        line
+        for example in examples(page)
+        if example.language in ("text", "console") and example.heading in headings
+        for line in example.text.splitlines()
+        if DECISION.match(line)
+    ]
+    printed = {line.strip(' ",') for line in run.output.splitlines()}
+    return [line for line in shown if line.strip(' ",') not in printed]
+
+
+def headings_of(page: Path) -> set[str]:
+    return {example.heading for example in examples(page)} - {DEMO}
+
+
+@pytest.fixture(scope="module")
+def plugin_page(tmp_path_factory: pytest.TempPathFactory) -> PlayRun:
+    return run_page(PLUGINS, tmp_path_factory.mktemp("plugins"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -44,22 +75,34 @@ def test_examples_run_as_written(page: Path, tmp_path: Path) -> None:
     run = run_page(page, tmp_path)
     assert run.code == 0, run.output
     assert run.tasks
+    assert missing_in(run, page, headings_of(page)) == []
 
 
-def test_a_plugin_of_ones_own_holds_its_vm_back(tmp_path: Path) -> None:
-    run = run_page(DOCS / "writing-a-plugin.md", tmp_path)
-    held_back = run.of("Held back, then placed")["vms"][0]
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    run = run_on_demo_cluster(
+        tmp_path, CHECKOUT / "playbooks" / "provision.yml", "-e", f"@{CHECKOUT / 'demo' / 'vms.yml'}"
+    )
+    assert run.code == 0, run.output
+    assert missing_in(run, README, {DEMO}) == []
+
+
+def test_a_plugin_of_ones_own_holds_its_vm_back(plugin_page: PlayRun) -> None:
+    held_back = plugin_page.of("Held back, then placed")["vms"][0]
     assert held_back["action"] == "create"
     assert held_back["waited_for"] == ["HoldBack"]
     assert held_back["attempts"] == 2
 
 
-def test_a_score_of_ones_own_decides(tmp_path: Path) -> None:
-    run = run_page(DOCS / "writing-a-plugin.md", tmp_path)
-    decision = run.of("The nodes' cost counts five times as much as what is free")["vms"][0]["decision"]
+def test_a_score_of_ones_own_decides(plugin_page: PlayRun) -> None:
+    decision = plugin_page.of("The nodes' cost counts five times as much as what is free")["vms"][0]["decision"]
     assert decision["node"] == "pve1"
     chosen = next(node for node in decision["nodes"] if node["node"] == "pve1")
     assert chosen["scores"]["Cheapest"] == {"raw": 0.2, "normalized": 100.0, "weight": 5.0}
+
+
+def test_the_page_about_plugins_shows_what_its_examples_print(plugin_page: PlayRun) -> None:
+    assert plugin_page.code == 0, plugin_page.output
+    assert missing_in(plugin_page, PLUGINS, headings_of(PLUGINS)) == []
 
 
 def test_the_engine_runs_in_a_notebook() -> None:
