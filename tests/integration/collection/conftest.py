@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, ModuleServer, module_server
+from support.ledgers import empty_postgres, postgres_url
 from support.playbook import PlayRun, run_tasks
 from support.versions import VERSIONS
 
-pytest_plugins = ["support.ledgers"]
+__all__ = ["empty_postgres", "postgres_url"]
 
 TIME_SCALE = 0.05
 """Real seconds per Proxmox second: new VMs are shown whole half a second after they were made."""
