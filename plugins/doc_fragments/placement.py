@@ -15,6 +15,7 @@ options:
     description:
       - The node that the VM must go to. Without it the node is chosen.
     type: str
+    aliases: [target]
   node_regex:
     description:
       - Regular expression that the whole name of the node must match, for example V(pve[1-3]).

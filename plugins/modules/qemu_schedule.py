@@ -241,6 +241,16 @@ vms:
           description: The passthrough devices that were given to the VM's claims.
           type: list
           elements: dict
+        runner_up:
+          description: The best of the other nodes that passed, and how far it is behind. Null when there is none.
+          type: dict
+          contains:
+            node:
+              description: Name of the node.
+              type: str
+            distance:
+              description: By how much its score is lower.
+              type: float
         message:
           description: The decision in one sentence.
           type: str

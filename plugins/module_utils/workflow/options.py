@@ -40,7 +40,7 @@ def identity_argument_spec() -> Spec:
 def placement_argument_spec() -> Spec:
     """Where it may go, and which VMID it may have."""
     return {
-        "node": {"type": "str"},
+        "node": {"type": "str", "aliases": ["target"]},
         "node_regex": {"type": "str"},
         "vmid_range": {"type": "str"},
         "vmid_regex": {"type": "str"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ..engine.diagnosis import Outcome
 from ..errors import CollectionError
@@ -129,6 +129,7 @@ def decision_result(outcome: Outcome) -> dict[str, t.Any]:
             }
             for device in (decision.devices if decision else ())
         ],
+        "runner_up": asdict(outcome.runner_up) if outcome.runner_up else None,
         "message": outcome.message,
         "findings": dict(outcome.findings),
         "nodes": [_node_result(verdict) for verdict in outcome.verdicts()],
