@@ -46,8 +46,8 @@ def _beside_throttle(forks: int) -> Table:
         )
     table.notes += [
         f"{ratio(peer.seconds, ours.seconds)} faster.",
-        f"Ansible itself takes {number(nothing.seconds)} s and {number(nothing.cpu_seconds)} s of CPU for {forks} forks "
-        "that do nothing (ansible.builtin.ping).",
+        f"Ansible itself takes {number(nothing.seconds)} s, and {number(nothing.cpu_seconds)} s of CPU, for {forks} "
+        "forks that do nothing (ansible.builtin.ping).",
     ]
     return table
 

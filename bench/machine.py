@@ -15,10 +15,10 @@ from . import peer
 
 
 def described() -> str:
-    """One line: date, size of the machine, versions, and how busy it was."""
+    """One line: date, size of the machine, versions, and its load (a minute's average)."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs, {memory:.0f} GiB, load average {os.getloadavg()[0]:.1f}, "
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f}, "
         f"Python {platform.python_version()}, ansible-core {core}, community.proxmox {peer.version()}, "
         "simulated Proxmox VE 9.2 in real time"
     )
