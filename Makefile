@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 
-.PHONY: help setup demo test unit integration sanity lint bench build docs compat importer clean
+.PHONY: help setup demo test unit integration browser molecule sanity lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -42,6 +42,12 @@ unit: setup ## Run the unit tests
 integration: setup ## Run the integration tests (real ansible-playbook against the simulated cluster)
 	@$(PYTEST) tests/simulator tests/integration $(PYTEST_ARGS)
 
+browser: setup ## Look at the page of the role provision in a real Chromium (UPDATE_IMAGES=1: for docs/images)
+	@hack/browser.sh $(PYTEST_ARGS)
+
+molecule: setup ## Run the roles' molecule scenarios against a simulated cluster
+	@hack/molecule.sh
+
 sanity: setup ## Run ansible-test sanity
 	@$(BIN)/python hack/sanity.py
 
@@ -54,7 +60,7 @@ bench: setup ## Measure requests and times against the simulated cluster
 build: setup ## Build the collection's tarball into build/
 	@hack/build.sh
 
-docs: setup ## Render the reference of modules and roles into build/docs
+docs: setup ## Update the generated parts of docs/, render the reference into build/docs
 	@hack/docs.sh
 
 compat: setup ## Run the tests on every Python and ansible-core that can be found

@@ -218,7 +218,7 @@ options:
       - Further properties are V(bridge), V(firewall), V(host-tunnel), V(link_down), V(mtu), V(queues), V(rate) (MB/s),
         V(tag) (VLAN) and V(trunks).
       - A MAC address that Proxmox VE generated is kept and is no difference.
-      - A VM is only placed on a node that has the bridges.
+      - Whether the bridges exist on the node is looked at by the plugin C(NetworkBridge), which is off by default.
     type: dict
   numa:
     description:

@@ -51,6 +51,7 @@ options:
       - How long to keep trying when a VM cannot be placed, in seconds. It is tried again when something happened in the
         cluster that may help it.
       - With O(all_or_nothing) nothing is created before all VMs can be.
+      - In check mode and with O(snapshot) there is no waiting.
     type: int
     default: 0
   progress_file:

@@ -39,7 +39,7 @@ _SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_lea
 class LeaseLost(LedgerUnavailable):
     """The scheduling cycle took longer than the lease, and another scheduler has taken over; nothing was written.
 
-    Cure: run again; when the cluster answers slowly, allow a longer lease.
+    Cure: run again; the cluster took longer to answer than the lease lasts, 15 s.
     """
 
     code = "LeaseLost"
