@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
 from ..errors import CollectionError
@@ -129,11 +129,16 @@ def decision_result(outcome: Outcome) -> dict[str, t.Any]:
             }
             for device in (decision.devices if decision else ())
         ],
-        "runner_up": asdict(outcome.runner_up) if outcome.runner_up else None,
+        "runner_up": _runner_up(outcome),
         "message": outcome.message,
         "findings": dict(outcome.findings),
         "nodes": [_node_result(verdict) for verdict in outcome.verdicts()],
     }
+
+
+def _runner_up(outcome: Outcome) -> dict[str, t.Any] | None:
+    second = outcome.runner_up
+    return None if second is None else {"node": second.node, "distance": round(second.distance, 2)}
 
 
 def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:

@@ -73,6 +73,9 @@ def test_the_result_for_one_vm_has_the_shape_that_is_documented(controller: Cont
     assert [set(node) for node in decision["nodes"]] == [set(ONE_VM["decision"]["contains"]["nodes"]["contains"])] * 3
     best = next(node for node in decision["nodes"] if node["node"] == vm["node"])
     assert best["score"] == max(node["score"] for node in decision["nodes"]) == decision["score"]
+    second = next(node for node in decision["nodes"] if node["node"] == decision["runner_up"]["node"])
+    assert second["node"] != vm["node"]
+    assert decision["runner_up"]["distance"] == pytest.approx(best["score"] - second["score"], abs=0.02)
     for score in best["scores"].values():
         assert set(score) == {"raw", "normalized", "weight"}
         assert 0 <= score["normalized"] <= 100
