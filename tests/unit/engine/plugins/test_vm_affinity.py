@@ -167,7 +167,6 @@ def test_a_reprieve_reaches_every_node_of_the_domain() -> None:
         (Selector(name="web-.*"), {"name": "web-1", "status": "stopped"}, True),
         (Selector(name="web-.*"), {"name": "web-1", "template": True}, False),
     ],
-    ids=str,
 )
 def test_every_part_of_a_selector_that_is_given_must_hold(
     selector: Selector, fields: dict[str, t.Any], selected: bool
