@@ -78,6 +78,13 @@ class RunningModule:
         os.kill(self.pid, signal.SIGKILL)
         assert self._server.wait(self.pid) == -signal.SIGKILL
 
+    def pause(self) -> None:
+        """Stop it, so that it lives and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     @property
     def is_running(self) -> bool:
         return not self._server.has_ended(self.pid)

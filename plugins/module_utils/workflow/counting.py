@@ -47,12 +47,14 @@ def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation], 
         if guest.kind != "qemu" or guest.name != reservation.name:
             if not fresh:
                 pending.append(reservation)
-            elif not _may_still_be_sent(reservation):
+            elif not _still_being_made(reservation):
                 fulfilled.add(reservation.vmid)
-        elif _still_being_made(reservation) or not (fresh or _has_sizes_of(guest, reservation)):
-            pending.append(reservation)
-        else:
+        elif not _still_being_made(reservation) and (
+            _agrees(guest, reservation) or (fresh and reservation.phase == "created")
+        ):
             fulfilled.add(reservation.vmid)
+        else:
+            pending.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
     return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled))
@@ -107,18 +109,18 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
     )
 
 
-def _has_sizes_of(guest: Guest, reservation: Reservation) -> bool:
-    return (guest.cores, guest.memory) == (reservation.cores, reservation.memory)
-
-
-def _may_still_be_sent(reservation: Reservation) -> bool:
-    """Whether its holder may be about to ask for its VM."""
-    return reservation.phase != "created" and not (reservation.holder and reservation.holder.is_dead())
+def _agrees(guest: Guest, reservation: Reservation) -> bool:
+    """Whether a row counts for as much as the VM will: a late one may not, nor one read before it was done."""
+    started = guest.running or not reservation.running
+    return started and (guest.cores, guest.memory) == (reservation.cores, reservation.memory)
 
 
 def _still_being_made(reservation: Reservation) -> bool:
-    """A clone is there before it has got its sizes: as long as its maker lives, the reservation's sizes count."""
-    return reservation.phase == "binding" and not (reservation.holder and reservation.holder.is_dead())
+    """Whether its holder is at work on its VM, or about to be: what the ledger said is a moment old as well.
+
+    Until the holder is done the VM may be there without its sizes, as a clone is, or without having been started.
+    """
+    return reservation.phase != "created" and not (reservation.holder and reservation.holder.is_dead())
 
 
 def _device(text: str) -> tuple[str, str]:

@@ -43,7 +43,7 @@ def match_entries(
     for guest in by_vmid.values():
         if guest.name is not None:
             by_name.setdefault(guest.name, []).append(guest)
-    reserved = {reservation.name: reservation for reservation in pending}
+    reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
     matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
     return {**matches, **_asked_for_twice(entries, matches)}
 
@@ -68,7 +68,7 @@ def _match(
     entry: Entry,
     by_vmid: Mapping[int, Guest],
     by_name: Mapping[str, Sequence[Guest]],
-    reserved: Mapping[str, Reservation],
+    reserved: Mapping[str | int, Reservation],
     shown: Collection[int],
 ) -> Match:
     request = entry.request
@@ -76,7 +76,8 @@ def _match(
     reservation = reserved.get(request.name) if request.name else None
     try:
         if request.vmid is not None:
-            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, reservation, shown)
+            held = reserved.get(request.vmid) or reservation
+            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
         if len(namesakes) > 1:
             raise AmbiguousName(
                 f"{entry.label}: {len(namesakes)} guests bear this name: {_listed(namesakes)}; give vmid"
@@ -107,6 +108,8 @@ def _match_by_vmid(
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_listed(namesakes)}")
     if reservation is not None and reservation.vmid != vmid:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but it is being created as {reservation.vmid}")
+    if reservation is not None and name not in ("", reservation.name):
+        raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
     if reservation is not None:
         return _match_reservation(entry, reservation, shown)
     if entry.state != "absent" and not name:

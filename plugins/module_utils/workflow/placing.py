@@ -127,8 +127,8 @@ class Placer:
     def _decide(self, entries: Sequence[Entry], cycle: Cycle | None, excluded: frozenset[int]) -> Placement:
         access = self._access
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
-        wanted = {entry.request.name for entry in entries}
-        known = frozenset(r.vmid for r in reservations if r.phase == "created" and r.name not in wanted)
+        wanted = {wish for entry in entries for wish in (entry.request.name, entry.request.vmid)}
+        known = frozenset(r.vmid for r in reservations if not {r.name, r.vmid} & wanted)
         snapshot = access.read(known)
         counted = count_reservations(snapshot, reservations, known)
         if cycle is not None:

@@ -13,15 +13,15 @@ from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
 
-LAGGING = {**yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8")), "tick": 600}
-"""The three nodes, whose statistics come so seldom that new VMs stay without name and sizes in the list."""
+LAGGING = {**yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8")), "tick": 25}
+"""The three nodes, whose statistics come so seldom that new VMs stay without name and sizes in the list for a while."""
 
 both_ledgers = pytest.mark.parametrize("reservations", ["default", "none"])
 
 
 @pytest.fixture
 def lagging(start: Callable[..., SimulatedCluster]) -> SimulatedCluster:
-    return start(LAGGING)
+    return start(LAGGING, time_scale=1)
 
 
 def names(cluster: SimulatedCluster) -> list[str]:
@@ -39,6 +39,19 @@ def test_a_vm_whose_name_the_list_does_not_show_yet_is_found(
         again = controller.schedule(name="web-1", memory=1024, reservations=reservations)
         assert (again["changed"], again["vmid"]) == (False, first["vmid"])
     assert names(lagging).count("web-1") == 1
+
+
+@both_ledgers
+def test_a_vm_that_the_list_does_not_show_whole_yet_is_removed_by_its_vmid(
+    control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
+) -> None:
+    controller = control(lagging)
+    made = controller.schedule(name="web-1", memory=1024, reservations=reservations)
+    found = controller.schedule(vmid=made["vmid"], reservations=reservations)
+    assert (found["changed"], found["node"]) == (False, made["node"])
+    gone = controller.schedule(vmid=made["vmid"], state="absent", reservations=reservations)
+    assert gone["changed"] is True
+    assert made["vmid"] not in lagging.state()["guests"]
 
 
 @both_ledgers

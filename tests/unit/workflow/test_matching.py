@@ -85,7 +85,9 @@ def test_a_vm_that_was_created_but_is_not_shown_is_matched_by_its_reservation() 
     held = reservation(100, "web", phase="created", holder=Holder.here())
     found = match(entry("web"), pending=[held])
     assert (found.guest.vmid, found.guest.name, found.guest.status) == (100, "web", "assumed")
-    assert match(entry("web", 100), pending=[held]).guest.vmid == 100
+    for asked in (entry("web", 100), entry(vmid=100), entry(vmid=100, state="absent")):
+        assert match(asked, pending=[held]).guest.vmid == 100
+    assert code(match(entry("other", 100), pending=[held])) == "VMIDConflict"
 
 
 def test_a_vm_that_somebody_creates_now_is_an_error_that_names_it() -> None:
