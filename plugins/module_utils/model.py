@@ -40,8 +40,7 @@ class Node:
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
     memory_used (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not
     know them; a ratio or reservation of None leaves the filter's own default in force. bridges is None when it was not
-    read. pressure maps cpu, io and memory to the part of time (0..1) in which something waited for it; None when it was
-    not read.
+    read.
     """
 
     name: str
@@ -60,7 +59,6 @@ class Node:
     bridges: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
     cpu_flags: frozenset[str] | None = None
-    pressure: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,6 @@ def test_cpu_and_memory_use_are_averaged_by_weight() -> None:
     assert utilization(live(cpu=0.5, used_gib=8), cpu_weight=3.0) == pytest.approx(100 - (3 * 50 + 25) / 4)
 
 
-def test_the_worst_pressure_counts_where_it_was_read() -> None:
-    pressed = live(cpu=0.5, used_gib=16, pressure={"cpu": 0.1, "io": 0.8, "memory": 0.0})
-    assert utilization(pressed) == pytest.approx(100 - (50 + 50 + 80) / 3)
-    assert utilization(pressed, pressure_weight=0.0) == pytest.approx(50)
-    assert utilization(live(cpu=0.5, used_gib=16)) == pytest.approx(50)
-
-
 def test_more_use_is_never_a_higher_score() -> None:
     steps = [utilization(live(cpu=percent / 100, used_gib=8)) for percent in range(0, 130, 5)]
     assert steps == sorted(steps, reverse=True)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Utilization: prefer the node that is least used right now, by measured CPU, memory and pressure."""
+"""Utilization: prefer the node that is least used right now, by measured CPU and memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, Scope, ScorePlugin
 
-PRESSURES = ("cpu", "io", "memory")
-
 
 class Utilization(ScorePlugin):
-    """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use and where something always waits. Off
-    by default.
+    """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use. Off by default.
 
-    The weighted mean of measured CPU and memory use, and of the worst pressure (the part of time in which something
-    waited for CPU, memory or disk) where the snapshot has it. VMs that were decided and that the figures cannot show
-    yet count in full, so that one run does not send all of them to the same idle node.
+    The weighted mean of measured CPU and memory use. VMs that were decided and that the figures cannot show yet count
+    in full, so that one run does not send all of them to the same idle node.
     """
 
     name = "Utilization"
@@ -31,7 +27,6 @@ class Utilization(ScorePlugin):
     settings = {
         "cpu_weight": Setting("float", 1.0, "weight of CPU use within this score", minimum=0),
         "memory_weight": Setting("float", 1.0, "weight of memory use within this score", minimum=0),
-        "pressure_weight": Setting("float", 1.0, "weight of the worst pressure within this score", minimum=0),
     }
 
     def signature(self, request: Request) -> Hashable:
@@ -50,8 +45,6 @@ class Utilization(ScorePlugin):
                 _part(host.memory_used + sum(guest.memory for guest in decided), host.memory),
             ),
         ]
-        if host.pressure:
-            parts.append((self.config["pressure_weight"], max(host.pressure.get(what, 0.0) for what in PRESSURES)))
         total = sum(weight for weight, _used in parts)
         used = sum(weight * min(used, 1.0) for weight, used in parts) / total if total else 0.0
         return 100.0 * (1.0 - used)
