@@ -125,4 +125,4 @@ def test_wrong_credentials_fail_with_the_code(play: Play) -> None:
     for role in ("provision", "teardown"):
         run = play(role, {**VMS, "qemu_options": {"api_token_secret": "wrong"}})
         assert run.code != 0
-        assert run.last["msg"].startswith("AuthenticationFailed: ")
+        assert run.last["error_code"] == "AuthenticationFailed"
