@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from ..model import AffinityTerm, Selector
 from .holder import Holder
 
 Phase = t.Literal["reserved", "binding", "created"]
@@ -35,9 +36,10 @@ class Reservation:
     """A decision that others must count although Proxmox does not show it yet, or not with its real sizes.
 
     memory is in bytes; storage_bytes maps (storage, node) to bytes; devices are (node, device id), one entry per use.
-    running tells whether the VM will run. holder, created and expires (seconds since the epoch, by the ledger's
-    clock) are set by the ledger. phase: C(reserved) before anything was sent to Proxmox, C(binding) from just before
-    the create call on, C(created) when its task has ended well.
+    running tells whether the VM will run. apart (the required terms that keep other VMs away) and ha_rule (the HA rule
+    or group that it joins) are those of Guest: the cluster does not show them. holder, created and expires (seconds
+    since the epoch, by the ledger's clock) are set by the ledger. phase: C(reserved) before anything was sent to
+    Proxmox, C(binding) from just before the create call on, C(created) when its task has ended well.
     """
 
     cluster: str
@@ -52,6 +54,8 @@ class Reservation:
     tags: frozenset[str] = frozenset()
     pool: str | None = None
     group: str | None = None
+    apart: tuple[AffinityTerm, ...] = ()
+    ha_rule: str | None = None
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -85,6 +89,8 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "tags": sorted(reservation.tags),
         "pool": reservation.pool,
         "group": reservation.group,
+        "apart": [_term_to_data(term) for term in reservation.apart],
+        "ha_rule": reservation.ha_rule,
     }
     return (
         reservation.cluster,
@@ -116,6 +122,9 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
         tags=frozenset(values["tags"]),
         pool=values["pool"],
         group=values["group"],
+        # Older versions did not write these.
+        apart=tuple(_term_from_data(term) for term in values.get("apart", ())),
+        ha_rule=values.get("ha_rule"),
         phase=phase,
         holder=holder_from_text(holder),
         created=created,
@@ -131,3 +140,19 @@ def holder_to_text(holder: Holder) -> str:
 def holder_from_text(text: str) -> Holder:
     """Return the holder that was stored."""
     return Holder(**json.loads(text))
+
+
+def _term_to_data(term: AffinityTerm) -> dict[str, t.Any]:
+    selector = term.selector
+    return {
+        "topology_key": term.topology_key,
+        "name": selector.name,
+        "tags": sorted(selector.tags),
+        "pool": selector.pool,
+        "group": selector.group,
+    }
+
+
+def _term_from_data(data: Mapping[str, t.Any]) -> AffinityTerm:
+    selector = Selector(data["name"], frozenset(data["tags"]), data["pool"], data["group"])
+    return AffinityTerm(together=False, selector=selector, topology_key=data["topology_key"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ..engine.cache import ClusterState
+from ..engine.cache import ClusterState, assumed_guest
 from ..model import Decision, Guest, Snapshot
 from ..reservations.records import Reservation
 
@@ -85,6 +85,8 @@ def guest_of(reservation: Reservation) -> Guest:
         tags=reservation.tags,
         pool=reservation.pool,
         group=reservation.group,
+        apart=reservation.apart,
+        ha_rule=reservation.ha_rule,
         storage_pending=reservation.storage_bytes,
         devices=tuple(_device(text) for _node, text in reservation.devices),
     )
@@ -93,6 +95,7 @@ def guest_of(reservation: Reservation) -> Guest:
 def reservation_of(decision: Decision, cluster: str) -> Reservation:
     """The reservation that makes a decision known to others."""
     request = decision.request
+    stand_in = assumed_guest(decision)
     return Reservation(
         cluster=cluster,
         vmid=decision.vmid,
@@ -105,7 +108,9 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         devices=tuple((a.node, f"{a.driver}/{a.device}") for a in decision.devices),
         tags=request.tags,
         pool=request.pool,
-        group=request.gang.name if request.gang else None,
+        group=stand_in.group,
+        apart=stand_in.apart,
+        ha_rule=stand_in.ha_rule,
     )
 
 

@@ -5,22 +5,29 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+from dataclasses import replace
 
 import pytest
 from support.ledgers import dead_holder, reservation
 from support.small_cluster import guest, node
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import assumed_guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    AffinityTerm,
     Decision,
     DeviceAllocation,
     GangRef,
     Guest,
+    HAIntent,
     Request,
+    Selector,
     Snapshot,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import from_row, to_row
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
     Counted,
     count_reservations,
@@ -117,15 +124,34 @@ def test_a_dead_holders_reservation_is_done_with_when_its_vm_counts_for_as_much(
 
 
 def test_a_stand_in_counts_like_its_vm() -> None:
+    apart = AffinityTerm(False, Selector(name="db-.*", tags=frozenset({"x"}), pool="p", group="h"), topology_key="rack")
     request = Request(
-        "web-1", cores=4, memory=8 * GIB, tags=frozenset({"web"}), pool="shop", gang=GangRef("g"), running=False
+        "web-1",
+        cores=4,
+        memory=8 * GIB,
+        tags=frozenset({"web"}),
+        pool="shop",
+        gang=GangRef("g"),
+        running=False,
+        affinity=(apart, replace(apart, required=False), replace(apart, together=True)),
+        ha=HAIntent(rule="keep-apart"),
     )
     device = DeviceAllocation("gpu", "pci", "0000:41:00", "pve1", "gpus", "hostpci0", "mapping=gpus")
     decision = Decision(request, "pve1", 100, storage_bytes={("local", "pve1"): GIB}, devices=(device,))
-    held = reservation_of(decision, "lab")
+    held = from_row(to_row(replace(reservation_of(decision, "lab"), holder=Holder.here())))
     assert (held.cluster, held.vmid, held.name, held.node) == ("lab", 100, "web-1", "pve1")
     stand_in = guest_of(held)
+    assert stand_in == assumed_guest(decision), "to others it is what it is to the run that decided it"
     assert (stand_in.cores, stand_in.memory, stand_in.tags, stand_in.pool) == (4, 8 * GIB, request.tags, "shop")
     assert (stand_in.group, stand_in.devices) == ("g", (("pci", "0000:41:00"),))
     assert stand_in.storage_pending == {("local", "pve1"): GIB}
+    assert (stand_in.apart, stand_in.ha_rule) == ((apart,), "keep-apart")
     assert stand_in.running, "it counts at once, as its sizes will soon"
+
+
+def test_a_reservation_of_an_older_version_is_understood() -> None:
+    held = mine()
+    row = list(to_row(held))
+    resources = json.loads(row[-1])
+    del resources["apart"], resources["ha_rule"]
+    assert from_row([*row[:-1], json.dumps(resources)]) == held
