@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from ..model import Node, Request
 from .cache import NodeInfo
@@ -50,11 +50,26 @@ class Allocation:
         self.cpu_ratio: float = config["cpu_ratio"]
         self.memory_ratio: float = config["memory_ratio"]
         self.classes = parse_storage_classes(config["storage_classes"])
+        without_storage = self.cpu_weight + self.memory_weight or 1.0
+        self._cpu_part: float = self.cpu_weight / without_storage
+        self._memory_part: float = self.memory_weight / without_storage
 
     def signature(self, request: Request) -> Hashable:
         """What of the request the shares depend on."""
         storage = (request.disks, request.clone) if self.storage_weight else None
         return request.cores, request.memory, storage
+
+    def mean(self, request: Request, node: NodeInfo, worth: Callable[[float], float]) -> float:
+        """The mean, by the weights, of what worth makes of each resource's used share; 0 when nothing has a weight.
+
+        The same as going through shares, which costs three times as much where storage does not count.
+        """
+        if self.storage_weight:
+            shares = self.shares(request, node)
+            return weighted_mean(shares, [worth(share.used) for share in shares])
+        cpu = worth(used_share(node.cores + request.cores, cpu_capacity(node.node, self.cpu_ratio)))
+        memory = worth(used_share(node.memory + request.memory, memory_capacity(node.node, self.memory_ratio)))
+        return self._cpu_part * cpu + self._memory_part * memory
 
     def shares(self, request: Request, node: NodeInfo) -> list[Share]:
         """One share per resource that has a weight; storage only when the request's drives take space on the node."""

@@ -41,7 +41,9 @@ class Ratios:
         return min(given, default=None)
 
     def ratio(self, request: Request, of_node: float | None) -> float:
-        of_request = self.signature(request) if self.pools or self.tags else None
+        if of_node is None and not self.pools and not self.tags:
+            return self.default
+        of_request = self.signature(request)
         given = [t.cast(float, ratio) for ratio in (of_node, of_request) if ratio is not None]
         return min(given, default=self.default)
 

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Hashable, Mapping
 
 from ....model import Request
-from ...allocation import SETTINGS, Allocation, weighted_mean
+from ...allocation import SETTINGS, Allocation
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, Scope, ScorePlugin
@@ -38,5 +38,9 @@ class LeastAllocated(ScorePlugin):
         return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        shares = self.allocation.shares(request, node)
-        return 100.0 * weighted_mean(shares, [max(1.0 - share.used, 0.0) for share in shares])
+        return 100.0 * self.allocation.mean(request, node, free_part)
+
+
+def free_part(used: float) -> float:
+    """What is left of a resource, 0..1."""
+    return 1.0 - used if used < 1.0 else 0.0

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Hashable, Mapping
 
 from ....model import Request
-from ...allocation import SETTINGS, Allocation, weighted_mean
+from ...allocation import SETTINGS, Allocation
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, Scope, ScorePlugin
@@ -39,5 +39,9 @@ class MostAllocated(ScorePlugin):
         return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        shares = self.allocation.shares(request, node)
-        return 100.0 * weighted_mean(shares, [share.used if share.used <= 1.0 else 0.0 for share in shares])
+        return 100.0 * self.allocation.mean(request, node, used_part)
+
+
+def used_part(used: float) -> float:
+    """What is given out of a resource, 0..1; nothing when it is overfull."""
+    return used if used <= 1.0 else 0.0

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 
 from ....errors import InvalidPluginConfig
 from ....model import Request
-from ...allocation import SETTINGS, Allocation, weighted_mean
+from ...allocation import SETTINGS, Allocation
 from ...cache import NodeInfo
 from ...framework.config import Setting, check_settings
 from ...framework.cycle_state import CycleState
@@ -55,8 +55,7 @@ class RequestedToCapacityRatio(ScorePlugin):
         return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        shares = self.allocation.shares(request, node)
-        return weighted_mean(shares, [height(self.line, 100.0 * share.used) for share in shares])
+        return self.allocation.mean(request, node, lambda used: height(self.line, 100.0 * used))
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:
