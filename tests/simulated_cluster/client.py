@@ -103,6 +103,11 @@ class SimulatedCluster:
                 self._process.wait()
 
     @property
+    def exit_code(self) -> int | None:
+        """What it ended with: 0 when it was asked to, -9 when it did not and had to be killed; None while it runs."""
+        return self._process.poll()
+
+    @property
     def host(self) -> str:
         return str(self._ready["host"])
 

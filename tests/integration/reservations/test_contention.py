@@ -40,15 +40,12 @@ def test_a_fleet_on_one_cluster_does_not_delay_a_scheduler_of_another(where: str
     with open_ledger(where) as ledger:
         while not ledger.reservations(CLUSTER):
             time.sleep(0.01)
-        began = time.monotonic()
-        for _ in range(20):
-            with ledger.scheduling_cycle(OTHER_CLUSTER, holder=Holder.here(), wait=0.2):
-                pass
-        took = time.monotonic() - began
-        fleet_was_busy = len(ledger.reservations(CLUSTER)) < 9
+        cycles = 0
+        while len(ledger.reservations(CLUSTER)) < 9:
+            with ledger.scheduling_cycle(OTHER_CLUSTER, holder=Holder.here(), wait=0):
+                cycles += 1
     fleet.records()
-    assert fleet_was_busy
-    assert took < 1.0
+    assert cycles > 0
 
 
 def test_the_lease_of_one_cluster_does_not_hold_up_another(where: str, launch: Launch) -> None:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
@@ -144,13 +144,12 @@ def test_keeping_up_with_the_run_answers_as_looking_anew_does(
         state.assume_guest(guest(500 + number, f"n{number % 4}", 1, gib, status="assumed"))
 
 
-def test_fifty_nodes_with_five_hundred_guests_are_looked_at_in_no_time() -> None:
+def test_fifty_nodes_with_five_hundred_guests_take_little_work() -> None:
     nodes = [node(f"n{index:02}", cores=64, gib=256) for index in range(50)]
     running = [guest(100 + n, f"n{n % 50:02}", 2 + n % 7, 10 + n % 27) for n in range(500)]
     engine = scheduler(cluster(nodes, running), ON)
     engine.schedule(vm("warm-up"))
-    began = time.process_time()
     for number in range(10):
-        assert engine.schedule(vm(f"vm-{number}", cores=4, gib=8)).decision is not None
-    # A tenth of this is usual; a machine under load may take longer.
-    assert (time.process_time() - began) / 10 < 0.1
+        # Half of this is usual. To try each guest of each lost node on each other node would be a hundred times as much.
+        lines_run(lambda name=f"vm-{number}": engine.schedule(vm(name, cores=4, gib=8)), at_most=200_000)
+    assert engine.schedule(vm("last", cores=4, gib=8)).decision is not None

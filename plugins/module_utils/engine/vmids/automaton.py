@@ -22,9 +22,10 @@ MAX_DIGITS = len(str(VMID_MAX))
 
 # Bounds of what one expression may cost. The first is the number of symbols when counted repeats are written out (none
 # is written out more than MAX_DIGITS + 1 times). The second counts steps from position to position, of which a computer
-# makes about a million in a second; `9\d{8}` needs a few hundred.
+# makes about a million in a second; `9\d{8}` needs a few hundred. A part of the expression costs about as much as ten.
 MAX_POSITIONS = 2_000
 MAX_STEPS = 500_000
+STEPS_PER_PART = 10
 
 
 class TooComplex(Exception):
@@ -127,7 +128,7 @@ class _Automaton:
         return sum(1 << position for position in set_bits(reading) if self._follow[position] & positions)
 
     def _part(self, tree: Tree) -> _Part:
-        self._spend(1)
+        self._spend(STEPS_PER_PART)
         match tree:
             case Symbol(allowed):
                 return self._symbol(allowed)
