@@ -7,62 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from pathlib import Path
 
 import pytest
-import yaml
-from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.page_runs import headings_of, missing_in, run_on_demo_cluster, run_page
 from support.pages import CHECKOUT, examples
-from support.playbook import PlayRun, run_playbook
+from support.playbook import PlayRun
 
 DOCS = CHECKOUT / "docs"
 README = CHECKOUT / "README.md"
 PLUGINS = DOCS / "writing-a-plugin.md"
-PAGES = [README, *(DOCS / f"{name}.md" for name in ("how-to", "how-it-decides", "storage", "devices", "concurrency"))]
-
-DECISION = re.compile(r' *"?(\d+\. pve\d|-  pve\d|[\w-]+ +(create|clone)[+ ])')
-"""Lines of `explain` and `decision_table`."""
+PAGES = [README, *(DOCS / f"{name}.md" for name in ("how-it-decides", "storage", "devices", "concurrency"))]
 
 DEMO = "Start in five minutes"
 """The part of the README that shows another playbook than its own."""
-
-
-def run_page(page: Path, folder: Path) -> PlayRun:
-    """Write the files that a page names, and run its plays and tasks as one playbook."""
-    plays = []
-    for example in examples(page):
-        if example.file is not None:
-            path = folder / example.file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(example.text, encoding="utf-8")
-        elif not example.skipped:
-            plays += example.plays
-    playbook = folder / "page.yml"
-    playbook.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
-    return run_on_demo_cluster(folder, playbook)
-
-
-def run_on_demo_cluster(folder: Path, playbook: Path, *arguments: str) -> PlayRun:
-    with SimulatedCluster.start(CLUSTERS / "demo.yml", time_scale=0.02) as cluster:
-        return run_playbook(folder, str(playbook), cluster.environment(), *arguments)
-
-
-def missing_in(run: PlayRun, page: Path, headings: set[str]) -> list[str]:
-    """The decisions that a page shows below some headings, and that the run did not print."""
-    shown = [
-        line
-        for example in examples(page)
-        if example.language in ("text", "console") and example.heading in headings
-        for line in example.text.splitlines()
-        if DECISION.match(line)
-    ]
-    printed = {line.strip(' ",') for line in run.output.splitlines()}
-    return [line for line in shown if line.strip(' ",') not in printed]
-
-
-def headings_of(page: Path) -> set[str]:
-    return {example.heading for example in examples(page)} - {DEMO}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +33,7 @@ def test_examples_run_as_written(page: Path, tmp_path: Path) -> None:
     run = run_page(page, tmp_path)
     assert run.code == 0, run.output
     assert run.tasks
-    assert missing_in(run, page, headings_of(page)) == []
+    assert missing_in(run, page, headings_of(page) - {DEMO}) == []
 
 
 def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
