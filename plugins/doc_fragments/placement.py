@@ -28,6 +28,7 @@ options:
     description:
       - Regular expression that the whole VMID must match, for example V((12[0-9]|130\)). The lowest free one is taken.
       - With O(vmid_range) as well, both must hold.
+      - Back-references, look-around and inline flags are refused, so that any pattern is answered at once.
     type: str
   context:
     description:
