@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many requests runs cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"storage": "shared", "size": 1}}}
+
+
+def asked(cluster: SimulatedCluster) -> list[str]:
+    """What was asked, without the polls of tasks."""
+    calls = [f"{r['method']} {r['path']}" for r in cluster.requests(reset=True)]
+    return [call for call in calls if "/tasks/UPID:" not in call]
+
+
+def generated(nodes: int) -> dict[str, Any]:
+    return {
+        "generate": {"nodes": nodes, "guests_per_node": 2, "seed": 1},
+        "storages": [
+            {"name": "local-lvm", "type": "lvmthin", "size": 2000},
+            {"name": "shared", "type": "rbd", "shared": True, "size": 9000},
+        ],
+    }
+
+
+@both_versions
+@pytest.mark.parametrize("nodes", [3, 40])
+def test_one_vm_costs_at_most_four_requests_whatever_the_clusters_size(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], nodes: int
+) -> None:
+    cluster = start(generated(nodes))
+    controller = control(cluster)
+    controller.schedule(name="first", **VM)
+    asked(cluster)
+    cluster.advance(120)
+    result = controller.schedule(name="second", **VM)
+    calls = asked(cluster)
+    assert len(calls) <= 4, calls
+    assert calls[-1] == f"POST /nodes/{result['node']}/qemu"
+
+
+def test_a_clone_and_a_start_cost_a_fixed_number_more(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="first", **VM)
+    asked(cluster)
+    cluster.advance(120)
+    controller.schedule(name="second", clone="debian-13", cores=4, state="started")
+    calls = asked(cluster)
+    assert len(calls) <= 8, calls
+
+
+@both_versions
+@pytest.mark.parametrize("state", ["present", "stopped"])
+def test_an_unchanged_run_of_many_costs_two_requests_and_one_per_vm(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], state: str
+) -> None:
+    cluster = start(generated(10))
+    controller = control(cluster)
+    vms = [{"name": f"web-{number}"} for number in range(12)]
+    controller.schedule(vms=vms, state=state, **VM)
+    cluster.advance(120)
+    asked(cluster)
+    assert controller.schedule(vms=vms, state=state, **VM)["changed"] is False
+    calls = asked(cluster)
+    assert len(calls) <= 2 + 12, calls
+    assert {call.split()[0] for call in calls} == {"GET"}
+
+
+def test_what_nobody_asked_for_is_not_read(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="first", check=True, **VM)
+    assert not [call for call in asked(cluster) if "hardware" in call or "/ha/" in call or "mapping" in call]
