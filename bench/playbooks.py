@@ -87,8 +87,9 @@ class Controller:
         results = [item for end in ends for item in end["result"].get("results", [end["result"]])]
         seconds = max(end["at"] for end in ends) - min(event["at"] for event in events)
         run = Run(seconds, cpu_seconds, results, requests, len(log) - len(requests))
-        if must_succeed and run.failures:
-            raise RuntimeError(f"{len(run.failures)} of {len(results)} failed: {run.failures[0]}")
+        failed = [end["result"].get("msg") for end in ends if end["result"].get("failed")]
+        if must_succeed and failed:
+            raise RuntimeError(f"the task failed on {len(failed)} hosts: {failed[0]}")
         return run
 
     def _settings(self, record: Path) -> dict[str, str]:

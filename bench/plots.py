@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 190, 40, 50
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+WIDTH, HEIGHT = 780, 400
+LEFT, RIGHT, TOP, BOTTOM = 70, 250, 40, 50
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255")
 """Told apart by colour-blind readers, too (Okabe and Ito)."""
 
 
@@ -72,7 +72,7 @@ class _Axis:
 
     def ticks(self) -> list[float]:
         """1, 2 and 5 of each power of ten, or only 1 where the axis is long."""
-        steps = (1, 2, 5) if self._high - self._low < 2.5 else (1,)
+        steps = (1, 2, 5) if self._high - self._low < 3 else (1,)
         powers = range(math.floor(self._low), math.ceil(self._high) + 1)
         values = [step * 10.0**power for power in powers for step in steps]
         return [value for value in values if self._low - 1e-9 <= math.log10(value) <= self._high + 1e-9]

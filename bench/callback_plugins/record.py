@@ -35,10 +35,10 @@ class CallbackModule(CallbackBase):
         self._write(event="end", result=result._result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        self._write(event="end", result=result._result)
+        self._write(event="end", result={**result._result, "failed": True})
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._write(event="end", result={"failed": True, **result._result})
+        self._write(event="end", result={**result._result, "failed": True})
 
     def _write(self, **event: Any) -> None:
         with open(os.environ["BENCH_RECORD"], "a", encoding="utf-8") as file:
