@@ -73,7 +73,12 @@ def test_a_full_clone_goes_to_the_storage_that_is_asked_for(controller: Controll
 def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    result = controller.schedule(name="web-1", clone="debian-13", net={"net0": "virtio,bridge=vmbr1"})
+    result = controller.schedule(
+        name="web-1",
+        clone="debian-13",
+        net={"net0": "virtio,bridge=vmbr1"},
+        plugin_config={"filters": {"NetworkBridge": {"enable": True}}},
+    )
     assert "bridge=vmbr1" in cluster.state()["guests"][result["vmid"]]["config"]["net0"]
     assert result["node"] in ("pve1", "pve2"), "pve3 has no vmbr1"
 

@@ -15,6 +15,7 @@ from support.controller import Controller
 from support.versions import both_versions
 
 TOO_BIG = 10_000_000
+BRIDGES = {"filters": {"NetworkBridge": {}}}
 
 
 def writes(cluster: SimulatedCluster) -> list[str]:
@@ -112,7 +113,11 @@ def test_an_offline_node_and_one_in_maintenance_are_passed_over(
         ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "nope"),
         ({"scsi": {"scsi0": {"size": 99999}}}, "NoStorageAvailable", "scsi0"),
         ({"scsi": {"scsi0": "local:4"}}, "NoStorageAvailable", "images"),
-        ({"net": {"net0": "virtio,bridge=vmbr9"}}, "NoNodesAvailable", "vmbr9"),
+        (
+            {"net": {"net0": "virtio,bridge=vmbr9"}, "plugin_config": {"filters": {"NetworkBridge": {"enable": True}}}},
+            "NoNodesAvailable",
+            "vmbr9",
+        ),
         ({"memory": -1}, "InvalidRequest", "memory"),
         ({"name": "under_score"}, "InvalidRequest", "name"),
         ({"cores": 0}, "InvalidRequest", "cores"),
