@@ -18,6 +18,7 @@ import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, ModuleServer, Result
 from support.module_server import WITHOUT
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins import module_utils
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
@@ -139,11 +140,11 @@ class Stage:
         return self.run(name="app-1")
 
     def already_reserved(self) -> Result:
-        self.cluster.fault(**CREATE, task_seconds=40)
+        self.cluster.fault(**CREATE, hang=True)
         first = self.controller.start("qemu_schedule", name="web-1", memory=512)
         self._until_asked("POST", "/qemu")
         second = self.run()
-        assert first.result()["changed"] is True
+        first.kill()
         return second
 
     def reservation_lost(self) -> Result:
@@ -153,10 +154,12 @@ class Stage:
             "qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], reservations=str(ledger)
         )
         self._until_asked("GET", "/qemu/100/config")
+        slow.pause()
         with closing(sqlite3.connect(ledger)) as database, database:
             # As if it had hung for longer than a reservation is good for.
             assert database.execute("UPDATE qemu_scheduler_reservations SET expires = 0").rowcount == 1
         self.controller.schedule(name="web-2", reservations=str(ledger))
+        slow.go_on()
         return slow.result()
 
     def missing_library(self) -> Result:
@@ -175,10 +178,7 @@ class Stage:
         return slow.result()
 
     def _until_asked(self, method: str, end: str) -> None:
-        deadline = time.monotonic() + 30
-        while not any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))
 
 
 PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {

@@ -10,6 +10,7 @@ from typing import Any
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 CREATE = {"method": "POST", "path": "/nodes/[^/]+/qemu$"}
 VM: dict[str, Any] = {"memory": 1024, "scsi": {"scsi0": {"storage": "shared", "size": 4}}}
@@ -167,8 +168,13 @@ def test_a_create_that_warns_is_a_success_that_says_so(controller: Controller, c
 
 
 def test_a_full_storage_fails_the_create_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(**CREATE, delay=40)
+    running = controller.start("qemu_schedule", name="web-1", **VM)
+    until(lambda: sent(cluster))
+    # There was room when it was decided.
     cluster.fault(storage_full="shared")
-    failed = controller.fail("TaskFailed", name="web-1", **VM)
+    failed = running.result()
+    assert failed["error_code"] == "TaskFailed", failed["msg"]
     assert named(cluster, "web-1") == []
     free_again(controller, failed["vms"][0]["decision"]["vmid"])
 

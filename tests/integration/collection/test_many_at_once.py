@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, Result, RunningModule
 from support.versions import both_versions
+from support.waiting import until
 
 CREATE = {"method": "POST", "path": "/nodes/[^/]+/qemu$"}
 GIB_PER_NODE = 4
@@ -52,13 +52,6 @@ def at_once(controllers: list[Controller], count: int, **options: Any) -> list[R
 
 def succeeded(results: list[Result]) -> dict[str, int]:
     return {result["name"]: result["vmid"] for result in results if not result.get("failed")}
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def asked(cluster: SimulatedCluster, method: str, end: str) -> bool:

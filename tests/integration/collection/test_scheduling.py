@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
+from support.waiting import until
 
 ONE_NODE: dict[str, Any] = {
     "nodes": [{"name": "pve1", "cores": 8, "memory": 8192}],
@@ -42,10 +42,7 @@ class OddNodes(FilterPlugin):
 
 def until_rejected(cluster: SimulatedCluster) -> None:
     """Wait until the running task has looked at the cluster once and looks again."""
-    deadline = time.monotonic() + 60
-    while sum(r["path"] == "/cluster/resources" for r in cluster.requests()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: sum(r["path"] == "/cluster/resources" for r in cluster.requests()) >= 2)
 
 
 def nodes_of(result: dict[str, Any]) -> list[str]:
