@@ -1,0 +1,20 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for something that other processes bring about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE = 60
+"""Seconds after which it will not come: far more than the busiest machine needs, and no part of any test's meaning."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Return as soon as `condition` is true, and fail if it never is."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
