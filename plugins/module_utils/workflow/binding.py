@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import typing as t
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..engine.binding import run_bind, run_post_bind, run_pre_bind
@@ -109,14 +109,18 @@ class BindingCycle:
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(decision.request))
 
+        kept: list[str] = []
+
         def adjust(config: Mapping[str, t.Any]) -> Adjustment:
             changes = clone_adjustments(decision.request, decision, config)
+            kept.extend(f"{slot} is as in the template: {why}" for slot, why in changes.unappliable.items())
             parameters: dict[str, t.Any] = {k: v for k, v in changes.parameters.items() if k != TEMPLATE}
             if changes.delete:
                 parameters["delete"] = ",".join(changes.delete)
             return Adjustment(parameters, changes.resizes)
 
-        return self._binder.clone(decision, decision.template, _clone_parameters(entry, decision), adjust)
+        result = self._binder.clone(decision, decision.template, _clone_parameters(entry, decision), adjust)
+        return replace(result, warnings=(*result.warnings, *kept))
 
     def _decide_again(self, entry: Entry, error: VMIDTaken) -> Decision:
         """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway."""
@@ -147,7 +151,9 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
 
     def renew() -> None:
         while not ended.wait(ledger.durations.renewal):
-            ledger.renew(cluster, list(vmids), holder)
+            # They are good for several renewals: one that fails is made up for by the next.
+            with suppress(CollectionError):
+                ledger.renew(cluster, list(vmids), holder)
 
     thread = threading.Thread(target=renew, name="renew reservations", daemon=True)
     thread.start()
@@ -165,6 +171,6 @@ def _clone_parameters(entry: Entry, decision: Decision) -> dict[str, t.Any]:
     parameters: dict[str, t.Any] = {"snapname": clone.snapname, "pool": entry.request.pool}
     if clone.full:
         parameters.update(full=1, storage=clone.storage, format=clone.format)
-    elif decision.template.is_template:
+    else:
         parameters["full"] = 0
     return {key: value for key, value in parameters.items() if value is not None}

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from ..errors import DriftNotApplicable, GuestVanished, TaskTimeout
+from ..errors import CollectionError, DriftNotApplicable, GuestVanished, TaskTimeout
 from ..model import Guest
 from ..proxmox.binder import Binder
 from ..proxmox.freshness import read_config
@@ -115,20 +115,34 @@ class Converger:
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> VMReport:
         """Do what the plan says. force: stop a VM that does not shut down in time."""
         report = plan.report()
-        guest = plan.guest
-        node = guest.node
+        done: list[str] = []
         for action in plan.actions:
-            if action == "delete":
-                binder.delete(node, guest.vmid, plan.entry.request.name or None)
-            elif action == "update":
-                self._update(plan, binder)
-            elif action == "start":
-                node = binder.start(node, guest.vmid)
-            else:
-                node = binder.shutdown(node, guest.vmid, force=force)
-        if report.node is not None:
-            report.node = node
+            try:
+                node, changed = self._carry_out(action, plan, report.node or plan.guest.node, binder, force=force)
+            except CollectionError as error:
+                if done:
+                    error.details["applied"] = done
+                raise
+            if changed:
+                done.append(action)
+            if report.node is not None:
+                report.node = node
+        report.actions = done
         return report
+
+    def _carry_out(
+        self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool
+    ) -> tuple[str, bool]:
+        """Do one of a plan's actions, on node; return the node that the VM is on then, and whether it was needed."""
+        vmid = plan.guest.vmid
+        if action == "delete":
+            return node, binder.delete(node, vmid, plan.entry.request.name or None)
+        if action == "update":
+            self._update(plan, binder)
+            return node, True
+        if action == "start":
+            return binder.start(node, vmid), True
+        return binder.shutdown(node, vmid, force=force), True
 
     def _update(self, plan: ExistingPlan, binder: Binder) -> None:
         guest, ha = plan.guest, plan.entry.request.ha

@@ -28,6 +28,9 @@ from .waiting import Waiting
 ATTEMPTS = 3
 """How often the cluster is looked at when guests vanish in between."""
 
+PARTLY_DONE = frozenset({"created", "applied"})
+"""Details of errors that say that a VM was changed before it failed."""
+
 
 class Run:
     """One run over the entries of a task.
@@ -67,7 +70,15 @@ class Run:
         waiting = Waiting(self._patience if write else 0, self._placer.profile_of, self._access.glance)
         undecided = list(self._entries.values())
         while True:
-            placement, plans = self._look(undecided, reserve=write)
+            try:
+                placement, plans = self._look(undecided, reserve=write)
+            except CollectionError as error:
+                if not self._reports:
+                    raise
+                # What became of the others before the wait still has to be told.
+                for entry in undecided:
+                    self._reports[entry.position].error = error
+                break
             for position, plan in plans.items():
                 note_change(placement.nodes, placement.existing[position], plan.actions)
             self.nodes = keep_before(self.nodes, placement.nodes)
@@ -84,7 +95,7 @@ class Run:
             if stands:
                 undecided = [self._entries[position] for position in failed]
         for report in self._reports.values():
-            report.done = stands and (report.error is None or "created" in report.error.details)
+            report.done = stands and (report.error is None or bool(PARTLY_DONE & report.error.details.keys()))
         return [self._reports[position] for position in self._entries]
 
     # --- what is to be done ---
@@ -179,7 +190,9 @@ class Run:
                 try:
                     self._reports[position] = future.result()
                 except CollectionError as error:
-                    self._reports[position].error = error
+                    report = self._reports[position]
+                    report.error = error
+                    report.actions = error.details.get("applied", report.actions)
                 self._done += 1
                 self._progress(Step(self._reports[position], self._done, total, time.monotonic() - began[position]))
         if decisions and not access.shared:
@@ -204,7 +217,12 @@ class Run:
     def _check_limits(self, reports: Sequence[VMReport]) -> None:
         """Without a shared ledger others may have chosen the same nodes at the same moment: look at what came of it."""
         created = [report for report in reports if report.error is None and report.decision is not None]
-        broken = self._placer.broken_limits([report.decision for report in created if report.decision])
+        try:
+            broken = self._placer.broken_limits([report.decision for report in created if report.decision])
+        except CollectionError as error:
+            for report in created:
+                report.warnings.append(f"{report.entry.label}: its node's limits could not be checked: {error.message}")
+            return
         for report in created:
             if report.vmid in broken:
                 report.limit_broken = broken[report.vmid]

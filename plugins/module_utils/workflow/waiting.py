@@ -17,6 +17,7 @@ from ..engine.events import events_between
 from ..engine.framework.interface import Event
 from ..engine.framework.profile import Profile
 from ..engine.queue import Queued, SchedulingQueue
+from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot
 
 FIRST_PAUSE = 1.0
@@ -77,7 +78,11 @@ class Waiting:
             soonest = self._deadline if due is None else min(due, self._deadline)
             self._sleep(max(min(pause, soonest - now), 0.05))
             pause = min(pause * GROWTH, LONGEST_PAUSE)
-            after = self._read()
+            try:
+                after = self._read()
+            except (ApiError, ConnectionFailed):
+                # A cluster that does not answer for a while, as in an update of its nodes, is no reason to give up.
+                continue
             events = events_between(seen, after)
             # Who holds which device is not read here: a guest that went may have held one.
             self._queue.wake(events | {Event.DEVICE} if Event.GUEST in events else events)

@@ -156,6 +156,25 @@ def test_update_and_start_go_together(controller: Controller, cluster: Simulated
     assert (guest["config"]["memory"], guest["status"]) == ("2048", "running")
 
 
+def test_what_was_done_before_a_failure_is_told(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/102/status/start$", task_error="no KVM today")
+    failed = controller.fail("TaskFailed", name="spare", memory=2048, update=True, state="started")
+    vm = failed["vms"][0]
+    assert (vm["actions"], vm["changed"], vm["error"]["applied"]) == (["update"], True, ["update"])
+    assert config_of(cluster, 102)["memory"] == "2048"
+
+
+def test_a_new_vm_that_does_not_start_is_there_and_told_of(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/status/start$", task_error="no KVM today")
+    failed = controller.fail("TaskFailed", name="web-1", clone="debian-13", state="started")
+    vm = failed["vms"][0]
+    assert vm["changed"] is True
+    assert vm["error"]["created"] == {"vmid": vm["vmid"], "node": vm["node"]}
+    cluster.clear_faults()
+    again = controller.schedule(name="web-1", clone="debian-13", state="started")
+    assert (again["vmid"], again["vms"][0]["actions"]) == (vm["vmid"], ["start"])
+
+
 # --- removal ---
 
 
@@ -197,3 +216,12 @@ def test_a_vm_removed_and_created_in_two_runs_is_a_new_one(controller: Controlle
     assert second["vms"][0]["action"] == "create"
     assert config_of(cluster, second["vmid"])["memory"] == "2048"
     assert first["vmid"] == second["vmid"], "the lowest free one"
+
+
+def test_a_vm_that_somebody_else_has_just_removed_is_no_change(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    gone = "Configuration file 'nodes/pve2/qemu-server/102.conf' does not exist"
+    cluster.fault(method="GET", path="/qemu/102/config$", status=500, message=gone)
+    result = controller.schedule(name="spare", state="absent")
+    assert (result["changed"], result["vms"][0]["status"]) == (False, "absent")

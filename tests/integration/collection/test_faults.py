@@ -77,6 +77,29 @@ def test_reads_that_fail_for_a_moment_are_repeated(controller: Controller, clust
     assert controller.schedule(name="web-1", **VM)["changed"] is True
 
 
+def test_limits_that_cannot_be_checked_afterwards_are_a_warning(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="GET", path="/cluster/resources$", status=500, message="out of order", after=1)
+    result = controller.schedule(name="web-1", reservations="none", **VM)
+    assert (result["changed"], result["vms"][0]["limit_broken"]) == (True, None)
+    assert any("could not be checked" in warning for warning in result["warnings"])
+
+
+def test_what_was_made_before_a_wait_is_told_when_the_cluster_is_gone_after_it(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="GET", path="/cluster/tasks$", status=500, message="out of order", after=1)
+    failed = controller.fail(
+        "ApiError",
+        vms=[{"name": "web-1", "memory": 512}, {"name": "late", "context": {"delay": "2"}}],
+        all_or_nothing=False,
+        wait_for_capacity=60,
+    )
+    assert [vm["changed"] for vm in failed["vms"]] == [True, False]
+    assert named(cluster, "web-1") == [failed["vms"][0]["vmid"]]
+
+
 # --- others who are faster ---
 
 

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for capacity, by a clock that stands still until somebody sleeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.small_cluster import cluster, guest, node, profile, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    AuthenticationFailed,
+    ConnectionFailed,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.waiting import Waiting
+
+FULL = Snapshot(nodes=(node("pve1", gib=8),), guests=(guest(100, "pve1", gib=8),))
+FREE = replace(FULL, guests=())
+
+
+class Cluster:
+    """Shows FULL until `free_at`, then FREE; tells how often it was read, and when."""
+
+    def __init__(self, free_at: float = float("inf")) -> None:
+        self.now = 1000.0
+        self.free_at = 1000.0 + free_at
+        self.reads: list[float] = []
+        self.failure: Exception | None = None
+
+    def read(self) -> Snapshot:
+        self.reads.append(self.now - 1000.0)
+        if self.failure is not None and self.now < self.free_at:
+            raise self.failure
+        return FREE if self.now >= self.free_at else FULL
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+def outcome(request: Request) -> Outcome:
+    found = Scheduler(cluster(FULL.nodes, FULL.guests), {"balanced": profile()}, "balanced").schedule(request)
+    assert found.error is not None
+    return found
+
+
+def waiting(seconds: float, shown: Cluster) -> Waiting:
+    used = profile()
+    return Waiting(seconds, lambda request: used, shown.read, lambda: shown.now, shown.sleep)
+
+
+@pytest.fixture
+def rejected() -> Callable[..., dict[int, Outcome]]:
+    return lambda **fields: {0: outcome(vm("new", gib=4, **fields))}
+
+
+def test_it_is_tried_again_soon_after_room_was_made(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster(free_at=30)
+    wait = waiting(300, shown)
+    assert wait.until_worth_a_try(rejected(), FULL)
+    assert 30 <= wait.waited <= 45
+
+
+def test_the_cluster_is_read_ever_more_rarely(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    assert not waiting(250, shown).until_worth_a_try(rejected(), FULL)
+    pauses = [later - earlier for earlier, later in zip(shown.reads, shown.reads[1:], strict=False)]
+    assert len(shown.reads) < 40
+    assert pauses[0] < 2
+    assert max(pauses) <= 10
+
+
+def test_time_runs_out_where_nothing_happens(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    wait = waiting(20, shown)
+    assert not wait.until_worth_a_try(rejected(), FULL)
+    assert 20 <= wait.waited < 21
+
+
+def test_without_patience_the_cluster_is_not_read_again(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster(free_at=0)
+    assert not waiting(0, shown).until_worth_a_try(rejected(), FULL)
+    assert shown.reads == []
+
+
+def test_what_no_change_can_help_is_given_up_at_once(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    wait = waiting(300, shown)
+    assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
+    assert wait.waited == 0
+
+
+def test_a_delay_is_over_without_anything_happening(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    found = outcome(vm("late", gib=1, context={"delay": "15"}, created=0.0))
+    wait = waiting(300, shown)
+    late = {0: replace_until(found, time.time() + 15)}
+    assert wait.until_worth_a_try(late, FULL)
+    assert 14 <= wait.waited <= 20
+
+
+@pytest.mark.parametrize("failure", [ConnectionFailed("gone"), ApiError("out of order")])
+def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for(
+    rejected: Callable[..., dict[int, Outcome]], failure: Exception
+) -> None:
+    shown = Cluster(free_at=40)
+    shown.failure = failure
+    assert waiting(300, shown).until_worth_a_try(rejected(), FULL)
+
+
+def test_a_token_that_is_revoked_meanwhile_ends_the_wait(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    shown.failure = AuthenticationFailed("no ticket")
+    with pytest.raises(AuthenticationFailed):
+        waiting(300, shown).until_worth_a_try(rejected(), FULL)
+
+
+def replace_until(found: Outcome, until: float) -> Outcome:
+    found.until = until
+    return found
