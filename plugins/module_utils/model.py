@@ -155,7 +155,8 @@ class Snapshot:
     """The cluster as read at one moment. Order within the tuples means nothing.
 
     next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
-    guests that this user may not see. cluster is its identity, independent of the address it was read from.
+    guests that this user may not see. volumes are those that were looked for, by (node, volume): their bytes, None when
+    they are not there. cluster is its identity, independent of the address it was read from.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -165,6 +166,7 @@ class Snapshot:
     ha_rules: tuple[HARule, ...] = ()
     next_id: tuple[int, int] = (VMID_MIN, VMID_MAX)
     vmids_unseen: frozenset[int] = frozenset()
+    volumes: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
     cluster: str = ""
 
 
@@ -208,14 +210,18 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A guest that a request may be cloned from, with the volumes that a clone copies: (slot, storage, bytes)."""
+    """A guest that a request may be cloned from.
+
+    volumes are what a clone copies or links: (slot, storage, bytes); copied are the slots of those that a linked clone
+    copies as well. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage).
+    """
 
     vmid: int
     node: str
     name: str
-    is_template: bool
-    running: bool = False
     volumes: tuple[tuple[str, str, int], ...] = ()
+    copied: frozenset[str] = frozenset()
+    media: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,10 @@ def _files(cluster: Cluster, data: dict[str, Any]) -> None:
         for storage_name, files in (data.get(part) or {}).items():
             storage = cluster.storages[storage_name]
             for name, gib in files.items():
-                for place in list(storage.sizes):
+                for place in [each for each in storage.sizes if not isinstance(gib, dict) or each in gib]:
                     extension = str(name).rpartition(".")[2]
                     cluster.volumes.add(Volume(
-                        f"{storage_name}:{content}/{name}", storage_name, place, int(float(gib) * GIB), content,
+                        f"{storage_name}:{content}/{name}", storage_name, place, _bytes(gib, place), content,
                         "iso" if content == "iso" else extension, ctime=int(cluster.clock.now()),
                     ))
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable, Mapping
 
 from ..model import Node, Request
 from .cache import NodeInfo
+from .conflict import Conflict
 from .framework.config import Setting
 from .storage_classes import parse_storage_classes
-from .volumes import Conflict, find_volumes
+from .volumes import find_volumes
 
 SETTINGS: Mapping[str, Setting] = {
     "cpu_weight": Setting("float", 1.0, "weight of CPU within this score", minimum=0),

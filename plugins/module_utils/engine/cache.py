@@ -20,7 +20,10 @@ from .vmids.taken import TakenVMIDs
 
 @dataclass(slots=True)
 class StorageUse:
-    """The space of one storage: shared by all nodes that see it when it is shared, else one per node. Bytes."""
+    """The space of one storage: shared by all nodes that see it when it is shared, else one per node. Bytes.
+
+    nodes are those that are online and have it active.
+    """
 
     name: str
     shared: bool
@@ -28,6 +31,7 @@ class StorageUse:
     total: int
     used: int
     pending: int = 0
+    nodes: set[str] = field(default_factory=set)
 
     @property
     def free(self) -> int:
@@ -73,7 +77,8 @@ class DeviceUse:
 class NodeInfo:
     """One node with its guests and the sums over them. Templates are in guests but never in a sum.
 
-    cores and memory (bytes) sum the guests that run or are decided; cores_all and memory_all every guest.
+    cores and memory (bytes) sum the guests that run or are decided; cores_all and memory_all every guest. volumes are
+    those that were looked for here: their bytes, None when they are not there.
     """
 
     node: Node
@@ -81,6 +86,7 @@ class NodeInfo:
     guests: dict[int, Guest] = field(default_factory=dict)
     storages: dict[str, NodeStorage] = field(default_factory=dict)
     devices: list[DeviceUse] = field(default_factory=list)
+    volumes: dict[str, int | None] = field(default_factory=dict)
     cores: float = 0
     memory: int = 0
     cores_all: float = 0
@@ -126,6 +132,9 @@ class ClusterState:
         for device in snapshot.devices:
             if device.node in self._by_name:
                 self._by_name[device.node].devices.append(DeviceUse(device))
+        for (name, volume), size in snapshot.volumes.items():
+            if name in self._by_name:
+                self._by_name[name].volumes[volume] = size
         for guest in snapshot.guests:
             self._add(guest)
 
@@ -204,6 +213,8 @@ class ClusterState:
                 use = self._shared.setdefault(storage.name, use)
                 # An offline node reports a shared storage without figures: the largest report is the true one.
                 use.total, use.used = max(use.total, storage.total), max(use.used, storage.used)
+            if storage.active and info.node.online:
+                use.nodes.add(storage.node)
             info.storages[storage.name] = NodeStorage(use, storage.active, storage.content)
 
     def _add(self, guest: Guest) -> None:

@@ -19,8 +19,16 @@ from .guard import Rejection
 STORAGE_PLUGINS = frozenset({"VolumeBinding"})
 """When only these rejected what every other filter let through, the error is NoStorageAvailable."""
 
-EARLY_PLUGINS = frozenset({"NodeName", "NodeRegex", "NodeReady", "NodeAffinity", "TaintToleration"})
+EARLY_PLUGINS = frozenset(
+    {"NodeName", "NodeRegex", "NodeReady", "NodeAffinity", "TaintToleration", "TemplateLocality"}
+)
 """Rejections by these say that a node was never meant, and do not speak against a lack of storage as the cause."""
+
+DETAILED_PLUGINS = STORAGE_PLUGINS | {"TemplateLocality"}
+"""A message tells the details of what these rejected."""
+
+DETAILS_TOLD = 5
+"""How many different ones it tells; the verdicts have all."""
 
 
 class RunnerUp(t.NamedTuple):
@@ -140,8 +148,11 @@ def _error(request: Request, rejections: list[Rejection]) -> CollectionError:
         f'0/{len(rejections)} nodes are available for VM "{request.name}": '
         f"{', '.join(reasons) or 'the cluster shows no node'}"
     )
+    details = sorted({r.status.detail for r in rejections if r.plugin in DETAILED_PLUGINS and r.status.detail})
+    if details:
+        more = f"; {len(details) - DETAILS_TOLD} more" if len(details) > DETAILS_TOLD else ""
+        message = f"{message} ({'; '.join(details[:DETAILS_TOLD])}{more})"
     plugins = {rejection.plugin for rejection in rejections}
     if not plugins & STORAGE_PLUGINS or plugins - STORAGE_PLUGINS - EARLY_PLUGINS:
         return NoNodesAvailable(message)
-    details = {r.status.detail for r in rejections if r.plugin in STORAGE_PLUGINS and r.status.detail}
-    return NoStorageAvailable(f"{message} ({'; '.join(sorted(details))})" if details else message)
+    return NoStorageAvailable(message)

@@ -4,87 +4,100 @@
 """Finding a storage for every drive of a request on one node: the volume binder's Find, as a pure function.
 
 Named storages are checked, unnamed ones are chosen, largest drive first and each where the most space is left. What one
-drive takes is gone for the next one.
+drive takes is gone for the next one. Where that leads nowhere the other ways to share the drives out are tried.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from ..errors import InvalidRequest
 from ..model import GIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
+from .cloning import cloned_disks, misplaced, source_for
+from .conflict import Conflict
 
 NOT_FOUND = "didn't have storage '{}'"
 NOT_ACTIVE = "had storage '{}' not active"
 WRONG_CONTENT = "had storage '{}' without content type '{}'"
+WRONG_CLASS = "had storage '{}' outside of storage class '{}'"
 NO_SPACE = "had too little space on storage '{}'"
 NO_CANDIDATE = "had no storage for {}"
-NO_TEMPLATE = "couldn't reach template '{}'"
+NO_VOLUME = "didn't have '{}'"
 
 ANY = StorageClass("")
+
+MOST_TRIES = 200
+"""How often a drive is put on a storage, on one node, before the search for room is given up."""
 
 
 @dataclass(slots=True)
 class Binding:
     """Where the drives go.
 
-    bytes maps a storage's name to what the request takes there; template is the guest to clone from.
+    storages maps slots to storages; bytes maps a storage's name to what the request takes there; template is the guest
+    to clone from.
     """
 
     storages: dict[str, str] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     template: Template | None = None
 
+    def put(self, disk: Disk, storage: str) -> None:
+        """Let the drive take its space."""
+        self.storages[disk.slot] = storage
+        if disk.size:
+            self.bytes[storage] = self.bytes.get(storage, 0) + disk.size
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Why the drives cannot go to a node.
-
-    reason is the same for all nodes that lack the same; detail is this node's. missing is how many bytes the first
-    drive in the way lacks, when space is all that it lacks.
-    """
-
-    reason: str
-    detail: str = ""
-    resolvable: bool = True
-    missing: int = 0
+    def take_back(self, disk: Disk) -> None:
+        """Undo put."""
+        storage = self.storages.pop(disk.slot)
+        if disk.size:
+            self.bytes[storage] -= disk.size
+            if not self.bytes[storage]:
+                del self.bytes[storage]
 
 
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Conflict:
-    """Bind every drive of the request on node, or say what is in the way."""
+    """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
     binding = Binding()
-    disks = list(request.disks)
+    disks: Sequence[Disk] = request.disks
     if request.clone is not None:
-        template = reachable_template(request, node)
-        if template is None:
-            return Conflict(NO_TEMPLATE.format(request.clone.templates[0].name), resolvable=False)
+        template = source_for(request.clone, node)
+        if isinstance(template, Conflict):
+            return template
+        elsewhere = misplaced(request, template)
+        if elsewhere is not None:
+            return elsewhere
         binding.template = template
-        disks = list(_cloned_disks(request, template))
-    for disk in sorted(disks, key=lambda d: (d.storage is None, -d.size, d.slot)):
-        conflict = _bind(disk, node, classes, binding)
+        disks = tuple(cloned_disks(request, template))
+    made: list[Disk] = []
+    for disk in disks:
+        for volume in (disk.volume, disk.source):
+            conflict = _held(volume, node) if volume else None
+            if conflict is not None:
+                return conflict
+        if disk.volume is None:
+            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
+    made.sort(key=lambda disk: (-disk.size, disk.slot))
+    for disk in made:
+        conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None
         if conflict is not None:
             return conflict
-    return binding
+    unnamed = [(disk, class_of(disk, classes)) for disk in made if disk.storage is None]
+    return (_Search(node, binding).place(unnamed) if unnamed else None) or binding
 
 
-def reachable_template(request: Request, node: NodeInfo) -> Template | None:
-    """The template to clone from when the VM is to be on node: the node's own copy, else one whose volumes all lie on
-    shared storage.
-
-    Proxmox clones to another node only from shared storage, and a running VM with local disks only on its own node.
-    """
-    if request.clone is None:
-        return None
-    for template in request.clone.templates:
-        if template.node == node.name:
-            return template
-    for template in request.clone.templates:
-        volumes = (node.storages.get(storage) for _slot, storage, _size in template.volumes)
-        if all(seen is not None and seen.use.shared and seen.active for seen in volumes):
-            return template
-    return None
+def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
+    """The class that the drive asks for, or the one of all storages. Raises InvalidRequest when there is none such."""
+    if disk.storage_class is None:
+        return ANY
+    if disk.storage_class not in classes:
+        known = ", ".join(sorted(classes)) or "none is defined"
+        raise InvalidRequest(f"{disk.slot}: unknown storage_class {disk.storage_class!r}; known classes: {known}")
+    return classes[disk.storage_class]
 
 
 def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
@@ -104,44 +117,18 @@ def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
     return int(use.total * wanted.overcommit - reserved) - use.used - use.pending - taken
 
 
-def _cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
-    """The drives of the clone:
-
-    the template's volumes, copied or linked, grown where the request asks for more, and new ones beside them.
-    """
-    clone = request.clone
-    if clone is None:
-        return
-    given = {disk.slot: disk for disk in request.disks}
-    for slot, storage, size in template.volumes:
-        asked = given.pop(slot, None)
-        if clone.full:
-            grown = max(size, asked.size if asked else 0)
-            yield Disk(slot, grown, clone.storage or storage, content="images")
-        else:
-            yield Disk(slot, max(asked.size - size, 0) if asked else 0, storage, content="images")
-    yield from given.values()
+def _held(volume: str, node: NodeInfo) -> Conflict | None:
+    """What is in the way of using a volume that exists somewhere."""
+    name, separator, _rest = volume.partition(":")
+    conflict = _present(name, node) if separator else None
+    if conflict is None and node.volumes.get(volume, 0) is None:
+        return Conflict(NO_VOLUME.format(volume), resolvable=False)
+    return conflict
 
 
-def _bind(disk: Disk, node: NodeInfo, classes: Mapping[str, StorageClass], binding: Binding) -> Conflict | None:
-    for volume in (disk.volume, disk.source):
-        conflict = _present(volume.partition(":")[0], node) if volume and ":" in volume else None
-        if conflict is not None:
-            return conflict
-    if disk.volume is not None:
-        return None
-    wanted = classes[disk.storage_class] if disk.storage_class else ANY
-    storage = (
-        _choose(disk, node, wanted, binding)
-        if disk.storage is None
-        else _check(disk, disk.storage, node, wanted, binding)
-    )
-    if isinstance(storage, Conflict):
-        return storage
-    binding.storages[disk.slot] = storage
-    if disk.size:
-        binding.bytes[storage] = binding.bytes.get(storage, 0) + disk.size
-    return None
+def _sized(disk: Disk, source: str, node: NodeInfo) -> Disk:
+    """The drive as large as what is imported into it, if that is known and larger."""
+    return replace(disk, size=max(disk.size, node.volumes.get(source) or 0))
 
 
 def _present(name: str, node: NodeInfo) -> Conflict | None:
@@ -151,37 +138,86 @@ def _present(name: str, node: NodeInfo) -> Conflict | None:
     return None if storage.active else Conflict(NOT_ACTIVE.format(name))
 
 
-def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding: Binding) -> str | Conflict:
+def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding: Binding) -> Conflict | None:
+    """Put the drive on the storage that it names, or say what is in the way."""
     conflict = _present(name, node)
     if conflict is not None:
         return conflict
     storage = node.storages[name]
     if disk.content not in storage.content:
         return Conflict(WRONG_CONTENT.format(name, disk.content), resolvable=False)
+    if not allowed(storage, wanted):
+        return Conflict(WRONG_CLASS.format(name, wanted.name), disk.slot, resolvable=False)
     free = room(storage, wanted, binding.bytes.get(name, 0))
-    if disk.size > free:
+    # What takes nothing, as a linked clone does, fits even where too much was promised already.
+    if disk.size > max(free, 0):
         return Conflict(NO_SPACE.format(name), f"{disk.slot} {_needs(disk.size, free)}", missing=disk.size - free)
-    return name
+    binding.put(disk, name)
+    return None
 
 
-def _choose(disk: Disk, node: NodeInfo, wanted: StorageClass, binding: Binding) -> str | Conflict:
-    """The storage with the most room; of equal ones the name that sorts first."""
-    best: tuple[int, str] | None = None
-    for name in sorted(node.storages):
-        storage = node.storages[name]
-        if not storage.active or disk.content not in storage.content or not allowed(storage, wanted):
-            continue
-        free = room(storage, wanted, binding.bytes.get(name, 0))
-        if best is None or free > best[0]:
-            best = free, name
-    label = f"storage class '{wanted.name}'" if wanted.name else f"content type '{disk.content}'"
-    if best is None:
-        return Conflict(NO_CANDIDATE.format(label), f"{disk.slot}: none is active and fits", resolvable=True)
-    if disk.size > best[0]:
-        detail = f"{disk.slot} {_needs(disk.size, best[0])} on {best[1]}"
-        return Conflict(NO_CANDIDATE.format(label), detail, missing=disk.size - best[0])
-    return best[1]
+class _Search:
+    """The search for storages for the drives that name none, on one node."""
+
+    def __init__(self, node: NodeInfo, binding: Binding) -> None:
+        self._node = node
+        self._binding = binding
+        self._tries_left = MOST_TRIES
+
+    def place(self, disks: Sequence[tuple[Disk, StorageClass]]) -> Conflict | None:
+        """Put each drive where the most room is; of equal storages where the name sorts first.
+
+        When a later drive is then left over, its predecessor goes to the storage with the next most room.
+        """
+        if not disks:
+            return None
+        (disk, wanted), *others = disks
+        storages = self._candidates(disk, wanted)
+        if not storages:
+            return self._nowhere(disk, wanted)
+        most, first = storages[0]
+        if disk.size > max(-most, 0):
+            detail = f"{disk.slot} {_needs(disk.size, -most)} on {first}"
+            return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, missing=disk.size + most)
+        conflict: Conflict | None = None
+        for negated, name in storages:
+            if disk.size > max(-negated, 0) or not self._tries_left:
+                break
+            self._tries_left -= 1
+            self._binding.put(disk, name)
+            found = self.place(others)
+            if found is None:
+                return None
+            conflict = conflict or found
+            self._binding.take_back(disk)
+        return conflict
+
+    def _candidates(self, disk: Disk, wanted: StorageClass) -> list[tuple[int, str]]:
+        """The storages that will do but for their space, each with its negated room, the one with the most first."""
+        taken = self._binding.bytes
+        return sorted(
+            (-room(storage, wanted, taken.get(name, 0)), name)
+            for name, storage in self._node.storages.items()
+            if storage.active and disk.content in storage.content and allowed(storage, wanted)
+        )
+
+    def _nowhere(self, disk: Disk, wanted: StorageClass) -> Conflict:
+        inactive = [
+            name
+            for name, storage in sorted(self._node.storages.items())
+            if not storage.active and disk.content in storage.content and allowed(storage, wanted)
+        ]
+        detail = f"{disk.slot}: {', '.join(inactive)} not active" if inactive else f"{disk.slot}: there is none"
+        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, resolvable=bool(inactive))
+
+
+def _label(disk: Disk, wanted: StorageClass) -> str:
+    return f"storage class '{wanted.name}'" if wanted.name else f"content type '{disk.content}'"
 
 
 def _needs(size: int, free: int) -> str:
-    return f"needs {size / GIB:.4g} GiB, {max(free, 0) / GIB:.4g} GiB free"
+    return f"needs {_gib(size)} GiB, {_gib(max(free, 0))} GiB free"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.4g}" if size < 1000 * GIB else f"{size / GIB:.0f}"

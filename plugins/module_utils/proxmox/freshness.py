@@ -90,10 +90,13 @@ def settle(
     return settled
 
 
-def read_config(reader: Reader, node: str, vmid: int) -> dict[str, t.Any] | None:
-    """Return the config of one VM as it will be after its next start, or None when there is no such VM on node."""
+def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = None) -> dict[str, t.Any] | None:
+    """Return the config of one VM as it will be after its next start, or None when there is no such VM on node.
+
+    With snapshot it is the config that the snapshot of that name keeps; ApiError when there is none.
+    """
     try:
-        config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config")
+        config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config", snapshot=snapshot)
     except ApiError as error:
         if is_missing(error.message):
             return None

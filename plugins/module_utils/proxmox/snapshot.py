@@ -16,6 +16,7 @@ from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules
 from .inventory_next_id import NextId, read_next_id
 from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types
+from .inventory_volumes import read_volumes
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
 
@@ -30,6 +31,7 @@ class Needs:
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
     ha_rules: the HA manager's rules or groups (one to three calls).
+    volumes: where these volumes are, and their sizes (see read_volumes for the calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
     """
 
@@ -39,6 +41,7 @@ class Needs:
     cpu_types: bool = False
     cpu_flags: bool = False
     ha_rules: bool = False
+    volumes: frozenset[str] = frozenset()
     devices: DeviceNeeds | None = None
 
 
@@ -60,7 +63,7 @@ def read_settled(reader: Reader, needs: Needs | None = None, known: Iterable[int
 
 
 def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
-    """Return a settled snapshot with what needs asks of the nodes, the HA rules and the devices; the rest stays."""
+    """Return a settled snapshot with what needs asks of the nodes, rules, volumes and devices; the rest stays."""
     nodes = snapshot.nodes
     if needs.bridges:
         nodes = with_bridges(reader, nodes)
@@ -72,6 +75,7 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         snapshot,
         nodes=nodes,
         ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
+        volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes) if needs.volumes else snapshot.volumes,
         # Read last: whether a guest runs, and whether it is there at all, is known by now.
         devices=read_devices(reader, nodes, snapshot.guests, needs.devices) if needs.devices else snapshot.devices,
     )

@@ -132,6 +132,7 @@ class Access:
             cpu_types="CPUModel" in plugins and any(_names_cpu(request) for request in requests),
             cpu_flags="CPUModel" in plugins and any(request.cpu_flags for request in requests),
             ha_rules=any(request.ha for request in requests),
+            volumes=_named_volumes(requests) if "VolumeBinding" in plugins else frozenset(),
             devices=devices,
         )
         return completed(self.reader, snapshot, needs)
@@ -162,6 +163,11 @@ class Access:
 
 def _names_cpu(request: Request) -> bool:
     return request.cpu_type is not None and request.cpu_type not in EVERYWHERE
+
+
+def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
+    named = (volume for request in requests for disk in request.disks for volume in (disk.volume, disk.source))
+    return frozenset(volume for volume in named if volume)
 
 
 def _takes_any_vmid(request: Request) -> bool:

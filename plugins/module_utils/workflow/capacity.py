@@ -45,7 +45,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
         plugins = {plugin.name for profile in profiles.values() for plugin in profile.all()}
         state = cluster_state(access.complete(counted.snapshot, requests, plugins, devices), counted.pending)
-        templates = Templates(access.reader, {})
+        templates = Templates(access.reader)
         requests = [templates.resolve(entry, state) for entry in entries]
     finally:
         access.close()

@@ -72,7 +72,7 @@ class Placer:
         self._manager = manager
         self._device_attributes = device_attributes
         self._plugins = {plugin.name for profile in manager.profiles.values() for plugin in profile.all()}
-        self._templates = Templates(access.reader, {})
+        self._templates = Templates(access.reader)
 
     def place(
         self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int] = ()

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ..errors import AmbiguousName, TemplateNotFound
+from ..engine.cache import ClusterState
+from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import MIB, CloneSource, Guest, Request, Template
 from ..proxmox.freshness import read_config
-from ..proxmox.options.drives import is_cloudinit
+from ..proxmox.options.drive_changes import occupied
+from ..proxmox.options.drives import SMALL_VOLUME, is_cloudinit
+from ..proxmox.options.request import drives_of
 from ..proxmox.options.values import size_in_config
 from ..proxmox.reader import Reader
 from .entries import Clone, Entry
@@ -26,31 +29,33 @@ _DRIVE = re.compile(r"(?:ide|sata|scsi|virtio)\d+|efidisk0|tpmstate0")
 
 @dataclass(slots=True)
 class Templates:
-    """The templates of one run; each config is read once.
-
-    Attributes:
-        configs: the config of each template that was looked at, by VMID.
-    """
+    """The templates of one run; each config, of the VM or of the snapshot that is cloned, is read once."""
 
     reader: Reader
-    configs: dict[int, Mapping[str, t.Any]]
+    _configs: dict[tuple[int, str | None], Mapping[str, t.Any]] = field(default_factory=dict)
 
-    def resolve(self, entry: Entry, guests: Iterable[Guest]) -> Request:
-        """The entry's request with its clone source, and the template's sizes where the request gives none.
+    def resolve(self, entry: Entry, cluster: ClusterState) -> Request:
+        """The entry's request with its clone source, and the template's sizes where the request gives none: of several
+        copies the largest.
 
-        Raises TemplateNotFound, AmbiguousName.
+        Raises TemplateNotFound, AmbiguousName, and InvalidRequest for what Proxmox cannot clone, or not like this.
         """
         clone = entry.clone
         if clone is None:
             return entry.request
-        sources = _sources(entry, clone, guests)
-        templates = tuple(_template(guest, self._config(guest)) for guest in sources)
-        config = self._config(sources[0])
+        sources = _sources(entry, clone, cluster)
+        configs = [self._config(guest, clone.snapname) for guest in sources]
+        for guest, config in zip(sources, configs, strict=True):
+            _check_source(entry, clone, guest, config)
+            _check_drives(entry, guest, config)
         given = entry.given
         cores = entry.request.cores
         if not given & {"cores", "sockets", "vcpus"}:
-            cores = float(config.get("vcpus") or int(config.get("cores") or 1) * int(config.get("sockets") or 1))
-        memory = entry.request.memory if "memory" in given else int(str(config.get("memory") or 512)) * MIB
+            cores = max(_vcpus(config) for config in configs)
+        memory = entry.request.memory
+        if "memory" not in given:
+            memory = max(int(str(config.get("memory") or 512)) * MIB for config in configs)
+        templates = tuple(_template(guest, config) for guest, config in zip(sources, configs, strict=True))
         return replace(
             entry.request,
             clone=CloneSource(templates, full=clone.full, storage=clone.storage),
@@ -58,18 +63,21 @@ class Templates:
             memory=memory,
         )
 
-    def _config(self, guest: Guest) -> Mapping[str, t.Any]:
-        if guest.vmid not in self.configs:
-            config = read_config(self.reader, guest.node, guest.vmid)
+    def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
+        key = guest.vmid, snapshot
+        if key not in self._configs:
+            config = read_config(self.reader, guest.node, guest.vmid, snapshot)
             if config is None:
                 raise TemplateNotFound(f"clone: VM {guest.vmid} is not on node {guest.node} any more")
-            self.configs[guest.vmid] = config
-        return self.configs[guest.vmid]
+            self._configs[key] = config
+        return self._configs[key]
 
 
-def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest]) -> list[Guest]:
-    """The guests to clone from: one by VMID; by name one, or templates of that name on different nodes."""
-    vms = [guest for guest in guests if guest.kind == "qemu"]
+def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
+    """The guests to clone from, on nodes that are online: one by VMID; by name one, or templates of that name on
+    different nodes.
+    """
+    vms = [guest for guest in cluster if guest.kind == "qemu"]
     if clone.source.isdecimal():
         found = [guest for guest in vms if guest.vmid == int(clone.source)]
     else:
@@ -85,24 +93,78 @@ def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest]) -> list[Guest]
             f"clone: {len(found)} guests are named {clone.source!r} ({listed}); "
             f"expected one, or one template per node, for {entry.label}"
         )
-    return found
+    online = [guest for guest in found if (info := cluster.node(guest.node)) is not None and info.node.online]
+    if not online:
+        raise TemplateNotFound(
+            f"clone: {_listed(found)}, which {'is' if len(nodes) == 1 else 'are'} offline, for {entry.label}"
+        )
+    return online
+
+
+def _listed(guests: Sequence[Guest]) -> str:
+    return ", ".join(f"VM {guest.vmid} ({guest.name}) is on {guest.node}" for guest in guests)
+
+
+def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str, t.Any]) -> None:
+    """Refuse what Proxmox would refuse whatever the node."""
+    if not clone.full and not guest.template and clone.snapname is None:
+        raise InvalidRequest(
+            f"full: VM {guest.vmid} ({guest.name}) is not a template, and Proxmox makes linked clones of templates and "
+            f"of snapshots only, for {entry.label}",
+            option="full",
+        )
+    if guest.status == "running" and "tpmstate0" in config and clone.snapname is None:
+        raise InvalidRequest(
+            f"clone: VM {guest.vmid} ({guest.name}) is running, and Proxmox does not copy a TPM state that is in use, "
+            f"for {entry.label}",
+            option="clone",
+        )
+
+
+def _check_drives(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
+    """Refuse drives that the clone would not get, as their slots hold other ones of the template."""
+    for slot, drive in drives_of(entry.request.options).items():
+        current = config.get(slot)
+        if current is None:
+            continue
+        reason = occupied(drive, str(current))
+        if reason is None and drive.source is not None:
+            reason = "the template's disk is there, and import-from is for new ones"
+        if reason is not None:
+            raise InvalidRequest(
+                f"{slot}: cannot be had in a clone of VM {guest.vmid} ({guest.name}): {reason}", option=slot
+            )
+
+
+def _vcpus(config: Mapping[str, t.Any]) -> float:
+    return float(config.get("vcpus") or int(config.get("cores") or 1) * int(config.get("sockets") or 1))
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
-    volumes = []
+    volumes: list[tuple[str, str, int]] = []
+    copied: list[str] = []
+    media: list[tuple[str, str]] = []
     for slot, value in sorted(config.items()):
         if not _DRIVE.fullmatch(slot):
             continue
         volume, _separator, rest = str(value).partition(",")
         storage, separator, _name = volume.partition(":")
         options = dict(part.partition("=")[::2] for part in rest.split(","))
-        if separator and not (options.get("media") == "cdrom" and not is_cloudinit(volume)):
-            volumes.append((slot, storage, size_in_config(options.get("size", "")) or 0))
+        size = size_in_config(options.get("size", "")) or 0
+        if not separator:
+            continue
+        if is_cloudinit(volume):
+            volumes.append((slot, storage, max(size, SMALL_VOLUME)))
+            copied.append(slot)
+        elif options.get("media") == "cdrom":
+            media.append((slot, storage))
+        else:
+            volumes.append((slot, storage, size))
     return Template(
         vmid=guest.vmid,
         node=guest.node,
         name=guest.name or str(guest.vmid),
-        is_template=guest.template,
-        running=guest.running,
         volumes=tuple(volumes),
+        copied=frozenset(copied),
+        media=tuple(media),
     )

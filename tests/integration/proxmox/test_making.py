@@ -33,7 +33,7 @@ from .conftest import calls
 
 CREATE = r"^/nodes/[^/]+/qemu$"
 CLONE = r"/clone$"
-TEMPLATE = Template(9000, "pve1", "tpl", is_template=True)
+TEMPLATE = Template(9000, "pve1", "tpl")
 
 
 def decision(vmid: int = 200, name: str = "web", node: str = "pve1", running: bool = False) -> Decision:

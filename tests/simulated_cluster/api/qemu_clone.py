@@ -10,7 +10,7 @@ from typing import Any
 
 from ..cluster import RACE_SHARE
 from ..errors import ApiError, TaskError, die, forbidden, parameter_error
-from ..model import Guest, Volume
+from ..model import Guest, Storage, Volume
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, render, render_net
 from ..routing import Call, route
 from ..tasks import OrderedFailure, Task
@@ -34,11 +34,23 @@ def clone(call: Call) -> str:
         call.require(f"/storage/{storage}", "Datastore.AllocateSpace")
         if "images" not in cluster.storages[storage].content:
             raise parameter_error(storage=f"storage '{storage}' does not support vm images")
+        _check_target_storage(call, cluster.storages[storage], target)
     cluster.need_quorum()
     source = cluster.guests.get(int(call["vmid"]))
     if source is None or source.node != call.node or source.kind != "qemu":
         raise die(f"unable to find configuration file for VM {call['vmid']} on node '{call.node}'")
     return _clone(call, source, newid, target)
+
+
+def _check_target_storage(call: Call, storage: Storage, target: str | None) -> None:
+    """The clone is made here and handed over: both nodes need the storage."""
+    for node in dict.fromkeys((call.node, target or call.node)):
+        try:
+            call.cluster.volumes.check_usable(storage, node)
+        except TaskError as error:
+            raise die(str(error)) from None
+    if target not in (None, call.node) and not storage.shared:
+        raise die(f"can't clone to non-shared storage '{storage.name}'")
 
 
 def _check_rights(call: Call, newid: int, pool: str | None) -> None:
@@ -109,6 +121,8 @@ def _plan(call: Call, source: Guest, full: bool, target: str | None) -> dict[str
     for key, drive in source.drives().items():
         file = drive.get("file", "")
         if is_cdrom(drive) and not file.endswith(("cloudinit", "cloudinit.qcow2")):
+            if ":" in file and target not in (None, source.node) and not cluster.volumes.storage(file).shared:
+                raise die(f"can't clone VM to node '{target}' (VM uses local storage)")
             continue
         volume = cluster.volumes.find(file, source.node)
         if volume is None:
@@ -119,9 +133,6 @@ def _plan(call: Call, source: Guest, full: bool, target: str | None) -> dict[str
         if not full and not is_cdrom(drive) and "base-" not in volume.volid.rpartition("/")[2]:
             raise die(f"Linked clone feature is not supported for '{file}' ({key})")
         plan[key] = volume
-    wanted = call.get("storage")
-    if wanted is not None and target not in (None, source.node) and not cluster.storages[wanted].shared:
-        raise die(f"can't clone VM to node '{target}' (VM uses local storage)")
     return plan
 
 

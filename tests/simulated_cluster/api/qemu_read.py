@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import die
 from ..model import Guest
 from ..routing import Call, route
 
@@ -61,8 +62,11 @@ def qemu_list(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/qemu/{vmid}/config")
 def config(call: Call) -> dict[str, Any]:
     guest = of(call)
-    values = dict(guest.config)
-    if not call.get("current"):
+    snapshot = call.get("snapshot")
+    if snapshot and snapshot not in guest.snapshots:
+        raise die(f"snapshot '{snapshot}' does not exist")
+    values = dict(guest.snapshots[snapshot] if snapshot else guest.config)
+    if not call.get("current") and not snapshot:
         for key, value in guest.pending.items():
             if value is None:
                 values.pop(key, None)

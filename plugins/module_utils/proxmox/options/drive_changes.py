@@ -44,13 +44,30 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None, *, mer
     present = kind_of(drive.slot).read(current)
     file = present.pop("file", "")
     present = {key: value for key, value in present.items() if key not in CREATION_ONLY}
-    medium = present.get("media") == "cdrom" or file == "cdrom"
-    if medium and (drive.cdrom or drive.cloudinit):
+    reason = occupied(drive, current)
+    if reason is not None:
+        return DriveChange(_shown(drive, storage), reasons=(reason,))
+    if drive.cdrom or drive.cloudinit:
         return _compare_medium(drive, file, present, storage)
-    if medium or drive.cdrom or drive.cloudinit:
-        there = "a CD-ROM or cloud-init drive" if medium else "a disk"
-        return DriveChange(_shown(drive, storage), reasons=(f"{there} is there ({file}) and is not replaced",))
     return _compare_disk(drive, file, present, merge=merge)
+
+
+def occupied(drive: Drive, current: str) -> str | None:
+    """Return why a drive cannot come to be in a slot that holds another one; None when it can, or when it is that one.
+
+    current is the slot's value in a config. A medium can be changed; a disk or a cloud-init drive holds data.
+    """
+    present = kind_of(drive.slot).read(current)
+    file = present.get("file", "")
+    medium = present.get("media") == "cdrom" or file == "cdrom"
+    if medium != (drive.cdrom or drive.cloudinit):
+        there = "a CD-ROM or cloud-init drive" if medium else "a disk"
+        return f"{there} is there ({file}) and is not replaced"
+    if medium and is_cloudinit(file) and not drive.cloudinit:
+        return f"the cloud-init drive is there ({file}) and is not replaced"
+    if not medium and drive.volume not in (None, file):
+        return f"the volume {file} is there and is not replaced by {drive.volume}"
+    return None
 
 
 def _compare_disk(drive: Drive, file: str, present: dict[str, str], *, merge: bool) -> DriveChange | None:
@@ -81,9 +98,7 @@ def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[s
     """Return why some of what is asked for cannot be had."""
     storage = file.partition(":")[0]
     reasons = []
-    if drive.volume is not None and drive.volume != file:
-        reasons.append(f"the volume {file} is there and is not replaced by {drive.volume}")
-    elif drive.storage is not None and drive.storage != storage:
+    if drive.storage is not None and drive.storage != storage:
         reasons.append(f"it is on storage {storage} and is not moved to {drive.storage}")
     if drive.small:
         if differ:
@@ -104,10 +119,6 @@ def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage
         )
     if drive.cloudinit:
         return _add(drive, storage, "it is a CD-ROM drive")
-    if is_cloudinit(file):
-        return DriveChange(
-            _shown(drive, None), reasons=(f"the cloud-init drive is there ({file}) and is not replaced",)
-        )
     given = {key: value for key, value in present.items() if key != "size"}
     if drive.volume == file and kind_of(drive.slot).same(drive.options, given):
         return None

@@ -193,7 +193,7 @@ def test_a_storage_that_is_not_there_will_not_come_by_waiting() -> None:
 
 
 def template(at: str, vmid: int = 900, on: str = "data") -> Template:
-    return Template(vmid, at, "debian", True, volumes=(("scsi0", on, 10 * GIB),))
+    return Template(vmid, at, "debian", volumes=(("scsi0", on, 10 * GIB),))
 
 
 def clone(*templates: Template, disks: tuple[Disk, ...] = (), **fields: t.Any) -> Request:
@@ -207,7 +207,7 @@ def test_a_template_on_local_storage_is_cloned_on_its_own_node() -> None:
     outcome = where(*BOTH).schedule(clone(template("pve2")))
     assert allowed(outcome) == {"pve2"}
     assert reasons(outcome, "TemplateLocality") == {
-        "pve1": "couldn't be cloned to from 'debian' (it lies on local storage of pve2)"
+        "pve1": "couldn't be cloned to from 'debian' (its scsi0 is on local storage 'data' of pve2)"
     }
 
 

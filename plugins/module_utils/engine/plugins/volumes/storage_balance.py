@@ -10,12 +10,13 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
+from ...conflict import Conflict
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import Conflict, find_volumes
+from ...volumes import find_volumes
 
 
 class StorageBalance(PreScorePlugin, ScorePlugin):

@@ -9,17 +9,18 @@ from collections.abc import Hashable
 
 from ....model import Request
 from ...cache import NodeInfo
+from ...cloning import source_for
+from ...conflict import Conflict
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin
-from ...framework.status import Status, unresolvable
-from ...volumes import reachable_template
-
-REASON = "couldn't be cloned to from '{}'"
+from ...framework.status import Status
 
 
 class TemplateLocality(FilterPlugin):
-    """Rejects a node that has no copy of the template of its own and cannot reach one whose volumes all lie on shared
-    storage.
+    """Rejects a node that has no copy of the template of its own and to which Proxmox clones none of another node.
+
+    Proxmox clones to another node only when everything that the template holds, the image in a CD-ROM drive included,
+    and the storage of a full clone are shared, and both nodes have that storage.
     """
 
     name = "TemplateLocality"
@@ -29,7 +30,5 @@ class TemplateLocality(FilterPlugin):
         return request.clone
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        if request.clone is None or reachable_template(request, node) is not None:
-            return None
-        template = request.clone.templates[0]
-        return unresolvable(REASON.format(template.name), f"it lies on local storage of {template.node}")
+        found = source_for(request.clone, node) if request.clone is not None else None
+        return found.status() if isinstance(found, Conflict) else None

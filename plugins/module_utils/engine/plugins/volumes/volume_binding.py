@@ -8,21 +8,21 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Hashable, Mapping
 
-from ....errors import InvalidRequest
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
+from ...conflict import Conflict
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
-from ...framework.status import SKIP, Code, Shortage, Status
+from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import Conflict, find_volumes
+from ...volumes import class_of, find_volumes
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node where a drive finds no storage that exists there, is active, has the content type and has the
-    space.
+    space; or where an ISO image, or what is imported, is not there.
 
     A drive that names its storage is checked; one that names none, or a storage class, gets the storage with the most
     space left. Bytes of other decisions count. A shared storage is counted once for the cluster.
@@ -45,29 +45,19 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         if not request.disks and request.clone is None:
             return SKIP
         for disk in request.disks:
-            if disk.storage_class is not None and disk.storage_class not in self.classes:
-                known = ", ".join(sorted(self.classes)) or "none is defined"
-                raise InvalidRequest(
-                    f"{disk.slot}: unknown storage_class {disk.storage_class!r}; known classes: {known}"
-                )
+            class_of(disk, self.classes)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = find_volumes(request, node, self.classes)
-        return _status(found) if isinstance(found, Conflict) else None
+        return found.status() if isinstance(found, Conflict) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         found = find_volumes(request, node, self.classes)
         if isinstance(found, Conflict):
-            return _status(found)
+            return found.status()
         draft.storages.update(found.storages)
         draft.template = found.template
         for storage, size in found.bytes.items():
             draft.storage_bytes[storage, node.name] = size
         return None
-
-
-def _status(conflict: Conflict) -> Status:
-    code = Code.UNSCHEDULABLE if conflict.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    shortages = (Shortage("storage", conflict.missing),) if conflict.missing else ()
-    return Status(code, conflict.reason, conflict.detail, shortages)

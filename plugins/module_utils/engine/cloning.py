@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a clone is made from when it is to be on one node, and what it takes there: Proxmox's rules, as pure functions.
+
+Proxmox makes a clone on the node of its source, and then only hands the config over: every volume of the source and
+every volume of the clone must be on storage that both nodes share. That holds for the images in the source's CD-ROM
+drives as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model import CloneSource, Disk, Request, Template
+from .cache import NodeInfo
+from .conflict import Conflict
+
+NO_TEMPLATE = "couldn't be cloned to from '{}'"
+MISPLACED = "couldn't get a clone of '{}' with {} on storage '{}'"
+
+OBSTACLES_TOLD = 3
+"""Of how many copies of a template it is told why they are out of reach."""
+
+
+def source_for(clone: CloneSource, node: NodeInfo) -> Template | Conflict:
+    """The template to clone when the VM is to be on node: the node's own copy, else the first that can be reached."""
+    obstacles: list[str] = []
+    resolvable = False
+    for template in sorted(clone.templates, key=lambda template: template.node != node.name):
+        obstacle = _obstacle(template, clone, node)
+        if obstacle is None:
+            return template
+        text, may_change = obstacle
+        resolvable = resolvable or may_change
+        if text not in obstacles:
+            obstacles.append(text)
+    detail = "; ".join(obstacles[:OBSTACLES_TOLD])
+    return Conflict(NO_TEMPLATE.format(clone.templates[0].name), detail, resolvable)
+
+
+def misplaced(request: Request, template: Template) -> Conflict | None:
+    """What speaks against template when the request names storages for drives that the template has."""
+    clone = request.clone
+    if clone is None:
+        return None
+    places = {slot: clone.storage or storage for slot, storage, _size in template.volumes}
+    for disk in request.disks:
+        place = places.get(disk.slot)
+        if place is not None and disk.storage not in (None, place):
+            reason = MISPLACED.format(template.name, disk.slot, disk.storage)
+            return Conflict(reason, f"it is made on '{place}'", resolvable=False)
+    return None
+
+
+def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
+    """The drives of the clone, each with the space that it takes:
+
+    the template's volumes, copied or linked, grown where the request asks for more, and new ones beside them.
+    """
+    clone = request.clone
+    if clone is None:
+        return
+    given = {disk.slot: disk for disk in request.disks}
+    for slot, storage, size in template.volumes:
+        asked = given.pop(slot, None)
+        wanted = asked.size if asked else 0
+        copied = clone.full or slot in template.copied
+        yield Disk(
+            slot,
+            size=max(size, wanted) if copied else max(wanted - size, 0),
+            storage=(clone.storage if clone.full else None) or storage,
+            storage_class=asked.storage_class if asked else None,
+        )
+    yield from given.values()
+
+
+def _obstacle(template: Template, clone: CloneSource, node: NodeInfo) -> tuple[str, bool] | None:
+    """Why Proxmox does not clone template to node, and whether that may change; None when it does."""
+    if template.node == node.name:
+        return None
+    for slot, storage in _storages(template):
+        seen = node.storages.get(storage)
+        if seen is None:
+            return f"its {slot} is on storage '{storage}' of {template.node}", False
+        if not seen.use.shared:
+            return f"its {slot} is on local storage '{storage}' of {template.node}", False
+        if not seen.active:
+            return f"storage '{storage}' of its {slot} is not active", True
+    target = node.storages.get(clone.storage) if clone.storage else None
+    if target is None:
+        return None
+    if not target.use.shared:
+        return f"it is on {template.node}, and storage '{clone.storage}' is not shared", False
+    if template.node not in target.use.nodes:
+        return f"it is on {template.node}, where storage '{clone.storage}' is not active", True
+    return None
+
+
+def _storages(template: Template) -> list[tuple[str, str]]:
+    """The slots and storages of everything that the template holds."""
+    volumes = [(slot, storage) for slot, storage, _size in template.volumes]
+    return [*volumes, *template.media]
