@@ -20,10 +20,12 @@ import typing as t
 from collections.abc import Mapping
 
 from ..errors import InvalidPluginConfig
-from .framework.profile import Profile
+from .framework.profile import Profile, sections_of
 from .framework.registry import Registry
 
 DEFAULT = "balanced"
+
+STORAGE_CLASSES = "storage_classes"
 
 _ON = {"enable": True}
 _OFF = {"enable": False}
@@ -68,7 +70,7 @@ def build_profiles(
             raise InvalidPluginConfig(f"{where}.extends: unknown profile {extends!r}; known: {', '.join(NAMED)}")
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    return {name: Profile(name, registry, layer) for name, layer in layers.items()}
+    return {name: Profile(name, registry, _with_storage_classes(registry, layer)) for name, layer in layers.items()}
 
 
 def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -88,6 +90,22 @@ def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
         return above
     keys = [*below, *(key for key in above if key not in below)]
     return {key: _merged(below.get(key), above.get(key), depth - 1) for key in keys}
+
+
+def _with_storage_classes(registry: Registry, layer: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
+    """Give the storage classes of VolumeBinding to all scores that know storage classes and have none of their own:
+    a score that chose other storages than the drives go to would be about nothing.
+    """
+    binding: t.Any = layer.get("filters")
+    for key in ("VolumeBinding", "config", STORAGE_CLASSES):
+        binding = binding.get(key) if isinstance(binding, Mapping) else None
+    scores = layer.get("scores") or {}
+    if not binding or not isinstance(scores, Mapping):
+        return layer
+    shared = {"config": {STORAGE_CLASSES: binding}}
+    scorers = [plugin for plugin in registry if STORAGE_CLASSES in plugin.settings and "scores" in sections_of(plugin)]
+    asked = {plugin.name: shared for plugin in scorers if plugin.enabled or plugin.name in scores}
+    return laid_over({"scores": asked}, layer)
 
 
 def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

@@ -20,10 +20,8 @@ from ..errors import InvalidPluginConfig, InvalidRequest, MissingLibrary
 from .plugin_loader import load_entry_points, load_plugin_paths
 
 SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "storage_classes": (
-        ("filters", "VolumeBinding", "storage_classes"),
-        ("scores", "StorageBalance", "storage_classes"),
-    ),
+    # The scores take them over.
+    "storage_classes": (("filters", "VolumeBinding", "storage_classes"),),
     "open_gates": (("gates", "SchedulingGates", "open"),),
 }
 """For each module option that is a plugin's setting: section, plugin and key."""
