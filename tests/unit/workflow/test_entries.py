@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The VMs that a task asks for, from its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import (
+    Clone,
+    Entry,
+    build_entries,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+
+PER_VM = list(one_vm_argument_spec())
+
+
+def entries(**params: Any) -> list[Entry]:
+    return build_entries(params, PER_VM, 1000.0)
+
+
+def test_without_vms_the_options_at_the_top_are_one_vm() -> None:
+    (entry,) = entries(name="web", cores=2, sockets=2, memory=1024, state="started")
+    assert (entry.position, entry.state, entry.label) == (0, "started", 'VM "web"')
+    assert (entry.request.cores, entry.request.memory, entry.request.running) == (4, GIB, True)
+    assert entry.request.created == 1000.0
+
+
+def test_an_entry_replaces_a_default_as_a_whole_and_keeps_the_others() -> None:
+    plain, own = entries(
+        memory=2048,
+        tags=["a", "b"],
+        update=True,
+        scsi={"scsi0": {"size": 8}, "scsi1": {"size": 9}},
+        vms=[{"name": "plain"}, {"name": "own", "tags": ["c"], "scsi": {"scsi0": {"size": 4}}, "update": False}],
+    )
+    assert (plain.request.tags, own.request.tags) == (frozenset("ab"), frozenset("c"))
+    assert [disk.slot for disk in plain.request.disks] == ["scsi0", "scsi1"]
+    assert [(disk.slot, disk.size) for disk in own.request.disks] == [("scsi0", 4 * GIB)]
+    assert plain.request.memory == own.request.memory == 2048 * MIB
+    assert (plain.update, own.update) == (True, False)
+    assert [entry.position for entry in (plain, own)] == [0, 1]
+
+
+def test_an_empty_list_of_vms_is_none() -> None:
+    assert entries(memory=512, vms=[]) == []
+
+
+def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
+    (entry,) = entries(vmid=100)
+    assert entry.label == "VM 100"
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"name": "web", "vms": [{"memory": 512}]}, "name: cannot be a default"),
+        ({"vmid": 100, "vms": [{"name": "a"}]}, "vmid: cannot be a default"),
+        ({"vms": [{"name": "a"}, {"name": "a"}]}, "name: 'a' is given to 2 entries"),
+        ({"vms": [{"vmid": 100}, {"vmid": 100}, {"vmid": 101}]}, "vmid: 100 is given to 2 entries"),
+        ({"name": "a", "clone": "t", "full": False, "storage": "local"}, "storage: 'local' is for full clones only"),
+        ({"name": "a", "clone": "t", "full": False, "format": "raw"}, "format: 'raw' is for full clones only"),
+        ({"vms": [{"name": "a"}, {"name": "b", "affinity": [{"type": "near"}]}]}, "vms[1].affinity[0].type"),
+    ],
+)
+def test_a_mistake_is_named(params: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        entries(**params)
+    assert told in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "clone"),
+    [
+        ({}, None),
+        ({"clone": "golden"}, Clone("golden")),
+        ({"clone": 9000, "full": False, "snapname": "clean"}, Clone("9000", full=False, snapname="clean")),
+        ({"clone": "g", "storage": "ceph", "format": "unspecified"}, Clone("g", storage="ceph")),
+        ({"clone": "g", "full": False, "format": "unspecified"}, Clone("g", full=False)),
+    ],
+)
+def test_a_clone_is_full_unless_it_is_said_otherwise(given: dict[str, Any], clone: Clone | None) -> None:
+    (entry,) = entries(name="web", **given)
+    assert entry.clone == clone
+
+
+def test_given_are_the_options_that_were_set_anywhere() -> None:
+    (entry,) = entries(memory=512, vms=[{"name": "web", "cores": 2}])
+    assert entry.given == {"memory", "name", "cores"}
