@@ -87,8 +87,12 @@ class BindingCycle:
             ledger.release(cluster, [decision.vmid], holder)
             raise
         self.in_progress.discard(decision.vmid)
-        ledger.mark_created(cluster, [decision.vmid], holder)
-        complaints = tuple(failure.message for failure in run_post_bind(profile, decision))
+        complaints = [failure.message for failure in run_post_bind(profile, decision)]
+        try:
+            ledger.mark_created(cluster, [decision.vmid], holder)
+        except CollectionError as error:
+            # The VM is there. Its reservation goes on for a while, and expires.
+            complaints.append(error.message)
         return replace(result, warnings=(*result.warnings, *complaints))
 
     def _create(self, entry: Entry, decision: Decision) -> BindResult:
@@ -97,10 +101,14 @@ class BindingCycle:
             _accept(entry, taken)
             return BindResult(decision.vmid, decision.node)
         result = self._make(entry, decision)
-        if decision.request.options.get(TEMPLATE):
-            self._binder.convert_to_template(result.node, decision.vmid)
-        if decision.request.ha is not None:
-            self._binder.join_ha(decision.vmid, decision.request.ha)
+        try:
+            if decision.request.options.get(TEMPLATE):
+                self._binder.convert_to_template(result.node, decision.vmid)
+            if decision.request.ha is not None:
+                self._binder.join_ha(decision.vmid, decision.request.ha)
+        except CollectionError as error:
+            error.details["created"] = {"vmid": decision.vmid, "node": result.node}
+            raise
         return result
 
     def _make(self, entry: Entry, decision: Decision) -> BindResult:

@@ -95,10 +95,13 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         request = vm_request(body)
     except InvalidRequest as error:
         raise InvalidRequest(where + error.message, **error.details) from error
+    state = body.get("state") or "present"
+    if state == "started" and body.get("template"):
+        raise InvalidRequest(f"{where}state: 'started' contradicts template: a template cannot run")
     return Entry(
         position=position,
         request=replace(request, **rules),
-        state=body.get("state") or "present",
+        state=state,
         clone=_clone(body),
         update=bool(body.get("update")),
         given=frozenset(name for name, value in body.items() if value is not None),

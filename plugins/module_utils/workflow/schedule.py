@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
 from ..engine.manager import Manager
-from ..errors import CollectionError
+from ..errors import CollectionError, InvalidRequest
 from .access import Access
 from .device_options import device_attributes
 from .entries import build_entries
@@ -20,6 +20,9 @@ from .plugin_config import profiles_of
 from .progress import ProgressFile
 from .report import failure_of, result_of
 from .run import Run
+
+LEAST = {"parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
+"""The smallest value of options that are numbers."""
 
 
 class RunFailed(CollectionError):
@@ -46,6 +49,7 @@ def schedule(
     per_vm names the options of one VM; warn takes texts for the user.
     Raises RunFailed with the result when a VM failed, and other CollectionErrors when nothing was looked at.
     """
+    _check_numbers(params)
     entries = build_entries(params, per_vm, time.time())
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
@@ -64,3 +68,9 @@ def schedule(
         message, code = failure_of(reports)
         raise RunFailed(message, code, result)
     return result
+
+
+def _check_numbers(params: Mapping[str, t.Any]) -> None:
+    for option, minimum in LEAST.items():
+        if params[option] < minimum:
+            raise InvalidRequest(f"{option}: {params[option]} is not possible, expected at least {minimum}")

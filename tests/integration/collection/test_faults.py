@@ -183,6 +183,16 @@ def test_a_clone_whose_adjustment_fails_is_removed(controller: Controller, clust
     free_again(controller, failed["vms"][0]["decision"]["vmid"])
 
 
+def test_a_vm_that_cannot_be_made_a_template_is_there_and_told_of(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/template$", status=500, message="no templates today")
+    failed = controller.fail("ApiError", name="golden", template=True, **VM)
+    vm = failed["vms"][0]
+    assert (vm["changed"], vm["error"]["created"]) == (True, {"vmid": vm["vmid"], "node": vm["node"]})
+    assert named(cluster, "golden") == [vm["vmid"]]
+
+
 def test_a_create_that_warns_is_a_success_that_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(**CREATE, task_error="WARNINGS: 1", count=1)
     result = controller.schedule(name="web-1", **VM)

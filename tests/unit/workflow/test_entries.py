@@ -66,6 +66,7 @@ def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
         ({"vms": [{"vmid": 100}, {"vmid": 100}, {"vmid": 101}]}, "vmid: 100 is given to 2 entries"),
         ({"name": "a", "clone": "t", "full": False, "storage": "local"}, "storage: 'local' is for full clones only"),
         ({"name": "a", "clone": "t", "full": False, "format": "raw"}, "format: 'raw' is for full clones only"),
+        ({"vms": [{"name": "a", "template": True}], "state": "started"}, "state: 'started' contradicts"),
         ({"vms": [{"name": "a"}, {"name": "b", "affinity": [{"type": "near"}]}]}, "vms[1].affinity[0].type"),
     ],
 )
