@@ -21,7 +21,7 @@ from ..errors import CollectionError
 
 Clock = Callable[[], float]
 Row = tuple[t.Any, ...]
-Parameters: t.TypeAlias = "Sequence[str | int | float | None]"
+Parameters = Sequence["str | int | float | None"]
 
 
 class Cursor(t.Protocol):
