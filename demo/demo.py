@@ -108,11 +108,22 @@ def play(name: str, env: Mapping[str, str], *arguments: str) -> str:
                 lines.append(line)
                 print(line, end="", flush=True)
         finally:
-            # Ends what an interrupt of this program alone would leave behind.
-            process.terminate()
+            end(process)
     if process.returncode != 0:
         raise DemoFailed(f"ansible-playbook ended with {process.returncode}")
     return "".join(lines)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Wait for the program to end: an interrupt on the terminal reached it too, one of this program alone did not."""
+    for interrupt in (None, signal.SIGINT, signal.SIGKILL):
+        if interrupt is not None:
+            process.send_signal(interrupt)
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            continue
+        return
 
 
 def environment(folder: Path, connection: Mapping[str, str]) -> dict[str, str]:
