@@ -48,11 +48,12 @@ def test_it_runs_once_on_the_controller_whatever_the_play_is_for(cluster: Simula
     before = set(cluster.state()["guests"])
     far = {"name": "{{ item }}", "groups": "far", "ansible_host": "192.0.2.254", "ansible_connection": "ssh"}
     away = {"ansible.builtin.add_host": far, "loop": ["far-1", "far-2"]}
+    no_way = {"ansible_become_exe": "/bin/false", "ansible_become_user": "nobody"}
     names = seen("provision_vms | map(attribute='name') | list")
     run = play(
         [
             somebodys_play(away),
-            somebodys_play(PROVISION, names, hosts="far", become=True, vars={"ansible_become_exe": "/bin/false"}),
+            somebodys_play(PROVISION, names, hosts="far", become=True, vars=no_way),
         ],
         VMS,
     )
