@@ -64,7 +64,7 @@ docs: setup ## Update the generated parts of docs/, render the reference into bu
 	@hack/docs.sh
 
 compat: setup ## Run the tests on every Python and ansible-core that can be found
-	@hack/compat.sh
+	@hack/compat.sh $(PYTEST_ARGS)
 
 importer: setup ## Check the collection's tarball as Galaxy does when it is uploaded
 	@hack/importer.sh

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run the unit and integration tests on every supported Python that is on this machine, with every supported
-# ansible-core that runs on it, and print the table. Environments are kept in .venv-compat.
+# Run the tests on every supported Python that is on this machine, with every supported ansible-core that runs on it,
+# and print the table. Environments are kept in .venv-compat. Arguments are pytest's: hack/compat.sh tests/unit
 
 source "$(dirname "$0")/common.sh"
 
@@ -40,7 +40,7 @@ for python in $(interpreters); do
     log=$LOGS/$name-core$core.log
     result=$(prepare "$python" "$core" "$environment")
     if [ -z "$result" ]; then
-      if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile >"$log" 2>&1; then
+      if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile "$@" >"$log" 2>&1; then
         result=$(tail -n 1 "$log")
       else
         result="FAILED, see ${log#"$CHECKOUT"/}: $(tail -n 1 "$log")"
