@@ -175,10 +175,6 @@ class _Search:
         storages = self._candidates(disk, wanted)
         if not storages:
             return self._nowhere(disk, wanted)
-        most, first = storages[0]
-        if disk.size > max(-most, 0):
-            detail = f"{disk.slot} {_needs(disk.size, -most)} on {first}"
-            return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, missing=disk.size + most)
         conflict: Conflict | None = None
         for negated, name in storages:
             if disk.size > max(-negated, 0) or not self._tries_left:
@@ -190,7 +186,7 @@ class _Search:
                 return None
             conflict = conflict or found
             self._binding.take_back(disk)
-        return conflict
+        return conflict or self._no_room(disk, wanted, -storages[0][0], storages[0][1])
 
     def _candidates(self, disk: Disk, wanted: StorageClass) -> list[tuple[int, str]]:
         """The storages that will do but for their space, each with its negated room, the one with the most first."""
@@ -200,6 +196,10 @@ class _Search:
             for name, storage in self._node.storages.items()
             if storage.active and disk.content in storage.content and allowed(storage, wanted)
         )
+
+    def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Conflict:
+        detail = f"{disk.slot} {_needs(disk.size, most)} on {name}"
+        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, missing=max(disk.size - most, 0))
 
     def _nowhere(self, disk: Disk, wanted: StorageClass) -> Conflict:
         inactive = [
