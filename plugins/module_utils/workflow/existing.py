@@ -10,9 +10,10 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from ..errors import CollectionError, DriftNotApplicable, GuestVanished, TaskTimeout
+from ..errors import CollectionError, DriftNotApplicable, GuestVanished, PermissionDenied, TaskTimeout
 from ..model import Guest
 from ..proxmox.binder import Binder
+from ..proxmox.failures import NotRecorded
 from ..proxmox.freshness import read_config
 from ..proxmox.options.drift import ChangeSet, compare
 from ..proxmox.reader import Reader
@@ -95,12 +96,13 @@ class Converger:
         """
         if entry.state == "absent":
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
+        if guest.template and entry.state == "started":
+            raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")
         config = self._config(entry, guest)
         changes = compare(entry.request.options, config, cloned=entry.clone is not None)
         status = self._status(guest)
-        plan = ExistingPlan(
-            entry, guest, status, changes, joins_ha=entry.request.ha is not None and not guest.ha_managed
-        )
+        joins_ha = entry.request.ha is not None and not self._is_in_ha(guest)
+        plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha)
         if plan.drift and entry.update:
             if changes.unappliable:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
@@ -172,6 +174,16 @@ class Converger:
         if entry.request.name and name != entry.request.name:
             raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
         return config
+
+    def _is_in_ha(self, guest: Guest) -> bool:
+        """One that was just added is shown as such only after the HA manager's next round."""
+        if guest.ha_managed:
+            return True
+        try:
+            resources = self._reader.get("/cluster/ha/resources")
+        except (PermissionDenied, NotRecorded):
+            return False
+        return any(resource.get("sid") == f"vm:{guest.vmid}" for resource in resources)
 
     def _status(self, guest: Guest) -> str:
         if guest.status not in ("assumed", "unknown"):
