@@ -1,0 +1,229 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `clone` means in a cluster: which guests, with which volumes, and what of a clone is refused at once."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from support.small_cluster import cluster, guest, node
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    AmbiguousName,
+    CollectionError,
+    InvalidRequest,
+    TemplateNotFound,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    MIB,
+    CloneSource,
+    Guest,
+    Request,
+    Template,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NotRecorded
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
+
+OPTIONS = "name clone full storage format snapname cores memory scsi ide efidisk0 state vmid update".split()
+CONFIG: dict[str, t.Any] = {
+    "cores": 2,
+    "sockets": 2,
+    "memory": "3072",
+    "template": 1,
+    "efidisk0": "ceph:base-900-disk-1,efitype=4m,size=4M",
+    "ide0": "none,media=cdrom",
+    "ide2": "local:iso/debian.iso,media=cdrom,size=600M",
+    "ide3": "ceph:vm-900-cloudinit,media=cdrom",
+    "scsi0": "ceph:base-900-disk-0,size=10G",
+    "scsi1": "/dev/disk/by-id/usb-stick,size=1G",
+    "unused0": "ceph:vm-900-disk-7",
+    "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0",
+}
+
+
+def golden(vmid: int = 900, at: str = "pve1", **fields: t.Any) -> Guest:
+    return guest(vmid, at, **{"name": "golden", "status": "stopped", "template": True, **fields})
+
+
+def resolve(
+    *guests: Guest, configs: dict[str, dict[str, t.Any]] | None = None, offline: str = "", **options: t.Any
+) -> Request:
+    """What a task with these options asks for; the guests are the cluster's, of which all have CONFIG if none is given.
+
+    configs are by path below the node: 900/config.
+    """
+    answers: dict[str, t.Any] = {"/cluster/resources": []}
+    answers |= {f"/nodes/{each.node}/qemu/{each.vmid}/config": CONFIG for each in guests}
+    answers |= {f"/nodes/pve1/qemu/{path}": config for path, config in (configs or {}).items()}
+    nodes = [node(name, online=name != offline) for name in sorted({each.node for each in guests} | {"pve1"})]
+    (entry,) = build_entries({"name": "new", "clone": "golden", **options}, OPTIONS, 0.0)
+    return Templates(RecordedReader(answers)).resolve(entry, cluster(nodes, guests))
+
+
+def refused(*guests: Guest, **given: t.Any) -> CollectionError:
+    with pytest.raises(CollectionError) as error:
+        resolve(*guests, **given)
+    return error.value
+
+
+def source(*guests: Guest, **given: t.Any) -> CloneSource:
+    found = resolve(*guests, **given).clone
+    assert found is not None
+    return found
+
+
+def test_a_clone_has_its_templates_volumes_and_sizes() -> None:
+    request = resolve(golden())
+    assert (request.cores, request.memory) == (4, 3 * GIB)
+    assert request.clone == CloneSource(
+        (
+            Template(
+                900,
+                "pve1",
+                "golden",
+                volumes=(("efidisk0", "ceph", 4 * MIB), ("ide3", "ceph", 4 * MIB), ("scsi0", "ceph", 10 * GIB)),
+                copied=frozenset({"ide3"}),
+                media=(("ide2", "local"),),
+            ),
+        )
+    )
+
+
+def test_sizes_that_are_asked_for_go_before_the_templates() -> None:
+    request = resolve(golden(), cores=1, memory=1024)
+    assert (request.cores, request.memory) == (1, GIB)
+
+
+def test_of_several_copies_the_largest_counts() -> None:
+    request = resolve(golden(), golden(901, "pve2"), configs={"900/config": {**CONFIG, "cores": 8, "memory": "512"}})
+    assert (request.cores, request.memory) == (16, 3 * GIB)
+    assert request.clone is not None
+    assert [each.node for each in request.clone.templates] == ["pve1", "pve2"]
+
+
+def test_by_vmid_it_is_that_guest_whatever_others_are_called() -> None:
+    found = source(golden(), golden(901, "pve2"), clone="901")
+    assert [each.vmid for each in found.templates] == [901]
+
+
+def test_a_guest_that_is_no_template_can_be_cloned_in_full() -> None:
+    plain = golden(template=False, status="running")
+    assert source(plain, clone="golden").full
+    assert source(plain, clone="golden", full=True).full
+
+
+def test_a_linked_clone_of_what_is_no_template_is_refused() -> None:
+    error = refused(golden(template=False), full=False)
+    assert isinstance(error, InvalidRequest)
+    assert error.message == (
+        "full: VM 900 (golden) is not a template, and Proxmox makes linked clones of templates and of snapshots only, "
+        'for VM "new"'
+    )
+
+
+def test_a_snapshot_is_cloned_as_it_was() -> None:
+    then = {**CONFIG, "cores": 1, "sockets": 1, "scsi0": "data:vm-900-disk-0,size=5G"}
+    given = {"configs": {"900/config?snapshot=clean": then}, "snapname": "clean"}
+    plain = golden(template=False, status="running")
+    for full in (True, False):
+        request = resolve(plain, full=full, **given)
+        assert request.cores == 1
+        assert request.clone is not None
+        assert ("scsi0", "data", 5 * GIB) in request.clone.templates[0].volumes
+
+
+def test_a_snapshot_that_is_not_there_is_not_taken_for_the_present() -> None:
+    assert isinstance(refused(golden(), snapname="nope"), NotRecorded)
+
+
+def test_the_tpm_state_of_a_running_guest_is_not_copied() -> None:
+    with_tpm = {"900/config": {**CONFIG, "tpmstate0": "ceph:vm-900-disk-2,size=4M,version=v2.0"}}
+    error = refused(golden(template=False, status="running"), configs=with_tpm)
+    assert isinstance(error, InvalidRequest)
+    assert "TPM" in error.message
+    assert resolve(golden(template=False), configs=with_tpm).clone is not None
+
+
+# --- which guests ---
+
+
+def test_copies_on_nodes_that_are_offline_are_passed_over() -> None:
+    found = source(golden(), golden(901, "pve2"), offline="pve2")
+    assert [each.vmid for each in found.templates] == [900]
+
+
+def test_when_all_copies_are_offline_that_is_told() -> None:
+    error = refused(golden(901, "pve2"), offline="pve2")
+    assert isinstance(error, TemplateNotFound)
+    assert error.message == 'clone: VM 901 (golden) is on pve2, which is offline, for VM "new"'
+
+
+@pytest.mark.parametrize("clone", ["other", "4711"])
+def test_what_is_not_there_cannot_be_cloned(clone: str) -> None:
+    assert isinstance(refused(golden(), clone=clone), TemplateNotFound)
+
+
+@pytest.mark.parametrize(
+    "guests",
+    [(golden(), golden(901)), (golden(), golden(901, "pve2", template=False)), (golden(template=False), golden(901))],
+)
+def test_several_of_one_name_must_be_templates_on_different_nodes(guests: tuple[Guest, ...]) -> None:
+    assert isinstance(refused(*guests), AmbiguousName)
+
+
+def test_a_container_is_never_cloned() -> None:
+    assert isinstance(refused(golden(kind="lxc")), TemplateNotFound)
+
+
+# --- drives in the template's slots ---
+
+
+@pytest.mark.parametrize(
+    ("drives", "reason"),
+    [
+        (
+            {"ide": {"ide2": "data:8"}},
+            "a CD-ROM or cloud-init drive is there (local:iso/debian.iso) and is not replaced",
+        ),
+        ({"ide": {"ide0": "data:8"}}, "a CD-ROM or cloud-init drive is there (none) and is not replaced"),
+        (
+            {"ide": {"ide3": "local:iso/other.iso,media=cdrom"}},
+            "the cloud-init drive is there (ceph:vm-900-cloudinit) and is not replaced",
+        ),
+        ({"scsi": {"scsi0": ":cloudinit"}}, "a disk is there (ceph:base-900-disk-0) and is not replaced"),
+        (
+            {"scsi": {"scsi0": "data:vm-100-disk-0"}},
+            "the volume ceph:base-900-disk-0 is there and is not replaced by data:vm-100-disk-0",
+        ),
+        (
+            {"scsi": {"scsi0": {"import_from": "local:import/x.qcow2"}}},
+            "the template's disk is there, and import-from is for new ones",
+        ),
+    ],
+)
+def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any], reason: str) -> None:
+    error = refused(golden(), **drives)
+    assert isinstance(error, InvalidRequest)
+    slot = error.details["option"]
+    assert error.message == f"{slot}: cannot be had in a clone of VM 900 (golden): {reason}"
+
+
+@pytest.mark.parametrize(
+    "drives",
+    [
+        {"scsi": {"scsi0": {"size": 20}}},
+        {"scsi": {"scsi2": "data:8"}},
+        {"ide": {"ide2": "none,media=cdrom"}},
+        {"ide": {"ide2": "local:iso/other.iso,media=cdrom"}},
+        {"ide": {"ide0": ":cloudinit"}},
+        {"ide": {"ide3": ":cloudinit"}},
+        {"efidisk0": {"efitype": "4m"}},
+    ],
+)
+def test_drives_that_are_new_or_the_templates_own_are_welcome(drives: dict[str, t.Any]) -> None:
+    assert resolve(golden(), **drives).clone is not None
