@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is planned for a VM that exists, from its config as its node shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.small_cluster import guest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    DriftNotApplicable,
+    GuestVanished,
+    TaskTimeout,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger, ExistingPlan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+
+PATH = "/nodes/pve1/qemu/100"
+
+
+def entry(**options: Any) -> Entry:
+    return build_entries({"name": "web", **options}, one_vm_argument_spec(), 0.0)[0]
+
+
+def converger(config: dict[str, Any], **more: Any) -> Converger:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    answers = {"/cluster/resources": [], f"{PATH}/config": {"name": "web", **config}, **more}
+    return Converger(RecordedReader(answers), patience=30, clock=lambda: now[0], sleep=sleep)
+
+
+def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "running") -> ExistingPlan:
+    return converger(config or {}).plan(asked, guest(100, "pve1", name="web", status=status))
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "actions"),
+    [
+        ("present", "running", []),
+        ("present", "stopped", []),
+        ("started", "running", []),
+        ("started", "stopped", ["start"]),
+        ("stopped", "running", ["stop"]),
+        ("stopped", "paused", ["stop"]),
+        ("stopped", "stopped", []),
+        ("absent", "running", ["delete"]),
+    ],
+)
+def test_power_is_changed_where_it_is_not_as_asked_for(state: str, status: str, actions: list[str]) -> None:
+    assert plan(entry(state=state), status=status).actions == actions
+
+
+def test_drift_is_applied_only_where_that_is_asked_for() -> None:
+    assert plan(entry(cores=4), {"cores": 2}).actions == []
+    assert plan(entry(cores=4, update=True), {"cores": 2}).actions == ["update"]
+    assert plan(entry(cores=2, update=True), {"cores": 2}).actions == []
+    with pytest.raises(DriftNotApplicable):
+        plan(entry(scsi={"scsi0": {"size": 4}}, update=True), {"scsi0": "local:vm-100-disk-0,size=8G"})
+
+
+def test_a_vm_that_is_called_otherwise_by_now_is_not_touched() -> None:
+    with pytest.raises(GuestVanished, match="'precious'"):
+        plan(entry(), {"name": "precious"})
+
+
+@pytest.mark.parametrize("lock", ["create", "clone"])
+def test_a_vm_that_is_being_made_is_waited_for_and_then_given_up(lock: str) -> None:
+    with pytest.raises(TaskTimeout, match="still being created"):
+        plan(entry(), {"lock": lock})
+    assert plan(entry(), {"lock": "backup"}).actions == []
+
+
+def test_the_status_of_a_vm_that_the_list_does_not_show_whole_is_read() -> None:
+    asked = entry(state="started")
+    for status, actions in (("running", []), ("stopped", ["start"])):
+        current = {f"{PATH}/status/current": {"status": status}}
+        found = converger({}, **current).plan(asked, guest(100, "pve1", name="web", status="assumed"))
+        assert found.actions == actions
+
+
+@pytest.mark.parametrize(("resources", "joins"), [([], True), ([{"sid": "vm:100"}], False), ([{"sid": "vm:1"}], True)])
+def test_a_vm_joins_ha_unless_it_is_there_already(resources: list[dict[str, str]], joins: bool) -> None:
+    asked = entry(ha={"state": "started"}, update=True)
+    found = converger({}, **{"/cluster/ha/resources": resources}).plan(asked, guest(100, "pve1", name="web"))
+    assert (found.joins_ha, found.actions) == (joins, ["update"] if joins else [])
+    managed = converger({}).plan(asked, guest(100, "pve1", name="web", ha_managed=True))
+    assert managed.actions == []
