@@ -26,7 +26,7 @@ from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from .access import Access
-from .entries import Entry
+from .entries import Clone, Entry
 from .existing import TEMPLATE
 from .placing import Placer
 
@@ -112,7 +112,8 @@ class BindingCycle:
         return result
 
     def _make(self, entry: Entry, decision: Decision) -> BindResult:
-        if entry.clone is None or decision.template is None:
+        clone = decision.request.clone
+        if entry.clone is None or clone is None:
             parameters = create_parameters(decision.request, decision)
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(decision.request))
@@ -127,7 +128,10 @@ class BindingCycle:
                 parameters["delete"] = ",".join(changes.delete)
             return Adjustment(parameters, changes.resizes)
 
-        result = self._binder.clone(decision, decision.template, _clone_parameters(entry, decision), adjust)
+        # The plugins that choose the template may be off: then Proxmox says whether it goes.
+        own = (template for template in clone.templates if template.node == decision.node)
+        template = decision.template or next(own, clone.templates[0])
+        result = self._binder.clone(decision, template, _clone_parameters(entry, entry.clone), adjust)
         return replace(result, warnings=(*result.warnings, *kept))
 
     def _decide_again(self, entry: Entry, error: VMIDTaken) -> Decision:
@@ -172,10 +176,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
         thread.join()
 
 
-def _clone_parameters(entry: Entry, decision: Decision) -> dict[str, t.Any]:
-    clone = entry.clone
-    if clone is None or decision.template is None:
-        return {}
+def _clone_parameters(entry: Entry, clone: Clone) -> dict[str, t.Any]:
     parameters: dict[str, t.Any] = {"snapname": clone.snapname, "pool": entry.request.pool}
     if clone.full:
         parameters.update(full=1, storage=clone.storage, format=clone.format)

@@ -29,7 +29,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
-OPTIONS = "name clone full storage format snapname cores memory scsi ide efidisk0 state vmid update".split()
+OPTIONS = [
+    *("name", "vmid", "state", "update", "cores", "memory", "scsi", "ide", "efidisk0"),
+    *("clone", "full", "storage", "format", "snapname"),
+]
 CONFIG: dict[str, t.Any] = {
     "cores": 2,
     "sockets": 2,

@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clones are made where Proxmox makes them, and where it does not that is said before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+
+def writes(cluster: SimulatedCluster) -> list[dict[str, Any]]:
+    return [request for request in cluster.requests() if request["method"] != "GET"]
+
+
+def clone_call(cluster: SimulatedCluster) -> dict[str, Any]:
+    (call,) = (request for request in cluster.requests() if request["path"].endswith("/clone"))
+    params: dict[str, Any] = call["params"]
+    return params
+
+
+def reasons(result: dict[str, Any]) -> dict[str, str | None]:
+    return {node["node"]: node["reason"] for node in result["vms"][0]["decision"]["nodes"]}
+
+
+@both_versions
+@pytest.mark.parametrize(
+    ("template", "options"),
+    [
+        ("shared-template", {"full": True}),
+        ("shared-template", {"full": False}),
+        ("shared-template", {"full": True, "storage": "nfs"}),
+        ("plain", {"full": True}),
+    ],
+)
+def test_what_is_on_shared_storage_is_cloned_to_any_node(
+    controller: Controller, cluster: SimulatedCluster, template: str, options: dict[str, Any]
+) -> None:
+    result = controller.schedule(name="copy", clone=template, node="pve2", **options)
+    guest = cluster.state()["guests"][result["vmid"]]
+    assert (guest["name"], guest["node"]) == ("copy", "pve2")
+    assert clone_call(cluster)["target"] == "pve2"
+    assert guest["config"]["scsi0"].startswith(options.get("storage", "ceph") + ":")
+
+
+@both_versions
+@pytest.mark.parametrize(
+    ("template", "options", "expected"),
+    [
+        ("local-template", {}, "its scsi0 is on local storage 'thick' of pve2"),
+        ("local-template", {"full": False}, "its scsi0 is on local storage 'thick' of pve2"),
+        ("local-template", {"storage": "ceph"}, "its scsi0 is on local storage 'thick' of pve2"),
+        ("shared-template", {"storage": "thick"}, "it is on pve1, and storage 'thick' is not shared"),
+        ("cd-template", {}, "its ide2 is on local storage 'local' of pve2"),
+    ],
+)
+def test_a_node_that_proxmox_does_not_clone_to_says_why_and_proxmox_agrees(
+    controller: Controller, cluster: SimulatedCluster, template: str, options: dict[str, Any], expected: str
+) -> None:
+    failed = controller.fail("NoNodesAvailable", name="copy", clone=template, node="pve3", **options)
+    why = f"couldn't be cloned to from '{template}'"
+    assert reasons(failed)["pve3"] == f"{why} ({expected})"
+    assert why in failed["msg"]
+    assert expected in failed["msg"]
+    assert writes(cluster) == []
+
+    off = {"enable": False}
+    unruled = {
+        "filters": {"TemplateLocality": off, "VolumeBinding": off},
+        "reserves": {"VolumeBinding": off},
+        "scores": {"StorageBalance": off},
+    }
+    refused = controller.fail("ApiError", name="copy", clone=template, node="pve3", plugin_config=unruled, **options)
+    assert "can't clone" in refused["msg"]
+    assert clone_call(cluster)["target"] == "pve3"
+
+
+def test_on_the_templates_node_all_of_that_is_possible(controller: Controller, cluster: SimulatedCluster) -> None:
+    wanted: list[tuple[str, dict[str, Any]]] = [
+        ("local-template", {}),
+        ("local-template", {"full": False}),
+        ("cd-template", {}),
+        ("cd-template", {"storage": "thick"}),
+    ]
+    for number, (template, options) in enumerate(wanted):
+        result = controller.schedule(name=f"copy-{number}", clone=template, **options)
+        assert result["node"] == "pve2"
+    assert len(cluster.state()["guests"]) == 8
+
+
+def test_a_linked_clone_of_a_plain_vm_is_refused_before_anything_is_written(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    failed = controller.fail("InvalidRequest", name="copy", clone="plain", full=False)
+    assert failed["msg"].startswith("full: VM 100 (plain) is not a template")
+    assert writes(cluster) == []
+
+
+def test_drives_that_the_template_has_otherwise_are_refused_before_anything_is_written(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    failed = controller.fail("InvalidRequest", name="copy", clone="cd-template", ide={"ide2": "ceph:8"})
+    assert failed["msg"].startswith('VM "copy": ide2: cannot be had in a clone of VM 902 (cd-template): ')
+    failed = controller.fail("NoStorageAvailable", name="copy", clone="cd-template", scsi={"scsi0": "nfs:20"})
+    assert "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' (it is made on 'ceph')" in (
+        reasons(failed)["pve2"] or ""
+    )
+    assert writes(cluster) == []
+
+
+@both_versions
+def test_a_clone_gets_new_drives_beside_its_templates_and_is_told_what_it_does_not_get(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    drives = {"scsi0": {"size": 5}, "scsi1": {"size": 30, "storage_class": "here"}}
+    result = controller.schedule(
+        name="copy",
+        clone="shared-template",
+        scsi=drives,
+        storage_classes={"here": {"shared": False}},
+    )
+    assert result["vms"][0]["storages"] == {"ide2": "ceph", "scsi0": "ceph", "scsi1": "thick"}
+    config = cluster.state()["guests"][result["vmid"]]["config"]
+    assert config["scsi1"].startswith("thick:")
+    assert "size=10G" in config["scsi0"]
+    told = [warning for warning in result["warnings"] if "scsi0" in warning]
+    assert told == ['VM "copy": scsi0 is as in the template: it has 10G and cannot shrink to 5G']
+
+
+def test_a_template_whose_node_is_offline_is_no_source_when_another_copy_is(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    for number in (1, 2):
+        cluster.add_guest(
+            vmid=910 + number, name="golden", node=f"pve{number}", template=True, disks={"scsi0": "thick:4"}
+        )
+    cluster.set_node("pve1", online=False)
+    cluster.advance(60)
+    assert controller.schedule(name="copy", clone="golden")["node"] == "pve2"
+    failed = controller.fail("TemplateNotFound", name="other", clone="shared-template")
+    assert failed["msg"] == 'clone: VM 900 (shared-template) is on pve1, which is offline, for VM "other"'
+
+
+def test_full_clones_fill_a_thick_storage_and_no_more_and_linked_ones_take_nothing(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    vms = [{"name": f"copy-{number}"} for number in range(10)]
+    failed = controller.fail("NoStorageAvailable", clone="local-template", vms=vms, all_or_nothing=False)
+    made = [vm for vm in failed["vms"] if not vm.get("error")]
+    assert len(made) == 9, "100 GiB, of which the template has 10"
+    refused = next(vm for vm in failed["vms"] if vm.get("error"))
+    assert "scsi0 needs 10 GiB, 0 GiB free" in refused["error"]["message"]
+    for vm in made:
+        cluster.remove_guest(vm["vmid"])
+    cluster.advance(60)
+    assert controller.schedule(clone="local-template", full=False, vms=[{"name": f"l-{n}"} for n in range(12)])
