@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import requests
 
@@ -27,10 +27,31 @@ class StartError(RuntimeError):
     """The cluster did not come up; the text is what it said."""
 
 
+class Process(Protocol):
+    """What is asked of the process that a cluster is; see subprocess.Popen."""
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+def run_command(arguments: list[str], output: Path) -> Process:
+    """Run the command with ``arguments``; what it prints goes to ``output``."""
+    with output.open("w", encoding="utf-8") as stream:
+        return subprocess.Popen([sys.executable, str(PACKAGE), *arguments], stdout=stream, stderr=subprocess.STDOUT)
+
+
 class SimulatedCluster:
     """A running cluster. Make one with ``start`` (a context manager)."""
 
-    def __init__(self, process: subprocess.Popen[str], ready: dict[str, Any], folder: Path) -> None:
+    launcher: ClassVar[Callable[[list[str], Path], Process]] = staticmethod(run_command)
+    """How the process is started."""
+
+    def __init__(self, process: Process, ready: dict[str, Any], folder: Path) -> None:
         self._process = process
         self._ready = ready
         self._folder = folder
@@ -71,16 +92,15 @@ class SimulatedCluster:
         else:
             source = Path(description)
         ready_file = folder / "ready.json"
-        command = [
-            sys.executable, str(PACKAGE), str(source), "--ready", str(ready_file), "--seed", str(seed),
+        arguments = [
+            str(source), "--ready", str(ready_file), "--seed", str(seed),
             "--time-scale", str(time_scale), "--port", str(port), "--exit-with-parent", str(os.getpid()),
         ]
         for option, value in (("--pve-version", version), ("--state-dir", state_dir), ("--log", log)):
             if value is not None:
-                command += [option, str(value)]
+                arguments += [option, str(value)]
         output = folder / "output"
-        with output.open("w", encoding="utf-8") as stream:
-            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, text=True)
+        process = cls.launcher(arguments, output)
         deadline = time.monotonic() + START_SECONDS
         while not ready_file.exists():
             if process.poll() is not None:
