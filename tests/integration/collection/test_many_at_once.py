@@ -92,13 +92,13 @@ def test_runs_that_want_one_name_at_the_same_moment_make_one_vm(
 def test_a_pick_passes_over_what_is_being_created_whatever_address_the_cluster_is_reached_by(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(**CREATE, delay=20, count=1)
-    slow = controller.start("qemu_schedule", name="web-1", memory=512)
-    until(lambda: asked(cluster, "POST", "/qemu") or not slow.is_running)
+    cluster.fault(**CREATE, hang=True)
+    slow = controller.start("qemu_schedule", name="web-1", vmid=103, memory=512)
+    until(lambda: asked(cluster, "POST", "/qemu"))
     for host in ("127.0.0.1", "localhost"):
         assert controller.run("vmid_pick", count=2, api_host=host)["vmids"] == [104, 105]
     assert controller.run("vmid_pick", count=2, reservations="none")["vmids"] == [103, 104]
-    assert slow.result()["vmid"] == 103
+    slow.kill()
 
 
 # --- several controllers ---
