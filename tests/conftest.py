@@ -2,13 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes the collection and the tests' own helpers importable, from whichever folder pytest is started."""
+"""Makes the collection and the tests' own helpers importable from wherever pytest starts, and sets up hypothesis."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
+
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).resolve().parent
 CHECKOUT = TESTS.parent
@@ -28,3 +31,9 @@ def collections_root() -> Path:
 
 
 sys.path[:0] = [str(collections_root()), str(TESTS)]
+
+# No clock decides whether a test passes. Where a result has to be the same twice, so have the examples.
+settings.register_profile(
+    "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("project")
