@@ -9,13 +9,15 @@ import contextlib
 import re
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
 from ..model import Decision, Template
 from .failures import AnswerLost, VMIDTaken
 from .freshness import read_config
 from .lifecycle import LOOK_FOR, Lifecycle
+from .options.drives import drive_size
+from .options.values import format_size
 from .outcomes import is_busy, is_tag_refusal, is_vmid_taken
 from .sending import SENDINGS
 from .tasks import TaskResult, Upid
@@ -73,7 +75,7 @@ class Binder(Lifecycle):
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
-            resizes: imported disks to grow afterwards (slot to bytes).
+            resizes: imported disks to grow afterwards (slot to bytes); one that is as large already stays.
 
         Raises:
             VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
@@ -96,10 +98,14 @@ class Binder(Lifecycle):
             self._tags_come_later = True
             later = {"tags": sent.pop("tags")}
             result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
+        kept: tuple[str, ...] = ()
         if later or resizes:
-            with self._removed_if_this_fails(making, self._mark(making)):
-                self.update(node, making.vmid, later, resizes)
-        return self._started(making, result, asked="start" in sent) if request.running else _bound(making, result)
+            config = read_config(self._session, node, making.vmid) or {}
+            growing, kept = _growing(resizes or {}, config)
+            with self._removed_if_this_fails(making, _mark_of(config)):
+                self.update(node, making.vmid, later, growing)
+        bound = self._started(making, result, asked="start" in sent) if request.running else _bound(making, result)
+        return replace(bound, warnings=(*bound.warnings, *kept))
 
     def clone(
         self,
@@ -259,12 +265,21 @@ class Binder(Lifecycle):
         except CollectionError as second:
             error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": second.message}
 
-    def _mark(self, making: _Making) -> _Mark:
-        return _mark_of(read_config(self._session, making.node, making.vmid) or {})
-
 
 def _bound(making: _Making, result: TaskResult, node: str | None = None) -> BindResult:
     return BindResult(making.vmid, node or making.node, result.log if result.warnings else ())
+
+
+def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the imported disks that have to grow, and in words those that are larger than was asked for."""
+    sizes = {slot: drive_size(slot, str(config.get(slot, ""))) for slot in resizes}
+    growing = {slot: size for slot, size in resizes.items() if size > sizes[slot]}
+    kept = [
+        f"{slot} is as large as its image: it has {format_size(sizes[slot])} and cannot shrink to {format_size(size)}"
+        for slot, size in resizes.items()
+        if size < sizes[slot]
+    ]
+    return growing, tuple(kept)
 
 
 def _mark_of(config: Mapping[str, t.Any]) -> _Mark:

@@ -151,6 +151,19 @@ def test_what_is_imported_counts_with_its_size(controller: Controller, cluster: 
     assert reasons(failed)["pve3"] == "had too little space on storage 'thick' (scsi0 needs 50 GiB, 40 GiB free)"
 
 
+def test_what_is_imported_grows_and_never_shrinks(controller: Controller, cluster: SimulatedCluster) -> None:
+    drives = {
+        "scsi0": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 60},
+        "scsi1": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 35},
+    }
+    result = controller.schedule(name="vm-1", scsi=drives)
+    config = cluster.state()["guests"][result["vmid"]]["config"]
+    assert "size=60G" in config["scsi0"]
+    assert "size=50G" in config["scsi1"]
+    told = [warning for warning in result["warnings"] if "scsi1" in warning]
+    assert told == ['VM "vm-1": scsi1 is as large as its image: it has 50G and cannot shrink to 35G']
+
+
 # --- counted for everybody ---
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from ...model import MIB, Disk
 from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
 from .properties import PropertyKind
-from .values import format_gib, invalid, size_in_gib
+from .values import format_gib, invalid, size_in_config, size_in_gib
 
 # What Proxmox allocates for EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
 SMALL_VOLUME = 4 * MIB
@@ -52,6 +52,11 @@ def kind_of(slot: str) -> PropertyKind:
 def is_cloudinit(volume: str) -> bool:
     """Tell whether a volume of a config is a cloud-init drive."""
     return _CLOUDINIT_VOLUME.search(volume) is not None
+
+
+def drive_size(slot: str, current: str) -> int:
+    """Return the bytes that a config tells of a drive, 0 when it tells none."""
+    return size_in_config(kind_of(slot).read(current).get("size", "")) or 0
 
 
 @dataclass(frozen=True, slots=True)
