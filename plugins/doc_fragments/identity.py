@@ -14,7 +14,7 @@ options:
   name:
     description:
       - Name of the VM. It tells which VM is meant, unless O(vmid) does.
-      - Letters, digits and dashes, in parts between dots. Two guests of one name are an error, as is a VM of this name
+      - Letters, digits and dashes, in parts between dots. Two VMs of one name are an error, as is a VM of this name
         with another O(vmid).
       - Required for a VM that does not exist.
     type: str

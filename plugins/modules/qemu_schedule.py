@@ -33,7 +33,7 @@ options:
     default: true
   force:
     description:
-      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in time.
+      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in the time that Proxmox VE grants.
     type: bool
     default: false
   parallel_creates:

@@ -45,6 +45,14 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
 }
 
 
+SHARED_SETTINGS: Mapping[tuple[str, str, str], str] = {
+    ("VolumeBinding", "config", STORAGE_CLASSES): STORAGE_CLASSES,
+    ("CPUOvercommit", "config", "ratio"): "cpu_ratio",
+    ("MemoryOvercommit", "config", "ratio"): "memory_ratio",
+}
+"""Where a filter is told something, and the name under which scores know the same."""
+
+
 def build_profiles(
     registry: Registry,
     plugin_config: Mapping[str, t.Any] | None = None,
@@ -70,7 +78,7 @@ def build_profiles(
             raise InvalidPluginConfig(f"{where}.extends: unknown profile {extends!r}; known: {', '.join(NAMED)}")
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    return {name: Profile(name, registry, _with_storage_classes(registry, layer)) for name, layer in layers.items()}
+    return {name: Profile(name, registry, _with_shared_settings(registry, layer)) for name, layer in layers.items()}
 
 
 def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -92,20 +100,26 @@ def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
     return {key: _merged(below.get(key), above.get(key), depth - 1) for key in keys}
 
 
-def _with_storage_classes(registry: Registry, layer: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
-    """Give the storage classes of VolumeBinding to all scores that know storage classes and have none of their own:
-    a score that chose other storages than the drives go to would be about nothing.
+def _with_shared_settings(registry: Registry, layer: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
+    """Give what filters were told to the scores that know the same setting and were not told otherwise.
+
+    A score that chose other storages than the drives go to, or thought a node full that the filters do not, would be
+    about nothing.
     """
-    binding: t.Any = layer.get("filters")
-    for key in ("VolumeBinding", "config", STORAGE_CLASSES):
-        binding = binding.get(key) if isinstance(binding, Mapping) else None
     scores = layer.get("scores") or {}
-    if not binding or not isinstance(scores, Mapping):
+    if not isinstance(scores, Mapping):
         return layer
-    shared = {"config": {STORAGE_CLASSES: binding}}
-    scorers = [plugin for plugin in registry if STORAGE_CLASSES in plugin.settings and "scores" in sections_of(plugin)]
-    asked = {plugin.name: shared for plugin in scorers if plugin.enabled or plugin.name in scores}
-    return laid_over({"scores": asked}, layer)
+    scorers = [plugin for plugin in registry if "scores" in sections_of(plugin)]
+    scorers = [plugin for plugin in scorers if plugin.enabled or plugin.name in scores]
+    for path, setting in SHARED_SETTINGS.items():
+        value: t.Any = layer.get("filters")
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            told = {"config": {setting: value}}
+            asked = {plugin.name: told for plugin in scorers if setting in plugin.settings}
+            layer = laid_over({"scores": asked}, layer)
+    return layer
 
 
 def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

@@ -84,7 +84,9 @@ class BindingCycle:
             # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
             raise
         except CollectionError:
-            ledger.release(cluster, [decision.vmid], holder)
+            # What went wrong with the VM matters more than a reservation that expires by itself.
+            with suppress(CollectionError):
+                ledger.release(cluster, [decision.vmid], holder)
             raise
         self.in_progress.discard(decision.vmid)
         complaints = [failure.message for failure in run_post_bind(profile, decision)]

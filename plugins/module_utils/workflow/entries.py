@@ -22,7 +22,7 @@ IDENTITY = ("name", "vmid")
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """What to clone, as the user wrote it: a name or a VMID, and how. full None leaves it to the template's kind."""
+    """What to clone, as the user wrote it: a name or a VMID, and how."""
 
     source: str
     full: bool = True
@@ -111,6 +111,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 def _clone(body: Mapping[str, t.Any]) -> Clone | None:
     if body.get("clone") is None:
         return None
+    if str(body["clone"]) == body.get("name"):
+        raise InvalidRequest(f"clone: {body['clone']!r} is the VM's own name, expected that of another VM or template")
     full = body.get("full")
     clone = Clone(
         source=str(body["clone"]),

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from ..errors import CollectionError, DriftNotApplicable, GuestVanished, PermissionDenied, TaskTimeout
+from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, PermissionDenied, TaskTimeout
 from ..model import Guest
 from ..proxmox.binder import Binder
 from ..proxmox.failures import NotRecorded

@@ -28,16 +28,12 @@ SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 
 
 def profiles_of(params: Mapping[str, t.Any]) -> tuple[dict[str, Profile], str]:
-    """The profiles by name, and the name of the run's own. Raises InvalidPluginConfig, InvalidRequest."""
+    """The profiles by name, and the name of that of VMs which name none. Raises InvalidPluginConfig, InvalidRequest."""
     config = _with_options(read_plugin_config(params.get("plugin_config")), params)
     registry = builtin_registry()
     load_plugin_paths(registry, params.get("plugin_paths") or ())
     load_entry_points(registry)
-    profiles = build_profiles(registry, config)
-    chosen = DEFAULT
-    if chosen not in profiles:
-        raise InvalidRequest(f"profile: unknown profile {chosen!r}; known profiles: {', '.join(sorted(profiles))}")
-    return profiles, chosen
+    return build_profiles(registry, config), DEFAULT
 
 
 def read_plugin_config(given: t.Any) -> dict[str, t.Any]:

@@ -33,10 +33,13 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
     """
     session = Session.connect(params)
     recorder = Recorder(session)
-    identity(recorder)
-    read_next_id(recorder)
-    snapshot = read_settled(recorder, EVERYTHING)
-    _read_configs(recorder, [guest for guest in snapshot.guests if params["configs"] == "all" or guest.template])
+    try:
+        identity(recorder)
+        read_next_id(recorder)
+        snapshot = read_settled(recorder, EVERYTHING)
+        _read_configs(recorder, [guest for guest in snapshot.guests if params["configs"] == "all" or guest.template])
+    finally:
+        session.close()
     answers = dict(sorted(recorder.answers.items()))
     result: dict[str, t.Any] = {"changed": False, "snapshot": answers}
     if params.get("dest"):

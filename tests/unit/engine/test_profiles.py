@@ -167,3 +167,26 @@ def test_in_every_profile_the_order_of_the_snapshot_says_nothing_and_no_node_is_
                 assert info is not None
                 assert info.memory <= info.node.memory
                 assert info.cores <= 4 * info.node.cores
+
+
+def test_scores_measure_by_the_ratios_that_the_filters_were_told() -> None:
+    config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}, "MemoryOvercommit": {"config": {"ratio": 1.5}}}}
+    profile = build_profiles(builtin_registry(), config)["balanced"]
+    least = next(plugin for plugin in profile.plugins("scores") if plugin.name == "LeastAllocated")
+    assert (least.config["cpu_ratio"], least.config["memory_ratio"]) == (8.0, 1.5)
+
+
+def test_a_ratio_that_a_score_was_told_itself_stays() -> None:
+    config = {
+        "filters": {"CPUOvercommit": {"config": {"ratio": 8}}},
+        "scores": {"LeastAllocated": {"config": {"cpu_ratio": 2}}},
+    }
+    profile = build_profiles(builtin_registry(), config)["balanced"]
+    least = next(plugin for plugin in profile.plugins("scores") if plugin.name == "LeastAllocated")
+    assert least.config["cpu_ratio"] == 2.0
+
+
+def test_what_a_filter_is_told_switches_no_score_on() -> None:
+    config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}}}
+    names = {plugin.name for plugin in build_profiles(builtin_registry(), config)["balanced"].plugins("scores")}
+    assert names == {plugin.name for plugin in build_profiles(builtin_registry())["balanced"].plugins("scores")}

@@ -148,4 +148,7 @@ class _Differences:
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:
         shown = conversion_of(key).shown
+        if isinstance(new, int) and isinstance(old, str) and old.isdecimal():
+            # Some numbers are texts in a config.
+            old = int(old)
         self.changes[key] = {"old": shown(old), "new": shown(new)}
