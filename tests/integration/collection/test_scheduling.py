@@ -104,7 +104,7 @@ def test_what_no_change_can_help_is_not_waited_for(controller: Controller, clust
 
 def test_check_mode_does_not_wait(controller: Controller) -> None:
     failed = controller.fail("NoNodesAvailable", name="huge", memory=10**6, wait_for_capacity=600, check=True)
-    assert failed["vms"][0]["waited"] == 0
+    assert failed["vms"][0]["attempts"] == 1
 
 
 # --- gates, delays, groups, priority ---
