@@ -19,9 +19,7 @@ from .guard import Rejection
 STORAGE_PLUGINS = frozenset({"VolumeBinding"})
 """When only these rejected what every other filter let through, the error is NoStorageAvailable."""
 
-EARLY_PLUGINS = frozenset(
-    {"NodeName", "NodeRegex", "NodeReady", "NodeAffinity", "TaintToleration", "TemplateLocality"}
-)
+EARLY_PLUGINS = frozenset({"NodeName", "NodeRegex", "NodeReady", "NodeAffinity", "TaintToleration", "TemplateLocality"})
 """Rejections by these say that a node was never meant, and do not speak against a lack of storage as the cause."""
 
 DETAILED_PLUGINS = STORAGE_PLUGINS | {"TemplateLocality"}
