@@ -13,6 +13,7 @@ from .cluster import Cluster
 from .description import DescriptionError
 from .errors import ApiError, TaskError
 from .model import SHARED_TYPES, Guest, Node, Storage, Volume
+from .privileges import PRIVILEGES
 from .property_strings import GIB, MIB, format_size, parse, parse_net, render, render_net
 from .recorded import recorded_volumes
 
@@ -98,10 +99,11 @@ def _access(cluster: Cluster, data: dict[str, Any]) -> None:
     access = cluster.access
     access.users["root@pam"] = User("root@pam", password=secrets.token_urlsafe(12))
     for name, privileges in (data.get("roles") or {}).items():
-        unknown = sorted(set(privileges) - access.all_privileges)
+        unknown = sorted(set(privileges) - PRIVILEGES)
         if unknown:
             raise DescriptionError(f"role {name}: unknown privilege(s) {', '.join(unknown)}")
-        access.roles[name] = frozenset(privileges)
+        # A description is of use for both versions: what only the other one knows is left out.
+        access.roles[name] = access.all_privileges.intersection(privileges)
     for entry in data.get("users") or []:
         access.users[entry["name"]] = User(
             entry["name"], password=entry.get("password"), enable=bool(entry.get("enable", True)),

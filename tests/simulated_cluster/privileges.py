@@ -61,3 +61,7 @@ def builtin_roles(version: str) -> dict[str, frozenset[str]]:
         "PVEVMUser": _VM_USER if old else (*_VM_USER, *_GUEST_AGENT),
     }
     return {name: frozenset(privileges) for name, privileges in roles.items()}
+
+
+PRIVILEGES = builtin_roles("8.4")["Administrator"] | builtin_roles("9.2")["Administrator"]
+"""All that there are in either release."""

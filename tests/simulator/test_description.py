@@ -13,6 +13,7 @@ from simulated_cluster.client import CLUSTERS
 from simulated_cluster.description import DescriptionError, load
 from simulated_cluster.property_strings import GIB, MIB
 from simulator.lab import recording
+from support.versions import VERSIONS
 
 NODE = {"name": "pve1", "cores": 4, "memory": 8192}
 STORAGE = {"name": "st", "type": "dir", "size": 10}
@@ -45,8 +46,9 @@ def test_a_mistake_is_named_where_it_stands(description: dict[str, Any], message
 
 
 @pytest.mark.parametrize("path", sorted(CLUSTERS.glob("*.yml")), ids=lambda path: path.stem)
-def test_the_shipped_clusters_are_sound(path: Any) -> None:
-    cluster = build(load(path))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_shipped_clusters_are_sound_in_either_version(path: Any, version: str) -> None:
+    cluster = build(load(path), version=version)
     for guest in cluster.guests.values():
         for drive in guest.drives().values():
             volume = cluster.volumes.find(drive["file"], guest.node)
