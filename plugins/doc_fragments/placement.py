@@ -14,6 +14,7 @@ options:
   node:
     description:
       - The node that the VM must go to. Without it the node is chosen.
+      - A VM that exists elsewhere is not moved; the difference is told.
     type: str
     aliases: [target]
   node_regex:

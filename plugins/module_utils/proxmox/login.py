@@ -120,7 +120,8 @@ def _credentials(params: Mapping[str, t.Any]) -> tuple[str, dict[str, t.Any]]:
 def _required(params: Mapping[str, t.Any], option: str) -> str:
     value = params.get(option)
     if not value:
-        raise InvalidRequest(f"{option} is missing")
+        variable = option.upper().replace("API_", "PROXMOX_")
+        raise InvalidRequest(f"{option} is missing: set it, or {variable} in the environment", option=option)
     return str(value)
 
 

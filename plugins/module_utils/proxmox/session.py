@@ -141,6 +141,9 @@ class Session:
 
     def _data(self, method: str, path: str, response: t.Any, sent: Mapping[str, t.Any]) -> t.Any:
         body = response.content.decode("utf-8", "replace")
+        if response.status_code == 401:
+            refusal = failure_of_answer(method, path, 401, response.reason or "", body, sent)
+            raise AuthenticationFailed(f"{self.where} refused {self.user}: {refusal.message}", **refusal.details)
         if response.status_code >= 400:
             raise failure_of_answer(method, path, response.status_code, response.reason or "", body, sent)
         try:

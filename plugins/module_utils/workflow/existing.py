@@ -48,7 +48,14 @@ class ExistingPlan:
         if self.joins_ha and self.entry.request.ha is not None:
             wanted = {key: value for key, value in asdict(self.entry.request.ha).items() if value is not None}
             drift["ha"] = {"old": None, "new": wanted}
+        if self.misplaced:
+            drift["node"] = {"old": self.guest.node, "new": self.entry.request.node}
         return drift
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether the VM is on another node than the one that is asked for. It is told, and left so."""
+        return self.entry.request.node not in (None, self.guest.node)
 
     def report(self) -> VMReport:
         """The report as it will be when the plan is carried out."""
@@ -66,10 +73,14 @@ class ExistingPlan:
         )
         if "update" in self.actions:
             report.after = {**self.changes.after, "status": status}
-        elif self.drift and not gone:
-            listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()))
+        elif (self.changes or self.joins_ha) and not gone:
+            listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()) if key != "node")
             report.warnings.append(
                 f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
+            )
+        if self.misplaced and not gone:
+            report.warnings.append(
+                f"{self.entry.label} is on {self.guest.node}, asked for on {self.entry.request.node}: it is not moved"
             )
         return report
 
@@ -103,7 +114,7 @@ class Converger:
         status = self._status(guest)
         joins_ha = entry.request.ha is not None and not self._is_in_ha(guest)
         plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha)
-        if plan.drift and entry.update:
+        if (changes or plan.joins_ha) and entry.update:
             if changes.unappliable:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
@@ -192,4 +203,5 @@ class Converger:
 
 
 def _told(key: str, change: Mapping[str, t.Any]) -> str:
-    return f"{key} is {change['old']!r}, asked for {change['new']!r}"
+    old, new = ("unset" if change[side] is None else change[side] for side in ("old", "new"))
+    return f"{key} is {old}, asked for {new}"

@@ -13,6 +13,7 @@ from support.small_cluster import guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     DriftNotApplicable,
     GuestVanished,
+    InvalidRequest,
     TaskTimeout,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
@@ -93,3 +94,22 @@ def test_a_vm_joins_ha_unless_it_is_there_already(resources: list[dict[str, str]
     assert (found.joins_ha, found.actions) == (joins, ["update"] if joins else [])
     managed = converger({}).plan(asked, guest(100, "pve1", name="web", ha_managed=True))
     assert managed.actions == []
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool) -> None:
+    found = plan(entry(node="pve2", update=update))
+    assert found.actions == []
+    report = found.report()
+    assert report.drift == {"node": {"old": "pve1", "new": "pve2"}}
+    assert report.warnings == ['VM "web" is on pve1, asked for on pve2: it is not moved']
+
+
+def test_a_template_is_not_started() -> None:
+    with pytest.raises(InvalidRequest, match="is a template, which cannot be started"):
+        converger({}).plan(entry(state="started"), guest(100, "pve1", name="web", template=True))
+
+
+def test_a_warning_of_drift_speaks_of_what_is_not_set_as_unset() -> None:
+    (warning,) = plan(entry(cores=4)).report().warnings
+    assert "cores is unset, asked for 4" in warning
