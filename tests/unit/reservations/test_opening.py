@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def refuse(where: str | None, kind: type[CollectionError], *texts: str) -> None:
         open_ledger(where)
     for text in texts:
         assert text in refused.value.message
+
+
+@contextmanager
+def anyone_but_root() -> Iterator[None]:
+    """Be somebody to whom something can be forbidden."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 def fill(path: Path) -> None:
@@ -179,20 +192,10 @@ def test_a_directory_or_file_without_write_permission_is_refused(tmp_path: Path)
     (tmp_path / "locked").chmod(0o555)
     path.chmod(0o444)
 
-    child = os.fork()
-    if child == 0:
-        # Nothing is forbidden to root.
-        status = 1
-        try:
-            if os.geteuid() == 0:
-                os.setuid(65534)
-            refuse(str(tmp_path / "locked/ledger.db"), LedgerUnavailable, "cannot be created: Permission denied")
-            with pytest.raises(LedgerUnavailable, match=str(path)):
-                open_ledger(str(path)).remember_endpoint("pve1", 8006, CLUSTER, [])
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with anyone_but_root():
+        refuse(str(tmp_path / "locked/ledger.db"), LedgerUnavailable, "cannot be created: Permission denied")
+        with pytest.raises(LedgerUnavailable, match=str(path)), open_ledger(str(path)) as ledger:
+            ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
 
 
 @pytest.mark.parametrize(
