@@ -39,8 +39,9 @@ class Node:
 
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
     memory_used (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not
-    know them; a ratio or reservation of None leaves the filter's own default in force. bridges is None when it was not
-    read.
+    know them; a ratio or reservation of None leaves the filter's own default in force. bridges, cpu_models and
+    cpu_flags are None when they were not read. pressure is the part of time (0..1) in which something on the node
+    waited for CPU, memory or disk, whichever is the worst; None when it was not read, or when Proxmox does not tell.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Node:
     bridges: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
     cpu_flags: frozenset[str] | None = None
+    pressure: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ TOP = {
     "acl", "roles", "options", "isos", "images", "timing", "tick", "generate",
 }
 NODE = {
-    "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "disk", "bridges", "vnets", "cpu",
-    "pci", "usb",
+    "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
+    "cpu", "pci", "usb",
 }
 CPU = {"vendor", "model", "models", "flags"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "enabled", "options"}

@@ -22,7 +22,10 @@ THICK_TYPES = frozenset({"lvm"})
 
 @dataclass
 class Node:
-    """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions."""
+    """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions.
+
+    ``pressure`` has the percentages of time in which something waited for cpu, io and memory.
+    """
 
     name: str
     number: int
@@ -32,6 +35,7 @@ class Node:
     maintenance: bool = False
     cpu_use: float = 0.02
     memory_use: float = 0.1
+    pressure: dict[str, float] = field(default_factory=dict)
     disk: int = 64 * 1024**3
     bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
     vnets: list[str] = field(default_factory=list)

@@ -30,7 +30,7 @@ def events_between(before: Snapshot, after: Snapshot) -> frozenset[Event]:
 
 
 def _nodes(snapshot: Snapshot) -> Mapping[str, Node]:
-    return {node.name: replace(node, cpu_used=0.0, memory_used=0) for node in snapshot.nodes}
+    return {node.name: replace(node, cpu_used=0.0, memory_used=0, pressure=None) for node in snapshot.nodes}
 
 
 def _ha_rules(snapshot: Snapshot) -> Mapping[str, HARule]:

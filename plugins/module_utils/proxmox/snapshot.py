@@ -15,7 +15,7 @@ from .freshness import settle
 from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules
 from .inventory_next_id import NextId, read_next_id
-from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types
+from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .inventory_volumes import read_volumes
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
@@ -30,6 +30,7 @@ class Needs:
     bridges: the nodes' bridges and VNets (one call per node).
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
+    pressure: how long things wait for CPU, memory and disk on the nodes (one call per node).
     ha_rules: the HA manager's rules or groups (one to three calls).
     volumes: where these volumes are, and their sizes (see read_volumes for the calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
@@ -40,6 +41,7 @@ class Needs:
     bridges: bool = False
     cpu_types: bool = False
     cpu_flags: bool = False
+    pressure: bool = False
     ha_rules: bool = False
     volumes: frozenset[str] = frozenset()
     devices: DeviceNeeds | None = None
@@ -71,6 +73,8 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         nodes = with_cpu_types(reader, nodes)
     if needs.cpu_flags:
         nodes = with_cpu_flags(reader, nodes)
+    if needs.pressure:
+        nodes = with_pressure(reader, nodes)
     return replace(
         snapshot,
         nodes=nodes,

@@ -9,9 +9,11 @@ a live session with a ledger, or a recording.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ..engine.framework.interface import Subject
+from ..engine.framework.profile import Profile
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
 from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
@@ -118,21 +120,26 @@ class Access:
         return self._with_facts(read_snapshot(self.reader))
 
     def complete(
-        self, snapshot: Snapshot, requests: Sequence[Request], plugins: Collection[str], devices: DeviceNeeds | None
+        self,
+        snapshot: Snapshot,
+        requests: Sequence[Request],
+        subjects: Collection[Subject],
+        devices: DeviceNeeds | None,
     ) -> Snapshot:
         """The snapshot with what only these requests, which are to be placed, make worth reading.
 
-        plugins are the names of those that run; what only another one would look at is not read.
+        subjects are what the plugins that run look at; the rest is not read.
         """
         if any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
         needs = Needs(
-            bridges="NetworkBridge" in plugins and any(request.bridges for request in requests),
-            cpu_types="CPUModel" in plugins and any(_names_cpu(request) for request in requests),
-            cpu_flags="CPUModel" in plugins and any(request.cpu_flags for request in requests),
+            bridges=Subject.BRIDGES in subjects and any(request.bridges for request in requests),
+            cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
+            cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
+            pressure=Subject.PRESSURE in subjects and bool(requests),
             ha_rules=any(request.ha for request in requests),
-            volumes=_named_volumes(requests) if "VolumeBinding" in plugins else frozenset(),
+            volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             devices=devices,
         )
         return completed(self.reader, snapshot, needs)
@@ -159,6 +166,11 @@ class Access:
         if found != self.identity():
             self._identity = found
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
+
+
+def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
+    """What the plugins of these profiles look at beside nodes, guests and storages."""
+    return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads())
 
 
 def _names_cpu(request: Request) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
-from .access import Access
+from .access import Access, subjects_of
 from .counting import cluster_state, count_reservations
 from .device_options import device_attributes, device_needs
 from .entries import build_entries
@@ -43,8 +43,8 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         counted = count_reservations(access.read(), reservations)
         requests = [entry.request for entry in entries]
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
-        plugins = {plugin.name for profile in profiles.values() for plugin in profile.all()}
-        state = cluster_state(access.complete(counted.snapshot, requests, plugins, devices), counted.pending)
+        subjects = subjects_of(profiles.values())
+        state = cluster_state(access.complete(counted.snapshot, requests, subjects, devices), counted.pending)
         templates = Templates(access.reader)
         requests = [templates.resolve(entry, state) for entry in entries]
     finally:

@@ -25,7 +25,7 @@ from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
-from .access import Access, OtherCluster
+from .access import Access, OtherCluster, subjects_of
 from .counting import cluster_state, count_reservations, reservation_of
 from .device_options import device_needs
 from .entries import Entry
@@ -71,7 +71,7 @@ class Placer:
         self._access = access
         self._manager = manager
         self._device_attributes = device_attributes
-        self._plugins = {plugin.name for profile in manager.profiles.values() for plugin in profile.all()}
+        self._subjects = subjects_of(manager.profiles.values())
         self._templates = Templates(access.reader)
 
     def place(
@@ -138,7 +138,7 @@ class Placer:
         )
         requests = [entry.request for entry in entries if entry.state != "absent" and matches[entry.position].is_new]
         devices = device_needs(requests, self._device_attributes)
-        whole = access.complete(counted.snapshot, requests, self._plugins, devices)
+        whole = access.complete(counted.snapshot, requests, self._subjects, devices)
         taken_over = {match.take_over for match in matches.values()}
         pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
         state = cluster_state(whole, pending, excluded)

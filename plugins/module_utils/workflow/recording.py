@@ -22,7 +22,9 @@ from ..proxmox.recorded import Recorder
 from ..proxmox.session import Session
 from ..proxmox.snapshot import Needs, identity, read_settled
 
-EVERYTHING = Needs(next_id=True, bridges=True, cpu_types=True, cpu_flags=True, ha_rules=True, devices=DeviceNeeds())
+EVERYTHING = Needs(
+    next_id=True, bridges=True, cpu_types=True, cpu_flags=True, pressure=True, ha_rules=True, devices=DeviceNeeds()
+)
 
 
 def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:

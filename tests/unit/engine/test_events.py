@@ -58,7 +58,7 @@ def test_what_may_help_is_an_event(after: Snapshot, events: set[Event]) -> None:
     "after",
     [
         BEFORE,
-        with_first("nodes", cpu_used=0.9, memory_used=7),
+        with_first("nodes", cpu_used=0.9, memory_used=7, pressure=0.5),
         with_first("storages", used=60),
         with_first("storages", active=False),
         replace(BEFORE, nodes=BEFORE.nodes[::-1], guests=BEFORE.guests[::-1], storages=BEFORE.storages[::-1]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Subject
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.fewest_guests import (
     FewestGuests,
 )
@@ -33,6 +34,18 @@ def test_an_idle_node_scores_full_and_a_busy_one_nothing() -> None:
 def test_cpu_and_memory_use_are_averaged_by_weight() -> None:
     assert utilization(live(cpu=0.5, used_gib=8)) == pytest.approx(100 - (50 + 25) / 2)
     assert utilization(live(cpu=0.5, used_gib=8), cpu_weight=3.0) == pytest.approx(100 - (3 * 50 + 25) / 4)
+
+
+def test_pressure_counts_where_it_was_read() -> None:
+    pressed = live(cpu=0.5, used_gib=16, pressure=0.8)
+    assert utilization(pressed) == pytest.approx(100 - (50 + 50 + 80) / 3)
+    assert utilization(pressed, pressure_weight=0.0) == pytest.approx(50)
+    assert utilization(live(cpu=0.5, used_gib=16)) == pytest.approx(50)
+
+
+def test_pressure_is_asked_for_unless_it_has_no_weight() -> None:
+    assert made(Utilization).reads() == {Subject.PRESSURE}
+    assert made(Utilization, pressure_weight=0.0).reads() == frozenset()
 
 
 def test_more_use_is_never_a_higher_score() -> None:

@@ -138,5 +138,29 @@ def test_cpu_flags_stay_unknown_where_this_version_does_not_tell():
     assert nodes_with({}, cpu_flags=True)["pve1"].cpu_flags is None
 
 
+def samples(*pressures: tuple[float, float, float] | None) -> list[dict[str, t.Any]]:
+    """A sample a minute, of CPU, I/O and memory, in percent; None is one that is not filled yet."""
+    names = ("pressurecpusome", "pressureiosome", "pressurememorysome")
+    return [
+        {"time": 60 * minute, "cpu": 0.1, **(dict(zip(names, values, strict=True)) if values else {})}
+        for minute, values in enumerate(pressures)
+    ]
+
+
+def test_the_pressure_of_a_node_is_its_worst_over_the_last_five_minutes():
+    last_five = [(1, 10, 0), (1, 20, 0), (1, 30, 0), (1, 40, 0), (90, 50, 0)]
+    rows = samples((0, 100, 100), *last_five, None, None)
+    nodes = nodes_with({"/nodes/pve1/rrddata?cf=AVERAGE&timeframe=hour": rows}, pressure=True)
+
+    assert nodes["pve1"].pressure == pytest.approx(0.30)
+
+
+def test_pressure_is_unknown_where_proxmox_does_not_tell():
+    unfilled = samples(None, None)
+    nodes = nodes_with({"/nodes/pve1/rrddata?cf=AVERAGE&timeframe=hour": unfilled}, pressure=True)
+
+    assert [nodes[name].pressure for name in ("pve1", "pve2", "pve3")] == [None, None, None]
+
+
 def test_nothing_is_read_that_is_not_needed():
     assert completed(Answers(), Snapshot(), Needs()) == Snapshot()

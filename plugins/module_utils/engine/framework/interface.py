@@ -36,6 +36,15 @@ class Event(enum.Enum):
     DEVICE = "device"
 
 
+class Subject(enum.Enum):
+    """What may be read of a cluster beside its nodes, guests and storages. Each costs calls: a plugin asks for it."""
+
+    BRIDGES = "bridges"
+    CPU = "cpu"
+    VOLUMES = "volumes"
+    PRESSURE = "pressure"
+
+
 class Scope(enum.Enum):
     """How far a plugin looks. The narrower, the less has to be looked at again after each placement."""
 
@@ -70,6 +79,10 @@ class Plugin(abc.ABC):
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         """config has every key of settings, checked."""
         self.config = config
+
+    def reads(self) -> frozenset[Subject]:
+        """What it looks at beside nodes, guests and storages, as it is configured. What nobody asks for is not read."""
+        return frozenset()
 
     def signature(self, request: Request) -> Hashable:
         """Everything in the request that the verdict depends on. Two requests of equal signatures get equal verdicts.

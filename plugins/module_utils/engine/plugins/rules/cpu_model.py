@@ -10,7 +10,7 @@ from collections.abc import Hashable, Set
 from ....model import Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, Subject
 from ...framework.status import SKIP, Status, unresolvable
 
 NO_MODEL = "couldn't run CPU type '{}'"
@@ -29,6 +29,9 @@ class CPUModel(PreFilterPlugin, FilterPlugin):
 
     name = "CPUModel"
     events = frozenset({Event.NODE})
+
+    def reads(self) -> frozenset[Subject]:
+        return frozenset({Subject.CPU})
 
     def signature(self, request: Request) -> Hashable:
         return request.cpu_type, request.cpu_flags

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Set
 from ....model import Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, Subject
 from ...framework.status import SKIP, Status, unresolvable
 
 REASON = "didn't have bridge '{}'"
@@ -26,6 +26,9 @@ class NetworkBridge(PreFilterPlugin, FilterPlugin):
     name = "NetworkBridge"
     enabled = False
     events = frozenset({Event.NODE})
+
+    def reads(self) -> frozenset[Subject]:
+        return frozenset({Subject.BRIDGES})
 
     def signature(self, request: Request) -> Hashable:
         return request.bridges

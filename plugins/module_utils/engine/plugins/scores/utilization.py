@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Utilization: prefer the node that is least used right now, by measured CPU and memory."""
+"""Utilization: prefer the node that is least used right now, by measured CPU, memory and pressure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from ....model import Request
 from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin
+from ...framework.interface import Event, Scope, ScorePlugin, Subject
 
 
 class Utilization(ScorePlugin):
-    """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use. Off by default.
+    """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use and where something always waits. Off
+    by default.
 
-    The weighted mean of measured CPU and memory use. VMs that were decided and that the figures cannot show yet count
-    in full, so that one run does not send all of them to the same idle node.
+    The weighted mean of measured CPU use, memory use and pressure. Pressure is the part of time in which something on
+    the node waited for CPU, memory or disk, the worst of the three, over the last five minutes: one call per node,
+    which needs Sys.Audit there. A node that does not tell, as before Proxmox VE 9, is scored by CPU and memory alone.
+    VMs that were decided and that the figures cannot show yet count in full, so that one run does not send all of them
+    to the same idle node.
     """
 
     name = "Utilization"
@@ -27,7 +31,13 @@ class Utilization(ScorePlugin):
     settings = {
         "cpu_weight": Setting("float", 1.0, "weight of CPU use within this score", minimum=0),
         "memory_weight": Setting("float", 1.0, "weight of memory use within this score", minimum=0),
+        "pressure_weight": Setting(
+            "float", 1.0, "weight of pressure within this score; with 0 it is not read", minimum=0
+        ),
     }
+
+    def reads(self) -> frozenset[Subject]:
+        return frozenset({Subject.PRESSURE} if self.config["pressure_weight"] else ())
 
     def signature(self, request: Request) -> Hashable:
         return None
@@ -45,6 +55,8 @@ class Utilization(ScorePlugin):
                 _part(host.memory_used + sum(guest.memory for guest in decided), host.memory),
             ),
         ]
+        if host.pressure is not None:
+            parts.append((self.config["pressure_weight"], host.pressure))
         total = sum(weight for weight, _used in parts)
         used = sum(weight * min(used, 1.0) for weight, used in parts) / total if total else 0.0
         return 100.0 * (1.0 - used)

@@ -14,7 +14,7 @@ from ...conflict import Conflict
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
 from ...volumes import class_of, find_volumes
@@ -37,6 +37,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
         self.classes = parse_storage_classes(config["storage_classes"])
+
+    def reads(self) -> frozenset[Subject]:
+        return frozenset({Subject.VOLUMES})
 
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
