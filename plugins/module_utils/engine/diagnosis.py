@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, PluginFailed
@@ -94,16 +94,25 @@ class Outcome:
 
 
 def unplaceable(
-    request: Request, rejections: list[Rejection], choice: Choice, findings: Mapping[str, t.Any]
+    request: Request,
+    rejections: list[Rejection],
+    choice: Choice,
+    findings: Mapping[str, t.Any],
+    *,
+    resolvable: bool,
+    unknown: Sequence[str],
 ) -> Outcome:
-    """The outcome of a request that no node took; rejections has one entry per node."""
+    """The outcome of a request that no node took; rejections has one entry per node.
+
+    unknown has a text for each name that the request gives and the cluster does not have.
+    """
     return Outcome(
         request,
-        error=_error(request, rejections),
+        error=_error(request, rejections, unknown),
         choice=choice,
         findings=findings,
         rejected_by=frozenset(rejection.plugin for rejection in rejections),
-        resolvable=any(rejection.status.code is Code.UNSCHEDULABLE for rejection in rejections),
+        resolvable=resolvable,
         until=min((r.status.until for r in rejections if r.status.until is not None), default=None),
     )
 
@@ -139,7 +148,7 @@ def not_permitted(outcome: Outcome, rejection: Rejection) -> Outcome:
     )
 
 
-def _error(request: Request, rejections: list[Rejection]) -> CollectionError:
+def _error(request: Request, rejections: list[Rejection], unknown: Sequence[str]) -> CollectionError:
     counts = Counter(rejection.status.reason for rejection in rejections)
     reasons = [f"{count} node(s) {reason}" for reason, count in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
     message = (
@@ -150,6 +159,7 @@ def _error(request: Request, rejections: list[Rejection]) -> CollectionError:
     if details:
         more = f"; {len(details) - DETAILS_TOLD} more" if len(details) > DETAILS_TOLD else ""
         message = f"{message} ({'; '.join(details[:DETAILS_TOLD])}{more})"
+    message = "; ".join([message, *unknown])
     plugins = {rejection.plugin for rejection in rejections}
     if not plugins & STORAGE_PLUGINS or plugins - STORAGE_PLUGINS - EARLY_PLUGINS:
         return NoNodesAvailable(message)

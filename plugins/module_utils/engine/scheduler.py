@@ -24,6 +24,7 @@ from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
 from .guard import Rejection, asked, guarded
+from .unknown_names import unknown_names
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
 from .vmids.intersection import intersection
 from .vmids.ranges import AnyVMID
@@ -206,11 +207,27 @@ class Scheduler:
             del self._evaluations[key]
 
     def _unplaceable(self, request: Request, profile: Profile, evaluation: Evaluation, choice: Choice) -> Outcome:
-        findings = {}
-        plugins = profile.plugins("post_filters")
-        if plugins:
-            refusals = evaluation.refusals()
-            for plugin in plugins:
-                findings[plugin.name] = guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
-        rejections = [r for info in self.cluster.nodes if (r := choice.rejection(info.index)) is not None]
-        return unplaceable(request, rejections, choice, findings)
+        refusals = evaluation.refusals()
+        findings = {
+            plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
+            for plugin in profile.plugins("post_filters")
+        }
+        rejections: list[Rejection] = []
+        resolvable = False
+        for info in self.cluster.nodes:
+            rejection = choice.rejection(info.index)
+            if rejection is not None:
+                rejections.append(rejection)
+                # What a node that is offline has will only be known when it is back.
+                others = refusals[info.name].values() if info.node.online else ()
+                resolvable = resolvable or all(
+                    status.code is Code.UNSCHEDULABLE for status in (rejection.status, *others)
+                )
+        return unplaceable(
+            request,
+            rejections,
+            choice,
+            findings,
+            resolvable=resolvable,
+            unknown=unknown_names(request, self.cluster),
+        )

@@ -29,7 +29,7 @@ def test_the_reason_names_the_node_whose_loss_would_strand_which_vm() -> None:
     # Only pve2 can take db: with the new VM on pve3 it still does.
     assert list(refused) == ["pve2"]
     assert refused["pve2"].rejected_by == "FailoverHeadroom"
-    assert "(the loss of pve1 would strand VM db (100) of 20.0 GiB and 1 vCPUs)" in str(refused["pve2"].reason)
+    assert "(the loss of pve1 would strand VM db (100) of 20.0 GiB and 1 vCPU)" in str(refused["pve2"].reason)
 
 
 def test_a_vm_that_would_itself_be_stranded_is_refused() -> None:

@@ -59,9 +59,22 @@ def test_missing_storage_is_told_in_bytes() -> None:
     assert outcome.findings["WhatIf"]["nearest"]["missing"] == {"storage": 10 * GIB}
 
 
-def test_nothing_is_nearest_where_nothing_is_short() -> None:
-    findings = scheduler(cluster([node("pve1", online=False)])).schedule(vm()).findings["WhatIf"]
-    assert findings == {"rules": {"NodeReady": ["pve1"]}, "nearest": None}
+def test_a_node_that_is_offline_or_in_maintenance_is_nearest_only_where_no_other_is_left() -> None:
+    away = [node("pve1", gib=64, online=False), node("pve2", gib=64, maintenance=True)]
+    findings = scheduler(cluster([*away, node("pve3", gib=8)])).schedule(vm(gib=128)).findings["WhatIf"]
+    assert findings["nearest"] == {"node": "pve3", "missing": {"memory": 120 * GIB}, "also": []}
+    findings = scheduler(cluster(away)).schedule(vm(gib=128)).findings["WhatIf"]
+    assert findings["nearest"] == {"node": "pve1", "missing": {"memory": 64 * GIB}, "also": ["NodeReady"]}
+    assert scheduler(cluster([])).schedule(vm()).findings["WhatIf"] == {"rules": {}, "nearest": None}
+
+
+def test_where_nothing_is_short_the_sentence_tells_who_refuses_the_nearest_node() -> None:
+    state = cluster([node("pve1"), node("pve2", maintenance=True)])
+    findings = scheduler(state).schedule(vm(node="pve9", node_regex="web.*")).findings["WhatIf"]
+    assert findings == {"rules": {}, "nearest": {"node": "pve1", "missing": {}, "also": ["NodeName", "NodeRegex"]}}
+    assert sentence(findings) == "The closest is pve1: refused by NodeName and NodeRegex"
+    findings = scheduler(state).schedule(vm(node="pve2")).findings["WhatIf"]
+    assert sentence(findings) == "Without NodeName, pve1 would fit; without NodeReady, pve2 would fit"
 
 
 def test_a_rule_that_refuses_every_node_before_any_is_looked_at_is_named_too() -> None:
@@ -102,9 +115,9 @@ def test_the_sentence_names_a_few_nodes_and_counts_the_others() -> None:
 
 
 def test_the_sentence_tells_every_resource_with_its_unit_and_who_else_refused() -> None:
-    nearest = {"node": "a", "missing": {"cpu": 2.0, "memory": GIB, "storage": 1.5 * GIB}, "also": ["NodeReady"]}
+    nearest = {"node": "a", "missing": {"cpu": 1.0, "memory": GIB, "storage": 1.5 * GIB}, "also": ["NodeReady"]}
     assert sentence({"rules": {}, "nearest": nearest}) == (
-        "The closest is a: 2 vCPUs, 1.0 GiB of memory and 1.5 GiB of storage short, and NodeReady refused it too"
+        "The closest is a: 1 vCPU, 1.0 GiB of memory and 1.5 GiB of storage short, and refused by NodeReady"
     )
 
 

@@ -58,9 +58,9 @@ def unschedulable(reason: str, detail: str = "", shortage: Shortage | None = Non
     return Status(Code.UNSCHEDULABLE, reason, detail, () if shortage is None else (shortage,))
 
 
-def unresolvable(reason: str, detail: str = "") -> Status:
+def unresolvable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
     """Not now and not later: nothing that changes in the cluster's guests can help."""
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason, detail)
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason, detail, () if shortage is None else (shortage,))
 
 
 SKIP = Status(Code.SKIP)

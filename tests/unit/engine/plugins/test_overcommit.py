@@ -116,3 +116,29 @@ def test_a_ratio_can_be_used_to_its_edge() -> None:
 def test_a_ratio_that_is_no_number_is_named() -> None:
     with pytest.raises(InvalidPluginConfig, match=r"CPUOvercommit\.config\.pools\.prod: expected float, got 'many'"):
         scheduler(cluster([]), {"filters": {"CPUOvercommit": {"config": {"pools": {"prod": "many"}}}}})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "resolvable"),
+    [
+        ([node("pve1", gib=8)], vm(gib=8), True),
+        ([node("pve1", gib=8)], vm(gib=9), False),
+        ([node("pve1", cores=2)], vm(cores=8), True),
+        ([node("pve1", cores=2)], vm(cores=9), False),
+        ([node("pve1", gib=8), node("pve2", gib=16, maintenance=True)], vm(gib=9), True),
+        ([node("pve1", gib=8), node("pve2", gib=8, maintenance=True)], vm(gib=9), False),
+        # Proxmox does not tell how large a node is that is offline.
+        ([node("pve1", gib=8), node("pve2", cores=0, gib=0, online=False)], vm(gib=9), True),
+        ([node("pve1", gib=8), node("pve2", cores=0, gib=0, online=False)], vm(gib=9, node="pve1"), False),
+        ([node("pve1", gib=8, memory_ratio=2)], vm(gib=9), True),
+        # Large enough in one way, too small in the other.
+        ([node("pve1", cores=2), node("pve2", gib=8)], vm(cores=9, gib=9), False),
+    ],
+)
+def test_what_even_an_empty_node_could_not_hold_is_hopeless(
+    nodes: list[Node], request_: Request, resolvable: bool
+) -> None:
+    guests = [guest(100 + number, host.name, cores=8, gib=8) for number, host in enumerate(nodes)]
+    outcome = scheduler(cluster(nodes, guests)).schedule(request_)
+    assert outcome.error is not None
+    assert outcome.resolvable is resolvable

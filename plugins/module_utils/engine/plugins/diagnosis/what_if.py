@@ -12,6 +12,7 @@ from ....model import GIB, Request
 from ...cache import ClusterState
 from ...framework.interface import PostFilterPlugin
 from ...framework.status import Status
+from ...texts import first, listed, vcpus
 
 Refusals = Mapping[str, Mapping[str, Status]]
 
@@ -24,7 +25,8 @@ class WhatIf(PostFilterPlugin):
     CPU, memory and storage was missing on the nearest node.
 
     The nearest is the node that the fewest other rules refuse, and then the one that lacks the least, as a part of what
-    the VM asks for. Of several drives that find no space only the first counts.
+    the VM asks for. One that is offline or in HA maintenance is it only where no other is left. Of several drives that
+    find no space only the first counts.
     """
 
     name = "WhatIf"
@@ -33,10 +35,13 @@ class WhatIf(PostFilterPlugin):
         return None
 
     def post_filter(self, request: Request, cluster: ClusterState, refusals: Refusals) -> Mapping[str, t.Any]:
-        """C(rules) maps a rule to the nodes that would fit without it; C(nearest) is None, or has C(node), C(missing)
-        (C(cpu) in vCPUs, C(memory) and C(storage) in bytes) and C(also) (the other rules that refuse it).
+        """C(rules) maps a rule to the nodes that would fit without it; C(nearest) has C(node), C(missing) (C(cpu) in
+        vCPUs, C(memory) and C(storage) in bytes) and C(also) (the other rules that refuse it), or is None where there
+        is no node.
         """
-        return {"rules": lifted(refusals), "nearest": nearest(request, refusals)}
+        ready = {info.name for info in cluster.nodes if info.node.online and not info.node.maintenance}
+        considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
+        return {"rules": lifted(refusals), "nearest": nearest(request, considered)}
 
 
 def lifted(refusals: Refusals) -> dict[str, list[str]]:
@@ -49,22 +54,16 @@ def lifted(refusals: Refusals) -> dict[str, list[str]]:
 
 
 def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
-    """The node that is the closest to fitting among those that lack CPU, memory or storage; None when none does."""
-    best: tuple[int, float, str] | None = None
-    for node, by_plugin in refusals.items():
-        missing = missing_on(by_plugin)
-        if missing:
-            also = sum(not status.shortages for status in by_plugin.values())
-            rank = also, sum(amount / _asked_for(request, what) for what, amount in missing.items()), node
-            best = rank if best is None else min(best, rank)
-    if best is None:
+    """The node that is the closest to fitting; None when there is none."""
+
+    def distance(node: str) -> tuple[int, float, str]:
+        lacks = sum(amount / _asked_for(request, what) for what, amount in missing_on(refusals[node]).items())
+        return len(_refusing(refusals[node])), lacks, node
+
+    if not refusals:
         return None
-    by_plugin = refusals[best[2]]
-    return {
-        "node": best[2],
-        "missing": missing_on(by_plugin),
-        "also": sorted(plugin for plugin, status in by_plugin.items() if not status.shortages),
-    }
+    best = min(refusals, key=distance)
+    return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
 
 
 def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
@@ -78,19 +77,22 @@ def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
 
 def sentence(findings: Mapping[str, t.Any]) -> str:
     """The findings of this plugin as a person reads them; empty when nothing was found."""
-    parts = [f"without {rule}, {_listed(_first(nodes))} would fit" for rule, nodes in findings["rules"].items()]
+    rules = findings["rules"]
+    parts = [f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit" for rule, nodes in rules.items()]
     close = findings["nearest"]
-    if close is not None:
-        lacks = _listed([amount_text(what, amount) for what, amount in close["missing"].items()])
-        also = f", and {_listed(close['also'])} refused it too" if close["also"] else ""
-        parts.append(f"the closest is {close['node']}: {lacks} short{also}")
+    # What one rule alone keeps off was told already, unless something is short.
+    if close is not None and (close["missing"] or len(close["also"]) > 1):
+        lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
+        short = f"{listed(lacks)} short" if lacks else ""
+        by = f"refused by {listed(close['also'])}" if close["also"] else ""
+        parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
 
 
 def amount_text(resource: str, amount: float) -> str:
     """An amount of CPU, memory or storage with its unit."""
-    return f"{amount:g} vCPUs" if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
+    return vcpus(amount) if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
 
 
 def _asked_for(request: Request, resource: str) -> float:
@@ -99,9 +101,6 @@ def _asked_for(request: Request, resource: str) -> float:
     return max(asked.get(resource, 1.0), 1.0)
 
 
-def _first(nodes: list[str]) -> list[str]:
-    return nodes if len(nodes) <= NODES_NAMED else [*nodes[:NODES_NAMED], f"{len(nodes) - NODES_NAMED} more"]
-
-
-def _listed(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def _refusing(by_plugin: Mapping[str, Status]) -> list[str]:
+    """The rules that refuse a node for something else than a shortage."""
+    return sorted(plugin for plugin, status in by_plugin.items() if not status.shortages)

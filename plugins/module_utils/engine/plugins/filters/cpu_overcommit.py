@@ -13,8 +13,9 @@ from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
-from ...framework.status import Shortage, Status, unschedulable
+from ...framework.status import Shortage, Status, unresolvable, unschedulable
 from ...overcommit import COMMON_SETTINGS, Ratios, within
+from ...texts import vcpus
 
 REASON = "would exceed the CPU overcommit ratio {}"
 
@@ -23,7 +24,8 @@ class CPUOvercommit(FilterPlugin):
     """Rejects a node when (vCPUs of its running guests + the request's) / (its logical CPUs - reserved) exceeds the
     ratio, 4 by default.
 
-    VMs, containers and what this run has decided already count. C(nodes) may give a node its own ratio and reserve.
+    VMs, containers and what this run has decided already count. C(nodes) may give a node its own ratio and reserve. A
+    VM that even the empty node could not hold is not waited for.
     """
 
     name = "CPUOvercommit"
@@ -51,8 +53,10 @@ class CPUOvercommit(FilterPlugin):
         if within(wanted, capacity, ratio):
             return None
         limit = ratio * capacity
-        return unschedulable(
+        # A node whose size is not known, as it is offline, may be large enough.
+        refused = unschedulable if not host.cores or within(request.cores, capacity, ratio) else unresolvable
+        return refused(
             REASON.format(ratio),
-            f"{wanted:g} vCPUs against a limit of {max(limit, 0):g}",
+            f"{vcpus(wanted)} against a limit of {max(limit, 0):g}",
             Shortage("cpu", wanted - limit),
         )

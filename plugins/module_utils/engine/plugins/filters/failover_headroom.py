@@ -15,6 +15,7 @@ from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, Scope
 from ...framework.status import Status, unschedulable
 from ...headroom import Headroom, Limits, Load, Room
+from ...texts import vcpus
 
 REASON = "would leave no headroom for the loss of a node"
 NEW = "the new VM"
@@ -62,5 +63,5 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         return unschedulable(
             REASON,
             f"the loss of {found.lost} would strand {found.guest.label} of {size.memory / GIB:.1f} GiB and "
-            f"{size.cores:g} vCPUs",
+            f"{vcpus(size.cores)}",
         )

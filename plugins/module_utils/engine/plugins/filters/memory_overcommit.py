@@ -13,7 +13,7 @@ from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin
-from ...framework.status import Shortage, Status, unschedulable
+from ...framework.status import Shortage, Status, unresolvable, unschedulable
 from ...overcommit import COMMON_SETTINGS, Ratios, within
 
 REASON = "would exceed the memory overcommit ratio {}"
@@ -24,7 +24,8 @@ class MemoryOvercommit(FilterPlugin):
     by default.
 
     The configured memory counts, not what a guest uses at the moment. VMs, containers and what this run has decided
-    already count. C(nodes) may give a node its own ratio and reserve.
+    already count. C(nodes) may give a node its own ratio and reserve. A VM that even the empty node could not hold is
+    not waited for.
     """
 
     name = "MemoryOvercommit"
@@ -52,7 +53,9 @@ class MemoryOvercommit(FilterPlugin):
         if within(wanted, capacity, ratio):
             return None
         limit = ratio * capacity
-        return unschedulable(
+        # A node whose size is not known, as it is offline, may be large enough.
+        refused = unschedulable if not host.memory or within(request.memory, capacity, ratio) else unresolvable
+        return refused(
             REASON.format(ratio),
             f"{wanted / GIB:.1f} GiB against a limit of {max(limit, 0) / GIB:.1f} GiB",
             Shortage("memory", wanted - limit),

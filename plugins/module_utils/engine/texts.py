@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Words that messages share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+NAMES_TOLD = 10
+"""How many of the names that there are a message lists."""
+
+
+def known(names: Iterable[str], wanted: str) -> str:
+    """The names that there are, for a message about one that there is not: all in order, or of many the most alike."""
+    there = sorted(set(names))
+    if len(there) <= NAMES_TOLD:
+        return ", ".join(there) or "none"
+    alike = sorted(there, key=lambda name: -difflib.SequenceMatcher(None, wanted, name).ratio())
+    return f"{', '.join(alike[:NAMES_TOLD])} and {len(there) - NAMES_TOLD} more"
+
+
+def listed(items: Sequence[str]) -> str:
+    """C(a), C(a and b), C(a, b and c)."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def first(items: Sequence[str], most: int) -> list[str]:
+    """The items, or when there are more than most, the first of them and how many more there are."""
+    return list(items) if len(items) <= most else [*items[:most], f"{len(items) - most} more"]
+
+
+def vcpus(amount: float) -> str:
+    """A number of vCPUs with its unit."""
+    return f"{amount:g} vCPU{'' if amount == 1 else 's'}"

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A name that the cluster does not have is told together with those that it has."""
+
+from __future__ import annotations
+
+import pytest
+from support.small_cluster import cluster, node, scheduler, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import known
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    CloneSource,
+    Disk,
+    Request,
+    Storage,
+    Template,
+)
+
+NODES = [node("pve1"), node("pve2")]
+STORAGES = (
+    Storage("ceph", "pve1", total=100 * GIB, shared=True),
+    Storage("ceph", "pve2", total=100 * GIB, shared=True),
+    Storage("fast", "pve2", total=100 * GIB),
+)
+CLONE = CloneSource((Template(9000, "pve1", "debian", volumes=(("scsi0", "ceph", GIB),)),), storage="cefh")
+
+
+@pytest.mark.parametrize(
+    ("request_", "end"),
+    [
+        (vm(node="pve9"), "; no node 'pve9', known: pve1, pve2"),
+        (vm(node_regex="web.*"), "; no node matches 'web.*', known: pve1, pve2"),
+        (vm(disks=(Disk("scsi0", GIB, storage="cefh"),)), "; no storage 'cefh', known: ceph, fast"),
+        (vm(disks=(Disk("ide2", volume="isos:iso/a.iso", content="iso"),)), "; no storage 'isos', known: ceph, fast"),
+        (vm(disks=(Disk("scsi0", GIB, source="imgs:import/a.raw"),)), "; no storage 'imgs', known: ceph, fast"),
+        (vm(clone=CLONE), "; no storage 'cefh', known: ceph, fast"),
+    ],
+)
+def test_the_message_ends_with_the_names_that_there_are(request_: Request, end: str) -> None:
+    outcome = scheduler(cluster(NODES, storages=STORAGES)).schedule(request_)
+    assert outcome.message.endswith(end)
+    assert outcome.message.count("known:") == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        vm(gib=999, node="pve1", node_regex="pve.", disks=(Disk("scsi0", GIB, storage="fast"),)),
+        vm(gib=999, disks=(Disk("scsi0", GIB), Disk("ide2", volume="/dev/cdrom"))),
+    ],
+)
+def test_names_that_there_are_and_paths_are_not_told(request_: Request) -> None:
+    outcome = scheduler(cluster(NODES, storages=STORAGES)).schedule(request_)
+    assert outcome.error is not None
+    assert "known" not in outcome.message
+
+
+def test_of_many_names_the_most_alike_are_told() -> None:
+    names = [f"pve{number}" for number in range(1, 41)]
+    told = known(names, "pve3a")
+    assert told.startswith("pve3, ")
+    assert told.endswith(" and 30 more")
+    assert told.count(",") == 9
+    assert known(["b", "a"], "x") == "a, b"
+    assert known([], "x") == "none"
