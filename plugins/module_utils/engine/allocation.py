@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which share of a node's CPU, memory and storage would be given out: the notion that all allocation scores share."""
+"""Which share of a node's CPU, memory and storage would be given out, and what all scores by that notion share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..model import Node, Request
 from .cache import NodeInfo
 from .conflict import Conflict
 from .framework.config import Setting
+from .framework.interface import Event, Scope, ScorePlugin
 from .storage_classes import parse_storage_classes
 from .volumes import find_volumes
 
@@ -86,6 +87,23 @@ class Allocation:
             if used is not None:
                 shares.append(Share(self.storage_weight, used))
         return shares
+
+
+class AllocationScore(ScorePlugin):
+    """A score that looks at nothing but the shares of one node."""
+
+    settings = SETTINGS
+    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.allocation = Allocation(config)
+
+    def signature(self, request: Request) -> Hashable:
+        return self.allocation.signature(request)
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE
 
 
 def cpu_capacity(host: Node, ratio: float) -> float:

@@ -17,7 +17,7 @@ from .failures import AnswerLost, NodeUnreachable, NotImplementedHere
 CONNECTION_TO_NODE_FAILED = 595
 _BROKEN_ON_THE_WAY = frozenset({502, 504, 596, 597, 598, 599})
 _BUSY = 503
-WORTH_ANOTHER_READ = frozenset({_BUSY, CONNECTION_TO_NODE_FAILED, 596, 597})
+WORTH_ANOTHER_READ = frozenset({502, _BUSY, CONNECTION_TO_NODE_FAILED, 596, 597})
 
 _SECRET_PARAMETERS = frozenset({"cipassword", "password", "secret", "sshkeys", "tfa-challenge", "ticket", "value"})
 _HIDDEN = "********"

@@ -108,7 +108,9 @@ def test_every_connection_option_may_come_from_the_environment():
     }
 
 
-@pytest.mark.parametrize("fault", [{"drop": "before"}, {"drop": "after"}, {"status": 596}, {"status": 503}])
+@pytest.mark.parametrize(
+    "fault", [{"drop": "before"}, {"drop": "after"}, {"status": 596}, {"status": 503}, {"status": 502}]
+)
 def test_a_read_is_tried_again_when_its_answer_did_not_come(cluster, session, fault):
     cluster.fault(method="GET", path="/version", count=2, **fault)
 

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import math
-import typing as t
-from collections.abc import Hashable, Mapping
 
 from ....model import Request
-from ...allocation import SETTINGS, Allocation, Share, weighted_mean
+from ...allocation import AllocationScore, Share, weighted_mean
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin
 
 
-class BalancedAllocation(ScorePlugin):
+class BalancedAllocation(AllocationScore):
     """Scores 100 for a node whose CPU and memory would be given out to the same degree after the request, less the
     further the two are apart: 100 x (1 - standard deviation). Off by default.
 
@@ -25,18 +22,6 @@ class BalancedAllocation(ScorePlugin):
 
     name = "BalancedAllocation"
     enabled = False
-    settings = SETTINGS
-    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
-
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.allocation = Allocation(config)
-
-    def signature(self, request: Request) -> Hashable:
-        return self.allocation.signature(request)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return 100.0 * (1.0 - deviation(self.allocation.shares(request, node)))

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Hashable, Mapping
-
 from ....model import Request
-from ...allocation import SETTINGS, Allocation
+from ...allocation import AllocationScore
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin
 
 
-class LeastAllocated(ScorePlugin):
+class LeastAllocated(AllocationScore):
     """Scores 100 for a node whose CPU and memory would be all free after the request, 0 for one that would be given out
     in full.
 
@@ -24,18 +20,6 @@ class LeastAllocated(ScorePlugin):
     """
 
     name = "LeastAllocated"
-    settings = SETTINGS
-    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
-
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.allocation = Allocation(config)
-
-    def signature(self, request: Request) -> Hashable:
-        return self.allocation.signature(request)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return 100.0 * self.allocation.mean(request, node, free_part)

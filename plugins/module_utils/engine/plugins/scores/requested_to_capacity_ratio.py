@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import bisect
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from ....errors import InvalidPluginConfig
 from ....model import Request
-from ...allocation import SETTINGS, Allocation
+from ...allocation import SETTINGS, AllocationScore
 from ...cache import NodeInfo
 from ...framework.config import Setting, check_settings
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin
 
 _POINT: Mapping[str, Setting] = {
     "utilization": Setting("float", None, "percent of the capacity that would be given out, 0..100", minimum=0),
@@ -23,7 +22,7 @@ _POINT: Mapping[str, Setting] = {
 }
 
 
-class RequestedToCapacityRatio(ScorePlugin):
+class RequestedToCapacityRatio(AllocationScore):
     """Scores a node by the percentage of its capacity that would be given out after the request, read off a broken line
     through the points of C(shape). Off by default.
 
@@ -33,7 +32,6 @@ class RequestedToCapacityRatio(ScorePlugin):
 
     name = "RequestedToCapacityRatio"
     enabled = False
-    events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
     settings = {
         "shape": Setting(
             "list",
@@ -45,14 +43,7 @@ class RequestedToCapacityRatio(ScorePlugin):
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        self.allocation = Allocation(config)
         self.line = read_shape(f"{self.name}.config.shape", config["shape"])
-
-    def signature(self, request: Request) -> Hashable:
-        return self.allocation.signature(request)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return self.allocation.mean(request, node, lambda used: height(self.line, 100.0 * used))
