@@ -74,7 +74,7 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]
     if capacity.get("limited_by"):
         first += f", then {capacity['limited_by']} stands in the way"
     rows = [("NODE", "FIT", "LIMITED BY", "WHY NOT ONE MORE")] + [
-        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, node.get("reason") or EMPTY)
+        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
     return [*_wrap(first, width, "    "), *_table(rows, width)]
@@ -112,6 +112,11 @@ def findings_of(vm: VM) -> list[str]:
     findings = (vm.get("decision") or {}).get("findings") or {}
     texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
     return sorted(text for text in texts if text)
+
+
+def of_one(reason: str) -> str:
+    """A reason of a rejection, made to be told of several nodes, as it is told of one."""
+    return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
 
 
 # --- the table's cells ---
@@ -176,11 +181,7 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
     """How many nodes were rejected for which reason, the figures of single nodes left out."""
     counts = Counter(str(node["reason"]).partition(" (")[0] for node in nodes if not node["feasible"])
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count} {_numbered(reason, count)}" for reason, count in ordered)
-
-
-def _numbered(reason: str, count: int) -> str:
-    return f"was {reason.removeprefix('were ')}" if count == 1 and reason.startswith("were ") else reason
+    return ", ".join(f"{count} {of_one(reason) if count == 1 else reason}" for reason, count in ordered)
 
 
 def _existing(vm: VM) -> str:
@@ -208,7 +209,7 @@ def _headline(vm: VM) -> str:
 
 def _verdict(node: Mapping[str, t.Any]) -> str:
     if not node["feasible"]:
-        return f"rejected by {node['rejected_by']}: {node['reason']}"
+        return f"rejected by {node['rejected_by']}: {of_one(node['reason'])}"
     parts = ", ".join(
         f"{plugin} {score['normalized']:.1f}" + ("" if score["weight"] == 1 else f" x {score['weight']:g}")
         for plugin, score in sorted(node["scores"].items())

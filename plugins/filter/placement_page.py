@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import findings_of, ranked
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import findings_of, of_one, ranked
 
 Data = Mapping[str, t.Any]
 
@@ -25,7 +25,7 @@ def placement_page(result: Data) -> dict[str, t.Any]:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms and nodes")
     nodes = [_node(node, result["vms"]) for node in result["nodes"]]
     usable = [node for node in nodes if node["online"] and not node["maintenance"]]
-    vms = [{**vm, "nodes": ranked(vm), "findings": findings_of(vm)} for vm in result["vms"]]
+    vms = [{**vm, "nodes": _verdicts(vm), "findings": findings_of(vm)} for vm in result["vms"]]
     return t.cast(
         "dict[str, t.Any]",
         escaped(
@@ -67,6 +67,10 @@ def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.A
     left = whole - (sizes[largest] if largest is not None else 0)
     out = sum(node[f"{resource}_after"] for node in nodes)
     return {"largest": largest, "out": out, "left": left, "part": left / whole if whole else 0, "fits": out <= left}
+
+
+def _verdicts(vm: Data) -> list[Data]:
+    return [{**node, "reason": of_one(node["reason"])} if node["reason"] else node for node in ranked(vm)]
 
 
 def _top(node: Data, resource: str) -> float:

@@ -22,7 +22,7 @@ def test_a_file_of_vms_is_planned_provisioned_once_and_torn_down(
     assert planned.code == 0, planned.output
     assert set(cluster.state()["guests"]) == before
     assert re.search(r"web-1 +create\+start +pve4 +\d+ .* ahead of pve1", planned.output), planned.output
-    assert "rejected by NodeReady: were offline" in planned.output
+    assert "rejected by NodeReady: was offline" in planned.output
 
     provisioned = play("provision", VMS)
     assert provisioned.code == 0, provisioned.output

@@ -135,7 +135,7 @@ def test_the_explanation_ranks_the_nodes_and_gives_each_its_reason() -> None:
         "web: create+start on pve2 as 120, disks on ceph: 10.0 ahead of pve1, 2 of 3 nodes fit",
         "   1. pve2  80.0 = A 80.0",
         "   2. pve1  70.0 from A 60.0, B 80.0 x 2",
-        "   -  pve3  rejected by NodeReady: were offline",
+        "   -  pve3  rejected by NodeReady: was offline",
     ]
 
 
@@ -169,6 +169,7 @@ def test_the_capacity_table_says_what_runs_out_where() -> None:
     nodes = [
         {"node": "pve1", "fit": 12, "limited_by": "memory", "reason": "would exceed it"},
         {"node": "pve2", "fit": 0, "limited_by": None, "reason": None},
+        {"node": "pve3", "fit": 0, "limited_by": "NodeReady", "reason": "were offline"},
     ]
     shapes = [{"name": "app", "fit": 7}, {"name": "db", "fit": 5}]
     assert capacity_table({"total": 12, "limited_by": "memory", "shapes": shapes, "nodes": nodes}) == [
@@ -176,6 +177,7 @@ def test_the_capacity_table_says_what_runs_out_where() -> None:
         "NODE  FIT  LIMITED BY  WHY NOT ONE MORE",
         "pve1   12  memory      would exceed it",
         "pve2    0  -           -",
+        "pve3    0  NodeReady   was offline",
     ]
 
 

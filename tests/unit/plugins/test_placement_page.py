@@ -19,9 +19,19 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page im
 
 def node(name: str, memory: int, used: int, **more: Any) -> dict[str, Any]:
     return {
-        "node": name, "online": True, "maintenance": False, "storages": [],
-        "cores": 8, "cores_limit": 32.0, "cores_before": 1, "cores_after": 2,
-        "memory": memory, "memory_limit": memory, "memory_before": used, "memory_after": used, **more,
+        "node": name,
+        "online": True,
+        "maintenance": False,
+        "storages": [],
+        "cores": 8,
+        "cores_limit": 32.0,
+        "cores_before": 1,
+        "cores_after": 2,
+        "memory": memory,
+        "memory_limit": memory,
+        "memory_before": used,
+        "memory_after": used,
+        **more,
     }
 
 
@@ -39,7 +49,11 @@ def test_every_text_is_escaped_wherever_it_stands() -> None:
 def test_the_loss_of_the_largest_node_can_be_made_up_for_when_the_others_hold_all() -> None:
     nodes = [node("a", 100, 60), node("b", 100, 40), node("c", 50, 0)]
     assert spare_without_largest(nodes, "memory") == {
-        "largest": "b", "out": 100, "left": 150, "part": 0.6, "fits": True,
+        "largest": "b",
+        "out": 100,
+        "left": 150,
+        "part": 0.6,
+        "fits": True,
     }
     assert spare_without_largest([node("a", 100, 60), node("b", 50, 0)], "memory")["fits"] is False
 
@@ -75,6 +89,17 @@ def test_memory_is_in_gib() -> None:
 def test_what_was_given_up_is_noticed() -> None:
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4)]})["freed"] is False
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4, memory_after=3)]})["freed"] is True
+
+
+def test_a_nodes_reason_is_told_of_one() -> None:
+    verdict = {"feasible": False, "score": None, "scores": {}, "rejected_by": "NodeReady"}
+    verdicts = [
+        {**verdict, "node": "a", "reason": "were offline"},
+        {**verdict, "node": "b", "reason": "had no room"},
+        {**verdict, "node": "c", "feasible": True, "score": 1.0, "rejected_by": None, "reason": None},
+    ]
+    (vm,) = placement_page({"vms": [{"name": "web", "decision": {"node": "c", "nodes": verdicts}}], "nodes": []})["vms"]
+    assert [shown["reason"] for shown in vm["nodes"]] == [None, "was offline", "had no room"]
 
 
 @pytest.mark.parametrize("wrong", [None, [], {"vms": []}])
