@@ -19,9 +19,11 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ..errors import InvalidPluginConfig
+from ..errors import InvalidPluginConfig, InvalidRequest
+from ..model import Request
 from .framework.profile import Profile, sections_of
 from .framework.registry import Registry
+from .texts import known
 
 DEFAULT = "balanced"
 
@@ -79,6 +81,14 @@ def build_profiles(
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
     return {name: Profile(name, registry, _with_shared_settings(registry, layer)) for name, layer in layers.items()}
+
+
+def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:
+    """The profile that the request names, or the default one. Raises InvalidRequest when there is none such."""
+    name = request.profile or default
+    if name not in profiles:
+        raise InvalidRequest(f"profile: unknown profile {name!r}; known profiles: {known(profiles, name)}")
+    return profiles[name]
 
 
 def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -24,6 +24,7 @@ from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
 from .guard import Rejection, asked, guarded
+from .profiles import profile_of
 from .unknown_names import unknown_names
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
 from .vmids.intersection import intersection
@@ -127,12 +128,7 @@ class Scheduler:
         return vmid
 
     def profile(self, request: Request) -> Profile:
-        name = request.profile or self._default
-        if name not in self._profiles:
-            raise InvalidRequest(
-                f"profile: unknown profile {name!r}; known profiles: {', '.join(sorted(self._profiles))}"
-            )
-        return self._profiles[name]
+        return profile_of(request, self._profiles, self._default)
 
     @property
     def sorter(self) -> QueueSortPlugin | None:

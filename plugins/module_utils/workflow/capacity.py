@@ -13,6 +13,7 @@ from dataclasses import asdict
 from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
+from .checks import check_entries
 from .counting import cluster_state, count_reservations
 from .device_options import device_attributes, device_needs
 from .entries import build_entries
@@ -37,6 +38,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     if any(entry.state == "absent" for entry in entries):
         raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
     profiles, default = profiles_of(params)
+    check_entries(entries, profiles, default)
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())

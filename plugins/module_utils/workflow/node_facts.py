@@ -9,6 +9,7 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from ..engine.texts import known
 from ..errors import InvalidRequest
 from ..model import MIB, Node, Taint
 from ..proxmox.options.values import invalid
@@ -20,8 +21,12 @@ OWN_NAME = "node"
 
 
 def facts_of(nodes: t.Any) -> Callable[[Iterable[Node]], Mapping[str, Mapping[str, t.Any]]]:
-    """What the user says of the nodes, to be asked once the cluster's nodes are known; see parse_nodes."""
-    return lambda known: parse_nodes(nodes, [node.name for node in known])
+    """What the user says of the nodes, to be asked once the cluster's nodes are known; see parse_nodes.
+
+    Raises InvalidRequest for a mistake that needs no cluster to be seen.
+    """
+    said = _read(nodes)
+    return lambda there: _by_node(said, [node.name for node in there])
 
 
 def parse_nodes(nodes: t.Any, node_names: Collection[str]) -> dict[str, dict[str, t.Any]]:
@@ -33,24 +38,33 @@ def parse_nodes(nodes: t.Any, node_names: Collection[str]) -> dict[str, dict[str
 
     Raises InvalidRequest: for a mistake, and for a name or pattern that matches none of node_names.
     """
+    return _by_node(_read(nodes), node_names)
+
+
+def _read(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
+    """The fields that are said of nodes, by the name or pattern that says of which."""
     if nodes is None:
         return {}
     if not isinstance(nodes, Mapping):
         raise invalid("nodes", nodes, "a mapping of node names or patterns")
+    for key in nodes:
+        check_pattern(f"nodes.{key}", str(key))
+    return {str(key): _facts(Fields(f"nodes.{key}", body or {}, FACTS)) for key, body in nodes.items()}
+
+
+def _by_node(said: Mapping[str, Mapping[str, t.Any]], node_names: Collection[str]) -> dict[str, dict[str, t.Any]]:
     found: dict[str, dict[str, t.Any]] = {}
     # Sorting keeps the order in which patterns were written, and puts names after them.
-    for key in sorted(nodes, key=lambda key: key in node_names):
-        facts = _facts(Fields(f"nodes.{key}", nodes[key] or {}, FACTS))
-        for name in _named(str(key), node_names):
-            _merge(found.setdefault(name, {}), facts)
+    for key in sorted(said, key=lambda key: key in node_names):
+        for name in _named(key, node_names):
+            _merge(found.setdefault(name, {}), said[key])
     return found
 
 
 def _named(key: str, node_names: Collection[str]) -> list[str]:
-    check_pattern(f"nodes.{key}", key)
     names = [key] if key in node_names else sorted(name for name in node_names if re.fullmatch(key, name))
     if not names:
-        raise InvalidRequest(f"nodes: {key!r} matches no node; the cluster's nodes: {', '.join(sorted(node_names))}")
+        raise InvalidRequest(f"nodes: {key!r} matches no node; the cluster's nodes: {known(node_names, key)}")
     return names
 
 

@@ -16,6 +16,7 @@ from ..errors import InvalidRequest
 from ..model import Request
 from ..proxmox.options.request import vm_request
 from .access import Access
+from .checks import check_request
 from .counting import cluster_state, count_reservations
 
 PROFILE = "vmid_pick"
@@ -31,9 +32,11 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     if not 1 <= count <= MOST:
         raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
     request = vm_request({**params, "name": "any"})
+    profile = Profile(PROFILE, builtin_registry())
+    check_request(request, profile)
     access = Access.open(params, lambda nodes: {})
     try:
-        scheduler = Scheduler(_state(access, request, params), {PROFILE: Profile(PROFILE, builtin_registry())}, PROFILE)
+        scheduler = Scheduler(_state(access, request, params), {PROFILE: profile}, PROFILE)
     finally:
         access.close()
     vmids: list[int] = []

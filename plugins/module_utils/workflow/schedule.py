@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ..engine.manager import Manager
 from ..errors import CollectionError, InvalidRequest
 from .access import Access
+from .checks import check_entries
 from .device_options import device_attributes
 from .entries import build_entries
 from .node_facts import facts_of
@@ -53,6 +54,7 @@ def schedule(
     entries = build_entries(params, per_vm, time.time())
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
+    check_entries(entries, profiles, profile)
     attributes = device_attributes(params.get("device_attributes"))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:

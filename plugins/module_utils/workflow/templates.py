@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
+from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import MIB, CloneSource, Guest, Request, Template
 from ..proxmox.freshness import read_config
@@ -83,8 +84,10 @@ def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
     else:
         found = sorted((guest for guest in vms if guest.name == clone.source), key=lambda guest: guest.vmid)
     if not found:
+        templates = known((guest.name for guest in vms if guest.template and guest.name), clone.source)
         raise TemplateNotFound(
-            f"clone: no VM {clone.source!r} is there, or this user may not see it, for {entry.label}"
+            f"clone: no VM {clone.source!r} is there, or this user may not see it, for {entry.label}; "
+            f"known templates: {templates}"
         )
     nodes = {guest.node for guest in found}
     if len(found) > 1 and (len(nodes) < len(found) or not all(guest.template for guest in found)):

@@ -143,6 +143,70 @@ def test_what_cannot_be_is_told_by_code_and_in_words(
     assert writes(untouched) == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"profile": "blanced"}, "unknown profile 'blanced'; known profiles: balanced, pack, proxmox, spread"),
+        (
+            {"scsi": {"scsi0": {"size": 1, "storage_class": "fats"}}, "storage_classes": {"fast": {}, "safe": {}}},
+            "scsi0: unknown storage_class 'fats'; known classes: fast, safe",
+        ),
+        ({"vmid_range": "150-100"}, "vmid_range: invalid VMID range '150-100'"),
+        ({"vmid_regex": "("}, "vmid_regex: "),
+        ({"node_regex": "("}, "node_regex: '(' is not a regular expression"),
+        ({"context": {"vmid.qemu-scheduler/range": "x"}}, "vmid_range: invalid VMID range 'x'"),
+        ({"nodes": {"pve(": {}}}, "nodes.pve(: 'pve(' is not valid, expected a regular expression"),
+        ({"nodes": {"pve1": {"lables": {}}}}, "nodes.pve1: unknown key 'lables'; known keys: "),
+        ({"vms": [{"name": "a"}, {"name": "b", "profile": "pakc"}], "name": None}, ', for VM "b"'),
+    ],
+)
+def test_what_needs_no_cluster_to_be_seen_is_told_before_one_is_read(
+    planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], told: str
+) -> None:
+    untouched.requests(reset=True)
+    assert told in planner.fail("InvalidRequest", **{"name": "web-1", **asked})["msg"]
+    assert untouched.requests() == []
+
+
+@pytest.mark.parametrize(
+    ("module", "asked"),
+    [
+        ("vmid_pick", {"vmid_range": "150-100"}),
+        ("vmid_pick", {"vmid_regex": "("}),
+        ("capacity_info", {"profile": "blanced"}),
+        ("capacity_info", {"shapes": [{"node_regex": "("}]}),
+    ],
+)
+def test_so_do_the_modules_that_create_nothing(
+    planner: Controller, untouched: SimulatedCluster, module: str, asked: dict[str, Any]
+) -> None:
+    untouched.requests(reset=True)
+    planner.fail("InvalidRequest", module, **asked)
+    assert untouched.requests() == []
+
+
+def test_what_is_to_be_absent_may_name_what_is_not_there_any_more(
+    planner: Controller, untouched: SimulatedCluster
+) -> None:
+    gone = {"name": "web-1", "state": "absent", "profile": "old", "scsi": {"scsi0": {"size": 1, "storage_class": "x"}}}
+    assert planner.schedule(**gone)["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "told"),
+    [
+        ({"node": "pve9"}, "NoNodesAvailable", "; no node 'pve9', known: pve1, pve2, pve3"),
+        ({"node_regex": "pev.*"}, "NoNodesAvailable", "; no node matches 'pev.*', known: pve1, pve2, pve3"),
+        ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "; no storage 'nope', known: "),
+        ({"clone": "debain-13"}, "TemplateNotFound", "known templates: debian-13"),
+    ],
+)
+def test_a_name_that_the_cluster_does_not_have_is_told_with_those_that_it_has(
+    planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], code: str, told: str
+) -> None:
+    assert told in planner.fail(code, name="web-1", **asked)["msg"]
+
+
 def test_plugin_config_from_a_file_and_as_data_decide_alike(planner: Controller, tmp_path: Path) -> None:
     config = {"filters": {"NodeRegex": {"enable": False}, "MemoryOvercommit": {"config": {"ratio": 0.5}}}}
     file = tmp_path / "plugins.yml"
