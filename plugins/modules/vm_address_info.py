@@ -26,7 +26,8 @@ options:
   wait:
     description:
       - How long to wait for an address of every VM, in seconds. V(0) asks once.
-      - It is no failure when the time runs out; the C(address) of such a VM is null.
+      - It is no failure when the time runs out; the C(address) of such a VM is null, and C(reason) says why.
+      - A VM whose guest agent is not enabled is not waited for.
     type: int
     default: 0
   networks:
@@ -86,6 +87,10 @@ vms:
       type: list
       elements: str
       sample: [192.0.2.106, "2001:db8::6a"]
+    reason:
+      description: Why there is no address. Null when there is one.
+      type: str
+      sample: its guest agent is not enabled
 error_code:
   description: Stable name of the kind of error.
   returned: on failure

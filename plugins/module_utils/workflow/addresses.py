@@ -5,21 +5,27 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import ApiError, InvalidRequest
 from ..proxmox.failures import NodeUnreachable
+from ..proxmox.parallel import in_parallel
 from ..proxmox.reader import Reader
 from ..proxmox.session import Session
 
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
-PARALLEL = 8
 PAUSE = 2.0
+
+NOT_THERE = "there is no such VM"
+NOT_ENABLED = "its guest agent is not enabled"
+SILENT = "its guest agent did not answer"
+NO_ADDRESS = "its guest agent told no address that counts"
+_REFUSAL_WITHOUT_AGENT = "No QEMU guest agent configured"
 
 
 def address_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -41,22 +47,20 @@ def wait_for_addresses(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, t.Any]]:
-    """For each VM its C(vmid), C(node), C(addresses) and the first of them as C(address).
+    """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) where it has none.
 
-    The guests are asked again until each has an address, or seconds have gone by.
+    The guests are asked again until each has an address, or seconds have gone by. One without an agent is not: that
+    does not change while it runs.
     """
     found: dict[int, dict[str, t.Any]] = {}
+    missing = list(vmids)
     deadline = clock() + seconds
     while True:
         nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
-        missing = [vmid for vmid in vmids if vmid not in found or not found[vmid]["addresses"]]
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            answers = pool.map(_interfaces, [reader] * len(missing), map(nodes.get, missing), missing)
-            for vmid, interfaces in zip(missing, answers, strict=True):
-                addresses = usable_addresses(interfaces, networks)
-                first = addresses[0] if addresses else None
-                found[vmid] = {"vmid": vmid, "node": nodes.get(vmid), "address": first, "addresses": addresses}
-        if all(found[vmid]["addresses"] for vmid in vmids) or clock() >= deadline:
+        ask = functools.partial(_ask, reader, nodes, networks)
+        found.update(in_parallel(ask, missing))
+        missing = [vmid for vmid in missing if found[vmid]["reason"] not in (None, NOT_ENABLED)]
+        if not missing or clock() >= deadline:
             return [found[vmid] for vmid in vmids]
         sleep(max(min(PAUSE, deadline - clock()), 0.0))
 
@@ -80,15 +84,21 @@ def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequen
     return [str(address) for address in sorted(usable, key=lambda address: address.version)]
 
 
-def _interfaces(reader: Reader, node: str | None, vmid: int) -> list[Mapping[str, t.Any]]:
-    """What the agent answers; nothing while it does not run, or is not to be reached."""
-    if node is None:
-        return []
-    try:
-        answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
-    except (ApiError, NodeUnreachable):
-        return []
-    return list(answer.get("result") or ())
+def _ask(reader: Reader, nodes: Mapping[int, str], networks: Sequence[Network], vmid: int) -> dict[str, t.Any]:
+    """One VM's entry of the result, as it is now."""
+    node = nodes.get(vmid)
+    addresses: list[str] = []
+    reason: str | None = NOT_THERE
+    if node is not None:
+        try:
+            answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
+        except (ApiError, NodeUnreachable) as error:
+            reason = NOT_ENABLED if _REFUSAL_WITHOUT_AGENT in error.message else SILENT
+        else:
+            addresses = usable_addresses(answer.get("result") or (), networks)
+            reason = None if addresses else NO_ADDRESS
+    first = addresses[0] if addresses else None
+    return {"vmid": vmid, "node": node, "address": first, "addresses": addresses, "reason": reason}
 
 
 def _networks(texts: Iterable[str]) -> list[Network]:

@@ -117,10 +117,10 @@ def test_what_could_be_made_is_told_although_the_run_fails(cluster: SimulatedClu
 
 def test_a_vm_whose_agent_keeps_silent_fails_the_run_by_name(play: Play) -> None:
     options = {**VMS["qemu_options"], "agent": "0"}
-    variables = {**VMS, "qemu_options": options, "provision_wait_for_address": True, "provision_address_timeout": 1}
+    variables = {**VMS, "qemu_options": options, "provision_wait_for_address": True, "provision_address_timeout": 600}
     run = play("provision", variables)
     assert run.code != 0
-    assert "No address within 1 s: web-1." in run.last["msg"]
+    assert "up to 600 s: web-1 (its guest agent is not enabled)." in run.last["msg"]
 
 
 def test_wrong_credentials_fail_with_the_code(play: Play) -> None:

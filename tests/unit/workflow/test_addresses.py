@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     usable_addresses,
     wait_for_addresses,
@@ -85,9 +87,9 @@ def test_guests_are_asked_until_each_has_answered_and_no_longer() -> None:
 def test_when_time_is_up_those_that_answered_are_returned_with_the_others() -> None:
     agents = Agents({101: (0, ["192.0.2.1"]), 102: (99, [])})
     found = agents.wait([101, 102], 10)
-    assert [(vm["vmid"], vm["node"], vm["address"]) for vm in found] == [
-        (101, "pve1", "192.0.2.1"),
-        (102, "pve1", None),
+    assert [(vm["vmid"], vm["node"], vm["address"], vm["reason"]) for vm in found] == [
+        (101, "pve1", "192.0.2.1", None),
+        (102, "pve1", None, "its guest agent did not answer"),
     ]
     assert agents.now == 10
 
@@ -100,8 +102,24 @@ def test_without_waiting_each_is_asked_once() -> None:
 
 def test_a_vm_that_does_not_exist_is_not_asked() -> None:
     agents = Agents({})
-    assert agents.wait([101], 0) == [{"vmid": 101, "node": None, "address": None, "addresses": []}]
+    missing = {"vmid": 101, "node": None, "address": None, "addresses": [], "reason": "there is no such VM"}
+    assert agents.wait([101], 0) == [missing]
     assert agents.asked == []
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+def test_a_vm_without_an_agent_is_not_waited_for(recording: Callable[[str, str], dict[str, Any]], version: str) -> None:
+    name = {"9.2": "err-perm-agent-network-viewer", "8.4": "err-agent-not-running"}[version]
+    recorded = recording(version, name)
+    refusal = failure_of_answer("GET", "", recorded["status"], recorded["reason"], json.dumps(recorded["body"]), {})
+    agents = Agents({101: (99, [])}, refusal)
+    assert [vm["reason"] for vm in agents.wait([101], 60)] == ["its guest agent is not enabled"]
+    assert (agents.now, agents.asked) == (0, [101])
+
+
+def test_an_agent_that_tells_no_address_that_counts_is_said_to() -> None:
+    agents = Agents({101: (0, ["127.0.0.1"])})
+    assert agents.wait([101], 0)[0]["reason"] == "its guest agent told no address that counts"
 
 
 def test_a_lack_of_rights_is_told_and_not_waited_for() -> None:
