@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module of the same name, and shows each VM as soon as it is done.
+"""Runs the module of the same name, and shows each VM as soon as it is done, and what is waited for.
 
 A module cannot print. When it runs on the controller itself it is given a file to tell its progress in, and a thread
 beside it shows what is in there. Everything else is left to Ansible's own way of running a module.
@@ -21,9 +21,12 @@ from ansible import constants as C
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
+
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
 QUICK = 1.0
+NAMED = 5
 PARTICIPLES = {
     "create": "created",
     "clone": "cloned",
@@ -84,7 +87,11 @@ def following(file: Path, show: Callable[[str], None]) -> Iterator[None]:
 
 
 def line_of(step: dict[str, t.Any]) -> str | None:
-    """The line for one VM; none for a VM on its own that was done in no time."""
+    """The line for one VM, or for those that wait; none for a VM on its own that was done in no time."""
+    if "waiting" in step:
+        by = f", rejected by {listed(step['rejected_by'])}" if step["rejected_by"] else ""
+        names = listed(first(step["waiting"], NAMED))
+        return f"qemu_schedule: waiting for capacity: {names}{by}, {step['waited']} s of {step['patience']} s"
     if step["total"] == 1 and step["seconds"] < QUICK:
         return None
     name = step["name"] or step["vmid"]

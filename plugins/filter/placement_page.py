@@ -19,11 +19,12 @@ Data = Mapping[str, t.Any]
 def placement_page(result: Data) -> dict[str, t.Any]:
     """What there is to show of a result of qemu_schedule. Every text in it is escaped for HTML.
 
-    Memory becomes GiB. spare has for C(memory) and C(cores) what spare_without_largest returns.
+    A task that failed before nodes were looked at has none. Memory becomes GiB. spare has for C(memory) and C(cores)
+    what spare_without_largest returns.
     """
-    if not isinstance(result, Mapping) or "vms" not in result or "nodes" not in result:
-        raise AnsibleFilterError("expected the result of qemu_schedule, with vms and nodes")
-    nodes = [_node(node, result["vms"]) for node in result["nodes"]]
+    if not isinstance(result, Mapping) or "vms" not in result:
+        raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
+    nodes = [_node(node, result["vms"]) for node in result.get("nodes", ())]
     usable = [node for node in nodes if node["online"] and not node["maintenance"]]
     vms = [{**vm, "nodes": _verdicts(vm), "findings": findings_of(vm)} for vm in result["vms"]]
     return t.cast(

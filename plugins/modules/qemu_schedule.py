@@ -50,6 +50,7 @@ options:
     description:
       - How long to keep trying when a VM cannot be placed, in seconds. It is tried again when something happened in the
         cluster that may help it.
+      - What no event can help fails at once, such as a VM that is too large for every node even when it is empty.
       - With O(all_or_nothing) nothing is created before all VMs can be.
       - In check mode and with O(snapshot) there is no waiting.
     type: int
@@ -59,6 +60,8 @@ options:
       - File on the host that runs the module. A line of JSON is appended for every VM as soon as it is done, for others
         to read. Its keys are C(done), C(total), C(name), C(vmid), C(node), C(actions), C(seconds) and C(error) (a code,
         or null).
+      - While it is waited for capacity, a line now and then has C(waiting) (the names of the VMs), C(rejected_by) (the
+        plugins that have to change their mind), C(waited) and C(patience) (both in seconds).
       - When the module runs on the controller itself, progress is shown there anyway, a line for each VM.
     type: path
 attributes:
@@ -287,7 +290,8 @@ nodes:
   description:
     - How full the nodes are before and after the task, in check mode too, as the scheduler counts it, by what running
       guests are configured to use.
-  returned: when the cluster was read
+    - A task that fails for what was asked for, before any node was looked at, does not return it.
+  returned: when nodes were looked at, or nothing failed
   type: list
   elements: dict
   contains:

@@ -33,6 +33,9 @@ from .vmids.ranges import AnyVMID
 EVALUATIONS_KEPT = 256
 """How many kinds of request are remembered at once; the one that was not used for longest is dropped."""
 
+UNREAD_OFFLINE = frozenset({"DeviceClaims"})
+"""Filters that look at what is not known of a node that is offline, and so have no last word on it."""
+
 
 class Scheduler:
     """Places requests on one cluster. Same state, same requests, same profiles: same decisions."""
@@ -214,10 +217,10 @@ class Scheduler:
             rejection = choice.rejection(info.index)
             if rejection is not None:
                 rejections.append(rejection)
-                # What a node that is offline has will only be known when it is back.
-                others = refusals[info.name].values() if info.node.online else ()
+                unread = frozenset() if info.node.online else UNREAD_OFFLINE
+                final = [s for name, s in refusals[info.name].items() if name not in unread]
                 resolvable = resolvable or all(
-                    status.code is Code.UNSCHEDULABLE for status in (rejection.status, *others)
+                    status.code is Code.UNSCHEDULABLE for status in (rejection.status, *final)
                 )
         return unplaceable(
             request,

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telling how far a run is while it goes on: a line of JSON in a file for every VM that is done.
+"""Telling how far a run is while it goes on: a line of JSON in a file for every VM that is done, and now and then while
+it is waited for capacity.
 
 A module's output is read when it ends. A file can be read by whoever waits for it.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+import typing as t
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +30,21 @@ class Step:
     seconds: float
 
 
-Progress = Callable[[Step], None]
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """VMs, by their names, wait until plugins change their mind: since waited seconds, for at most patience."""
+
+    vms: Sequence[str]
+    rejected_by: Sequence[str]
+    waited: float
+    patience: float
+
+
+Progress = Callable[[Step | Wait], None]
 
 
 class ProgressFile:
-    """Appends a line to a file for every step. Raises InvalidRequest at once when that is not possible."""
+    """Appends a line to a file for every step and wait. Raises InvalidRequest at once when that is not possible."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -41,18 +53,8 @@ class ProgressFile:
         except OSError as error:
             raise InvalidRequest(f"progress_file: {path} cannot be written: {error.strerror}") from error
 
-    def __call__(self, step: Step) -> None:
-        report = step.report
-        line = {
-            "done": step.done,
-            "total": step.total,
-            "name": report.entry.request.name or None,
-            "vmid": report.vmid,
-            "node": report.node,
-            "actions": report.actions,
-            "seconds": round(step.seconds, 2),
-            "error": None if report.error is None else report.error.code,
-        }
+    def __call__(self, step: Step | Wait) -> None:
+        line = _of_wait(step) if isinstance(step, Wait) else _of_step(step)
         # The VM is made by now: a disk that ran full must not make its task fail.
         with contextlib.suppress(OSError):
             self._append(json.dumps(line) + "\n")
@@ -60,3 +62,26 @@ class ProgressFile:
     def _append(self, text: str) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(text)
+
+
+def _of_step(step: Step) -> dict[str, t.Any]:
+    report = step.report
+    return {
+        "done": step.done,
+        "total": step.total,
+        "name": report.entry.request.name or None,
+        "vmid": report.vmid,
+        "node": report.node,
+        "actions": report.actions,
+        "seconds": round(step.seconds, 2),
+        "error": None if report.error is None else report.error.code,
+    }
+
+
+def _of_wait(wait: Wait) -> dict[str, t.Any]:
+    return {
+        "waiting": list(wait.vms),
+        "rejected_by": list(wait.rejected_by),
+        "waited": round(wait.waited),
+        "patience": round(wait.patience),
+    }

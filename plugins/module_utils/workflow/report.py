@@ -34,6 +34,7 @@ class VMReport:
     done: whether what the actions say was done, or would be in check mode.
     attempts, waited, waited_for: how often it was tried to place it, how long that took in seconds, and which plugins
         had to change their mind.
+    hopeless: whether it would have been waited, had there been any hope.
     limit_broken: the limit that the VM broke as another scheduler chose the same node.
     """
 
@@ -54,11 +55,26 @@ class VMReport:
     attempts: int = 1
     waited: float = 0.0
     waited_for: list[str] = field(default_factory=list)
+    hopeless: bool = False
     limit_broken: str | None = None
 
     @property
     def changed(self) -> bool:
         return bool(self.actions) and self.done
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether nodes were looked at for it."""
+        return self.outcome is not None and self.outcome.choice is not None
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed, and how long it was waited for that to change."""
+        if self.error is None:
+            return None
+        if self.hopeless:
+            return f"{self.error.message}; waiting would not help"
+        return f"{self.error.message}; given up after {self.waited:.0f} s" if self.waited >= 1 else self.error.message
 
     def fill_in(self, decision: Decision) -> None:
         """Take over a decision to create the VM."""
@@ -92,7 +108,7 @@ class VMReport:
             "limit_broken": self.limit_broken,
         }
         if self.error is not None:
-            result["error"] = {"code": self.error.code, "message": self.error.message, **self.error.details}
+            result["error"] = {"code": self.error.code, "message": self.failure, **self.error.details}
         return result
 
 
@@ -159,13 +175,16 @@ def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
     }
 
 
-def failure_of(reports: Sequence[VMReport]) -> tuple[str, str]:
-    """The message and the error code of a run of which some VMs failed. The code is that of the first."""
-    errors = [(report.entry, report.error) for report in reports if report.error is not None]
-    lines = [
-        error.message if entry.label in error.message else f"{entry.label}: {error.message}" for entry, error in errors
-    ]
-    first = errors[0][1]
+def failure_of(reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool) -> tuple[str, str]:
+    """The message and the error code of a run of which some VMs failed. The code is that of the first.
+
+    wrote: whether anything was written, in vain or not.
+    """
+    failed = [(report.entry.label, report.failure, report.error) for report in reports if report.error is not None]
+    lines = [text if text and label in text else f"{label}: {text}" for label, text, _error in failed]
+    if all_or_nothing and len(reports) > 1 and not wrote:
+        lines.append("nothing was written")
+    first = failed[0][2]
     return "; ".join(lines), first.code if first else CollectionError.code
 
 
@@ -177,8 +196,10 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
         "vms": [report.as_result() for report in reports],
-        "nodes": [node.as_result() for node in nodes],
     }
+    # A mistake in what was asked for says nothing about the nodes.
+    if not any(report.error for report in reports) or any(report.changed or report.was_tried for report in reports):
+        result["nodes"] = [node.as_result() for node in nodes]
     diffs = [diff for report in reports if (diff := _diff(report)) is not None]
     if diffs:
         result["diff"] = diffs

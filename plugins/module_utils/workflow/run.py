@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from ..engine.diagnosis import Outcome
@@ -20,7 +20,7 @@ from .binding import BindingCycle, ExistsAlready, kept_alive
 from .entries import Entry
 from .existing import Converger, ExistingPlan
 from .placing import Placement, Placer
-from .progress import Progress, Step
+from .progress import Progress, Step, Wait
 from .report import VMReport, planned_report
 from .usage import NodeUsage, keep_before, note_change
 from .waiting import Waiting
@@ -67,7 +67,9 @@ class Run:
         In check mode, and offline, it ends where the first VM would be touched.
         """
         write = not (check_mode or self._access.offline)
-        waiting = Waiting(self._patience if write else 0, self._placer.profile_of, self._access.glance)
+        waiting = Waiting(
+            self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
+        )
         undecided = list(self._entries.values())
         while True:
             try:
@@ -83,12 +85,15 @@ class Run:
                 note_change(placement.nodes, placement.existing[position], plan.actions)
             self.nodes = keep_before(self.nodes, placement.nodes)
             failed = {p: o for p, o in placement.outcomes.items() if o.error is not None}
-            stands = not (self._all_or_nothing and any(r.error is not None for r in self._reports.values()))
+            stands = not (self._all_or_nothing and self._errors())
             if write and stands:
                 self._write(placement, plans)
             else:
                 self._give_back(placement)
-            again = bool(failed) and waiting.until_worth_a_try(failed, placement.snapshot)
+            hopeful = {position: outcome for position, outcome in failed.items() if outcome.resolvable}
+            # Where all are needed, one that will never be is the end.
+            vain = not hopeful or (self._all_or_nothing and self._errors() - hopeful.keys())
+            again = not vain and waiting.until_worth_a_try(hopeful, placement.snapshot)
             self._note_wait(failed, waiting)
             if not again:
                 break
@@ -97,6 +102,14 @@ class Run:
         for report in self._reports.values():
             report.done = stands and (report.error is None or bool(PARTLY_DONE & report.error.details.keys()))
         return [self._reports[position] for position in self._entries]
+
+    @property
+    def wrote(self) -> bool:
+        """Whether anything was sent to Proxmox that writes, successful or not."""
+        return self._done > 0
+
+    def _errors(self) -> set[int]:
+        return {position for position, report in self._reports.items() if report.error is not None}
 
     # --- what is to be done ---
 
@@ -151,12 +164,17 @@ class Run:
         self._access.ledger.release(self._access.identity(), decided, self._access.holder)
 
     def _note_wait(self, failed: Mapping[int, Outcome], waiting: Waiting) -> None:
-        if self._patience == 0:
+        if waiting.patience == 0:
             return
         for position, outcome in failed.items():
             report = self._reports[position]
-            report.waited = waiting.waited
+            report.waited, report.hopeless = waiting.waited, not outcome.resolvable
             report.waited_for = sorted({*report.waited_for, *outcome.rejected_by})
+
+    def _tell_wait(self, outcomes: Collection[Outcome], waited: float) -> None:
+        names = [outcome.request.name for outcome in outcomes]
+        plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
+        self._progress(Wait(names, plugins, waited, self._patience))
 
     # --- doing it ---
 

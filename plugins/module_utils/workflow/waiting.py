@@ -10,7 +10,7 @@ resources is read, ever more rarely.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..engine.diagnosis import Outcome
 from ..engine.events import events_between
@@ -24,12 +24,17 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 GROWTH = 1.5
 
+TOLD_EVERY = 10.0
+TOLD_MOST = 20
+"""How often it is told that it is waited: every so many seconds, in a long wait about so many times."""
+
 
 class Waiting:
     """The wait of one run.
 
     Attributes:
         waited: seconds waited so far.
+        patience: the longest wait in all.
     """
 
     def __init__(
@@ -39,15 +44,22 @@ class Waiting:
         read: Callable[[], Snapshot],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        tell: Callable[[Collection[Outcome], float], None] = lambda outcomes, waited: None,
     ) -> None:
-        """seconds is the longest wait in all; read reads the cluster as cheaply as can be."""
+        """seconds is the longest wait in all; read reads the cluster as cheaply as can be; tell is called now and then
+        with what is waited for and the seconds waited so far.
+        """
         self._clock = clock
         self._sleep = sleep
         self._read = read
         self._queue = SchedulingQueue(profile_of)
         self._known: dict[int, Queued] = {}
         self._began = clock()
+        self.patience = seconds
         self._deadline = self._began + seconds
+        self._tell = tell
+        self._tell_every = max(TOLD_EVERY, seconds / TOLD_MOST)
+        self._tell_next = self._began
 
     @property
     def waited(self) -> float:
@@ -74,6 +86,9 @@ class Waiting:
                 return True
             if now >= self._deadline:
                 return False
+            if now >= self._tell_next:
+                self._tell([outcome for outcome in failed.values() if outcome.resolvable], now - self._began)
+                self._tell_next = now + self._tell_every
             due = self._queue.next_time()
             soonest = self._deadline if due is None else min(due, self._deadline)
             self._sleep(max(min(pause, soonest - now), 0.05))

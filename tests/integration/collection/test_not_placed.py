@@ -41,6 +41,8 @@ def test_nothing_is_written_when_one_of_many_cannot_be_placed(
     assert [node["rejected_by"] for node in huge["decision"]["nodes"]] == ["MemoryOvercommit"] * 3
     assert all("would exceed the memory overcommit ratio 1.0" in node["reason"] for node in huge["decision"]["nodes"])
     assert (app["action"], app["changed"]) == ("stop", False)
+    assert failed["msg"].endswith("; nothing was written")
+    assert [node["node"] for node in failed["nodes"]] == ["pve1", "pve2", "pve3"]
     assert cluster.state()["guests"][100]["status"] == "running"
     assert controller.schedule(name="other", memory=1024)["vmid"] == web["vmid"], "nothing stays reserved"
 
@@ -55,6 +57,7 @@ def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(
     assert [vm.get("error", {}).get("code") for vm in failed["vms"]] == [None, "NoNodesAvailable", "VMIDConflict", None]
     assert 'VM "huge"' in failed["msg"]
     assert 'VM "web-2"' in failed["msg"]
+    assert "nothing was written" not in failed["msg"]
     names = {guest["name"] for guest in cluster.state()["guests"].values()}
     assert {"web-1", "web-3"} < names
     assert not {"huge", "web-2"} & names
@@ -63,8 +66,36 @@ def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(
 def test_a_conflict_stops_everything_just_as_a_full_cluster_does(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    controller.fail("VMIDConflict", vms=[{"name": "web-1"}, {"name": "x", "vmid": 110}])
+    failed = controller.fail("VMIDConflict", vms=[{"name": "web-1"}, {"name": "x", "vmid": 110}])
+    assert failed["msg"].endswith("; nothing was written")
     assert writes(cluster) == []
+
+
+def test_that_nothing_was_written_is_not_said_of_one_vm_nor_where_something_was(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    assert "written" not in controller.fail("NoNodesAvailable", name="huge", memory=TOO_BIG)["msg"]
+    cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", task_error="no space left", count=1)
+    failed = controller.fail("TaskFailed", vms=[{"name": "web-1"}, {"name": "web-2"}], memory=512)
+    assert "nothing was written" not in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"vmid": 110}, "VMIDConflict"),
+        ({"clone": "nope"}, "TemplateNotFound"),
+        ({"args": "-foo"}, "PermissionDenied"),
+        ({"scheduling_gates": ["dns"]}, "SchedulingGated"),
+        ({"name": "app-1", "scsi": {"scsi0": {"size": 1}}, "update": True}, "DriftNotApplicable"),
+    ],
+)
+def test_a_mistake_in_what_was_asked_for_is_not_buried_in_figures_of_all_nodes(
+    planner: Controller, asked: dict[str, Any], code: str
+) -> None:
+    failed = planner.fail(code, **{"name": "web-1", **asked})
+    assert "nodes" not in failed
+    assert failed["vms"][0]["error"]["code"] == code
 
 
 def test_the_reasons_are_counted_in_kube_schedulers_words(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,16 +120,41 @@ def test_all_of_a_task_wait_for_the_last_one_unless_each_is_for_itself(
         assert [vm["changed"] for vm in result["vms"]] == [True, True]
 
 
-def test_the_wait_ends_and_says_how_often_it_tried_and_what_it_waited_for(controller: Controller) -> None:
-    failed = controller.fail("NoNodesAvailable", name="huge", memory=10**6, wait_for_capacity=2)
+def test_the_wait_ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_waited_for(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], tmp_path: Path
+) -> None:
+    progress = tmp_path / "progress"
+    failed = control(start(ONE_NODE)).fail(
+        "NoNodesAvailable", name="new", memory=4096, wait_for_capacity=2, progress_file=str(progress)
+    )
     vm = failed["vms"][0]
     assert vm["waited"] >= 2
     assert vm["waited_for"] == ["MemoryOvercommit"]
     assert vm["attempts"] >= 1
+    assert failed["msg"].endswith(f"; given up after {vm['waited']:.0f} s")
+    assert vm["error"]["message"] == failed["msg"]
+    assert json.loads(progress.read_text(encoding="utf-8").splitlines()[0]) == {
+        "waiting": ["new"], "rejected_by": ["MemoryOvercommit"], "waited": 0, "patience": 2,
+    }  # fmt: skip
 
 
-def test_what_no_change_can_help_is_not_waited_for(controller: Controller, cluster: SimulatedCluster) -> None:
-    failed = controller.fail("NoNodesAvailable", name="lost", node="pve9", wait_for_capacity=600)
+@pytest.mark.parametrize(
+    "hopeless",
+    [{"node": "pve9"}, {"scsi": {"scsi0": "nope:4"}}, {"memory": 10**6}, {"cores": 128, "sockets": 4}],
+    ids=lambda asked: "-".join(asked),
+)
+@pytest.mark.parametrize("among_others", [False, True])
+def test_what_no_change_can_help_is_not_waited_for(
+    start: Callable[..., SimulatedCluster],
+    control: Callable[..., Controller],
+    hopeless: dict[str, Any],
+    among_others: bool,
+) -> None:
+    cluster = start(ONE_NODE)
+    vms = [{"name": "lost", **hopeless}] + [{"name": "new", "memory": 4096}] * among_others
+    failed = control(cluster).run("qemu_schedule", vms=vms, wait_for_capacity=600)
+    assert failed["failed"]
+    assert failed["vms"][0]["error"]["message"].endswith("; waiting would not help")
     assert failed["vms"][0]["waited"] < 60
     assert sum(r["path"] == "/cluster/resources" for r in cluster.requests()) <= 2
 

@@ -87,6 +87,7 @@ def test_memory_is_in_gib() -> None:
 
 
 def test_what_was_given_up_is_noticed() -> None:
+    assert placement_page({"vms": []})["freed"] is False
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4)]})["freed"] is False
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4, memory_after=3)]})["freed"] is True
 
@@ -102,7 +103,7 @@ def test_a_nodes_reason_is_told_of_one() -> None:
     assert [shown["reason"] for shown in vm["nodes"]] == [None, "was offline", "had no room"]
 
 
-@pytest.mark.parametrize("wrong", [None, [], {"vms": []}])
+@pytest.mark.parametrize("wrong", [None, [], {"nodes": []}])
 def test_other_data_is_refused(wrong: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="result of qemu_schedule"):
         placement_page(wrong)

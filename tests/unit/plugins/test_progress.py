@@ -17,8 +17,15 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule imp
 
 def step(**more: Any) -> dict[str, Any]:
     return {
-        "done": 3, "total": 12, "name": "web-3", "vmid": 117, "node": "pve3", "actions": ["create", "start"],
-        "seconds": 4.13, "error": None, **more,
+        "done": 3,
+        "total": 12,
+        "name": "web-3",
+        "vmid": 117,
+        "node": "pve3",
+        "actions": ["create", "start"],
+        "seconds": 4.13,
+        "error": None,
+        **more,
     }
 
 
@@ -35,6 +42,20 @@ def step(**more: Any) -> dict[str, Any]:
 )
 def test_a_line_says_how_many_are_done_which_and_how_long_it_took(given: dict[str, Any], line: str | None) -> None:
     assert line_of(step(**given)) == line
+
+
+@pytest.mark.parametrize(
+    ("waiting", "plugins", "line"),
+    [
+        (["web-1"], ["MemoryOvercommit"], "web-1, rejected by MemoryOvercommit, 10 s of 300 s"),
+        (["a", "b"], ["NodeReady", "Own", "Z"], "a and b, rejected by NodeReady, Own and Z, 10 s of 300 s"),
+        (list("abcdefg"), ["Own"], "a, b, c, d, e and 2 more, rejected by Own, 10 s of 300 s"),
+        (["a"], [], "a, 10 s of 300 s"),
+    ],
+)
+def test_a_line_says_who_waits_for_what_and_how_long(waiting: list[str], plugins: list[str], line: str) -> None:
+    told = {"waiting": waiting, "rejected_by": plugins, "waited": 10, "patience": 300}
+    assert line_of(told) == f"qemu_schedule: waiting for capacity: {line}"
 
 
 def test_lines_are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
@@ -58,7 +79,7 @@ def test_what_is_written_last_is_shown_before_the_task_ends(tmp_path: Path) -> N
     assert len(shown) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b"\xff\xfe\n"])
+@pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b'{"waiting": 1}\n', b"\xff\n"])
 def test_nothing_in_the_file_can_break_the_task(tmp_path: Path, content: bytes) -> None:
     file, shown = tmp_path / "progress", list[str]()
     with following(file, shown.append):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -33,6 +33,7 @@ class Cluster:
         self.now = 1000.0
         self.free_at = 1000.0 + free_at
         self.reads: list[float] = []
+        self.told: list[tuple[list[str], float]] = []
         self.failure: Exception | None = None
 
     def read(self) -> Snapshot:
@@ -40,6 +41,9 @@ class Cluster:
         if self.failure is not None and self.now < self.free_at:
             raise self.failure
         return FREE if self.now >= self.free_at else FULL
+
+    def tell(self, outcomes: Collection[Outcome], waited: float) -> None:
+        self.told.append((sorted(outcome.request.name for outcome in outcomes), waited))
 
     def sleep(self, seconds: float) -> None:
         assert seconds > 0
@@ -54,7 +58,7 @@ def outcome(request: Request) -> Outcome:
 
 def waiting(seconds: float, shown: Cluster) -> Waiting:
     used = profile()
-    return Waiting(seconds, lambda request: used, shown.read, lambda: shown.now, shown.sleep)
+    return Waiting(seconds, lambda request: used, shown.read, lambda: shown.now, shown.sleep, shown.tell)
 
 
 @pytest.fixture
@@ -85,6 +89,21 @@ def test_time_runs_out_where_nothing_happens(rejected: Callable[..., dict[int, O
     assert 20 <= wait.waited < 21
 
 
+def test_it_is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., dict[int, Outcome]]) -> None:
+    shown = Cluster()
+    hopeless = outcome(vm("huge", gib=99))
+    waiting(100, shown).until_worth_a_try({**rejected(), 1: hopeless}, FULL)
+    assert shown.told[0] == (["new"], 0)
+    pauses = [later - earlier for (_, earlier), (_, later) in zip(shown.told, shown.told[1:], strict=False)]
+    assert all(10 <= pause <= 20 for pause in pauses)
+    assert len(pauses) >= 5
+    patient = Cluster()
+    wait = waiting(4000, patient)
+    while wait.until_worth_a_try(rejected(), FULL):
+        pass
+    assert 5 <= len(patient.told) <= 21
+
+
 def test_without_patience_the_cluster_is_not_read_again(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster(free_at=0)
     assert not waiting(0, shown).until_worth_a_try(rejected(), FULL)
@@ -95,6 +114,7 @@ def test_what_no_change_can_help_is_given_up_at_once(rejected: Callable[..., dic
     shown = Cluster()
     wait = waiting(300, shown)
     assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
+    assert shown.told == []
     assert wait.waited == 0
 
 

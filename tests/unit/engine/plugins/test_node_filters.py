@@ -11,6 +11,14 @@ from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_name import fits
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    DeviceClaim,
+    Disk,
+    Expression,
+    Request,
+    Storage,
+)
 
 NODES = [node("pve1"), node("pve10"), node("db1")]
 
@@ -56,5 +64,21 @@ def test_nodes_that_are_offline_or_being_emptied_are_left_out() -> None:
     assert allowed(outcome) == {"pve3"}
 
 
-def test_an_offline_node_may_come_back() -> None:
-    assert scheduler(cluster([node("pve1", online=False)])).schedule(vm()).resolvable
+@pytest.mark.parametrize(
+    ("request_", "resolvable"),
+    [
+        (vm(), True),
+        # Its devices are not read: they may be there.
+        (vm(devices=(DeviceClaim("card", mapping="gpu"),)), True),
+        # Proxmox lists storages by their definition, on offline nodes too.
+        (vm(disks=(Disk("scsi0", GIB, storage="fast"),)), True),
+        (vm(disks=(Disk("scsi0", GIB, storage="fats"),)), False),
+        (vm(node_required=(Expression("disk", "In", ("nvme",)),)), False),
+    ],
+)
+def test_an_offline_node_may_come_back_unless_it_would_not_help(request_: Request, resolvable: bool) -> None:
+    storages = (Storage("fast", "pve1", active=False, total=0),)
+    state = cluster([node("pve1", online=False), node("pve2", gib=0.5)], storages=storages)
+    outcome = scheduler(state).schedule(request_)
+    assert outcome.error is not None
+    assert outcome.resolvable is resolvable

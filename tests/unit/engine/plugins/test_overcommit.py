@@ -130,6 +130,7 @@ def test_a_ratio_that_is_no_number_is_named() -> None:
         # Proxmox does not tell how large a node is that is offline.
         ([node("pve1", gib=8), node("pve2", cores=0, gib=0, online=False)], vm(gib=9), True),
         ([node("pve1", gib=8), node("pve2", cores=0, gib=0, online=False)], vm(gib=9, node="pve1"), False),
+        ([node("pve1", gib=8), node("pve2", gib=8, online=False)], vm(gib=9), False),
         ([node("pve1", gib=8, memory_ratio=2)], vm(gib=9), True),
         # Large enough in one way, too small in the other.
         ([node("pve1", cores=2), node("pve2", gib=8)], vm(cores=9, gib=9), False),
