@@ -49,8 +49,9 @@ options:
     type: bool
   balloon:
     description:
-      - Least memory in MiB that the host may shrink the VM to, at most O(memory). V(0) turns ballooning off.
-    type: int
+      - Least memory that the host may shrink the VM to, a whole number of MiB, at most O(memory). V(0) turns ballooning
+        off.
+    type: str
   bios:
     description:
       - The firmware. V(ovmf) is UEFI and wants O(efidisk0).
@@ -195,8 +196,9 @@ options:
     type: str
   memory:
     description:
-      - Memory in MiB, at least 16. Proxmox VE takes V(512) when this is not given, a clone has that of its template.
-    type: int
+      - Memory, a whole number of MiB, at least 16. Proxmox VE takes V(512) when this is not given, a clone has that of
+        its template.
+    type: str
   migrate_downtime:
     description:
       - Longest pause in seconds that a live migration may end with.

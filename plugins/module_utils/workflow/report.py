@@ -86,7 +86,10 @@ class VMReport:
         self.node, self.vmid, self.storages = decision.node, decision.vmid, decision.storages
         self.status = "running" if request.running else "stopped"
         shown = {key: conversion_of(key).shown(value) for key, value in create_parameters(request, decision).items()}
-        self.after = {**shown, "node": decision.node, "status": self.status}
+        self.after = {**decision.storages, **shown, "node": decision.node, "status": self.status}
+        template = decision.template
+        if template is not None:
+            self.after = {**self.after, "clone": f"{template.name} ({template.vmid} on {template.node})"}
 
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(vms) in the module's result."""
@@ -213,9 +216,10 @@ def _diff(report: VMReport) -> dict[str, t.Any] | None:
     if report.before == report.after:
         return None
     title = f"{report.entry.label} ({report.vmid})" if report.entry.request.name else report.entry.label
+    absent = f"{title}, absent"
     return {
-        "before_header": title,
-        "after_header": title,
+        "before_header": absent if report.before is None else title,
+        "after_header": absent if report.after is None else title,
         "before": _text(report.before),
         "after": _text(report.after),
     }

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
@@ -39,6 +40,16 @@ def test_a_full_clone_gets_its_sizes_its_cloud_init_and_a_larger_disk(
     assert "base-9000" not in config["scsi0"]
     again = controller.schedule(name="web-1", state="started", pool="web", **CLONE)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+@pytest.mark.parametrize(("options", "drive"), [(CLONE, "scsi0: shared:20"), ({"clone": 9000}, "scsi0: shared")])
+def test_the_diff_of_a_clone_tells_its_template_and_its_storages(
+    controller: Controller, options: dict[str, Any], drive: str
+) -> None:
+    result = controller.schedule(name="web-1", check=True, diff=True, **options)
+    lines = result["diff"][0]["after"].splitlines()
+    assert any(line.startswith("clone: debian-13 (9000 on pve") for line in lines), lines
+    assert drive in lines, lines
 
 
 @both_versions
@@ -86,7 +97,9 @@ def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
 @pytest.mark.parametrize("clone", ["nope", "4711"])
 def test_a_template_that_is_not_there_is_an_error(controller: Controller, clone: str) -> None:
     failed = controller.fail("TemplateNotFound", name="web-1", clone=clone)
-    assert failed["msg"] == (f"clone: no VM '{clone}' is there, or this user may not see it, for VM \"web-1\"")
+    assert failed["msg"] == (
+        f"clone: no VM '{clone}' is there, or this user may not see it, for VM \"web-1\"; known templates: debian-13"
+    )
 
 
 def test_two_templates_of_one_name_on_one_node_are_an_error(controller: Controller, cluster: SimulatedCluster) -> None:

@@ -159,7 +159,8 @@ def test_diff_shows_the_vm_as_it_will_be(controller: Controller) -> None:
     result = controller.schedule(name="web-1", check=True, diff=True, **WEB)
     (diff,) = result["diff"]
     assert diff["before"] == ""
-    assert diff["before_header"] == f'VM "web-1" ({result["vmid"]})'
+    assert diff["before_header"] == f'VM "web-1" ({result["vmid"]}), absent'
+    assert diff["after_header"] == f'VM "web-1" ({result["vmid"]})'
     lines = diff["after"].splitlines()
     assert f"node: {result['node']}" in lines
     assert "cores: 2" in lines

@@ -189,6 +189,10 @@ def test_a_running_vm_is_removed_with_its_disks_and_stays_away(
     assert (vm["action"], vm["status"], vm["node"], vm["changed"]) == ("delete", "absent", None, True)
     assert planned["vms"] == result["vms"]
     assert result["diff"][0]["after"] == ""
+    assert (result["diff"][0]["before_header"], result["diff"][0]["after_header"]) == (
+        'VM "app-1" (100)',
+        'VM "app-1" (100), absent',
+    )
     assert 100 not in cluster.state()["guests"]
     again = controller.schedule(name="app-1", state="absent")
     assert (again["changed"], again["vms"][0]["status"], again["vmid"]) == (False, "absent", None)

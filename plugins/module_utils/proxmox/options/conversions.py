@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from ...errors import InvalidRequest
 from .drives import Drive, parse_drive
 from .properties import PropertyKind
 from .values import Secret, boolean, invalid, number
@@ -29,6 +30,11 @@ _VERSIONED_MACHINE = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
 
 class Conversion:
     """One sort of option. Subclasses say how it differs from a plain text."""
+
+    @property
+    def example(self) -> str:
+        """Return a value as users write it, for the texts of errors; empty where none is needed."""
+        return ""
 
     def spec(self) -> dict[str, t.Any]:
         """Return the option's entry in an Ansible argument spec."""
@@ -135,12 +141,32 @@ class Number(Conversion):
             return False
 
 
+class Memory(Number):
+    """A number of MiB. Ansible takes it for a text, so that C(4G) is answered here, and by its unit."""
+
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a text."""
+        return {"type": "str"}
+
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the number."""
+        try:
+            return super().to_api(option, value)
+        except InvalidRequest as error:
+            raise invalid(option, value, f"{error.details['expected']}, in MiB: 4096 for 4 GiB, say") from error
+
+
 @dataclass(frozen=True)
 class Properties(Conversion):
     """A property string. required is the property without which it means nothing."""
 
     kind: PropertyKind
     required: tuple[str, ...] = ()
+
+    @property
+    def example(self) -> str:
+        """Return that of the kind."""
+        return self.kind.example
 
     def to_api(self, option: str, value: t.Any) -> Value:
         """Return the string in its one spelling."""

@@ -96,7 +96,9 @@ HOSTPCI = PropertyKind(
     },
     default_key="host",
 )
-IPCONFIG = PropertyKind("ipconfig", {"gw": _TEXT, "gw6": _TEXT, "ip": _TEXT, "ip6": _TEXT})
+IPCONFIG = PropertyKind(
+    "ipconfig", {"gw": _TEXT, "gw6": _TEXT, "ip": _TEXT, "ip6": _TEXT}, example="ip=192.0.2.10/24,gw=192.0.2.1"
+)
 MACHINE = PropertyKind(
     "machine",
     {

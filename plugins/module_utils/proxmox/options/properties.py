@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...errors import InvalidRequest
-from .values import boolean, invalid, number
+from .values import boolean, invalid, number, such_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PropertyKind:
 
     default_key is the property whose name may be left out. aliases maps other names to properties. paired names a
     property whose VALUE may stand as a name, and the property that then takes the value (C(virtio=MAC) is model=virtio,
-    macaddr=MAC).
+    macaddr=MAC). example is a string as users write it, for the texts of errors.
     """
 
     name: str
@@ -72,6 +72,7 @@ class PropertyKind:
     default_key: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     paired: tuple[str, str] | None = None
+    example: str = ""
 
     def parse(self, option: str, text: str) -> dict[str, str]:
         """Return the properties of a string, each in its one spelling. Raises InvalidRequest."""
@@ -130,7 +131,7 @@ class PropertyKind:
             key, equals, value = part.strip().partition("=")
             if not equals:
                 if self.default_key is None:
-                    raise invalid(option, part, "key=value")
+                    raise invalid(option, part, f"key=value{such_as(self.example)}")
                 key, value = self.default_key, key
             given.append((key, value))
         return given
@@ -152,4 +153,4 @@ class PropertyKind:
         if self.paired and key in self.properties[self.paired[0]].choices:
             return [(self.paired[0], key), (self.paired[1], value)]
         known = ", ".join(sorted({*self.properties, *also}))
-        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")
+        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}{such_as(self.example)}")

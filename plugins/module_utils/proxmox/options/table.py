@@ -21,6 +21,7 @@ from .conversions import (
     Description,
     Drives,
     Hotplug,
+    Memory,
     Number,
     Password,
     Properties,
@@ -30,7 +31,7 @@ from .conversions import (
     Value,
     Words,
 )
-from .values import invalid
+from .values import invalid, such_as
 
 _EFIDISK: dict[str, dict[str, t.Any]] = {
     "storage": {"type": "str"},
@@ -89,7 +90,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("args", Text()),
     _family("audio", Properties(kinds.AUDIO, ("device",)), 1),
     _option("autostart", Boolean(), default=0),
-    _option("balloon", Number(0)),
+    _option("balloon", Memory(0)),
     _option("bios", Choice(("seabios", "ovmf")), default="seabios"),
     _option("boot", Properties(kinds.BOOT)),
     _option("bootdisk", Text(r"(ide|sata|scsi|virtio)\d+", "a disk, for example scsi0")),
@@ -115,7 +116,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("kvm", Boolean(), default=1),
     _option("localtime", Boolean()),
     _option("machine", Properties(kinds.MACHINE), default="pc"),
-    _option("memory", Number(16), default=512),
+    _option("memory", Memory(16), default=512),
     _option("migrate_downtime", Number(0, whole=False), default="0.1"),
     _option("migrate_speed", Number(0), default=0),
     _option("nameservers", Words(), api="nameserver"),
@@ -205,6 +206,8 @@ def _numbered(family: VMOption, value: t.Any) -> dict[str, Value]:
     expected = f"a mapping with keys {family.api}0 to {family.api}{family.count - 1}"
     if family.count == 1:
         expected = f"a mapping with the key {family.api}0"
+    if family.conversion.example:
+        expected += such_as(f"{{{family.api}0: {family.conversion.example!r}}}")
     if not isinstance(value, Mapping):
         raise invalid(family.name, value, expected)
     api = {}

@@ -35,6 +35,11 @@ def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
     )
 
 
+def such_as(example: str) -> str:
+    """Return how the text of what is expected ends, where there is an example of it."""
+    return f", such as {example}" if example else ""
+
+
 def boolean(value: t.Any) -> bool | None:
     """Return the truth value of every spelling that Proxmox or Ansible knows, None when it is none of them."""
     text = str(value).strip().lower()
