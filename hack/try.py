@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a command, or a shell, beside a simulated cluster: the PROXMOX_* variables point at it for as long as that runs.
 
+They are shown first, on stderr, as a shell in another window takes them.
+
 usage: .venv/bin/python hack/try.py [--cluster FILE] [--pve-version {9.2,8.4}] [--time-scale X] [COMMAND ...]
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -46,6 +49,8 @@ def main() -> int:
             # The ledger of a cluster that is gone in a minute is not to stay in the user's own.
             "XDG_STATE_HOME": folder,
         }
+        for name, value in cluster.environment().items():
+            print(f"export {name}={shlex.quote(value)}", file=sys.stderr, flush=True)
         if not options.command:
             print(f"{cluster.url} is up until you leave this shell.", flush=True)
         command = options.command or [os.environ.get("SHELL", "/bin/sh")]
