@@ -33,9 +33,6 @@ from .vmids.ranges import AnyVMID
 EVALUATIONS_KEPT = 256
 """How many kinds of request are remembered at once; the one that was not used for longest is dropped."""
 
-UNREAD_OFFLINE = frozenset({"DeviceClaims"})
-"""Filters that look at what is not known of a node that is offline, and so have no last word on it."""
-
 
 class Scheduler:
     """Places requests on one cluster. Same state, same requests, same profiles: same decisions."""
@@ -211,20 +208,14 @@ class Scheduler:
             plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
             for plugin in profile.plugins("post_filters")
         }
-        rejections: list[Rejection] = []
-        resolvable = False
-        for info in self.cluster.nodes:
-            rejection = choice.rejection(info.index)
-            if rejection is not None:
-                rejections.append(rejection)
-                unread = frozenset() if info.node.online else UNREAD_OFFLINE
-                final = [s for name, s in refusals[info.name].items() if name not in unread]
-                resolvable = resolvable or all(
-                    status.code is Code.UNSCHEDULABLE for status in (rejection.status, *final)
-                )
+        rejections = {info.name: r for info in self.cluster.nodes if (r := choice.rejection(info.index)) is not None}
+        resolvable = any(
+            all(status.code is Code.UNSCHEDULABLE for status in (rejection.status, *refusals[name].values()))
+            for name, rejection in rejections.items()
+        )
         return unplaceable(
             request,
-            rejections,
+            list(rejections.values()),
             choice,
             findings,
             resolvable=resolvable,

@@ -40,18 +40,20 @@ class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = find_devices(request, node, self.matcher)
-        return _status(found) if isinstance(found, Unmet) else None
+        return _status(found, node) if isinstance(found, Unmet) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         if not request.devices:
             return None
         found = find_devices(request, node, self.matcher)
         if isinstance(found, Unmet):
-            return _status(found)
+            return _status(found, node)
         draft.devices.extend(found.allocations)
         return None
 
 
-def _status(unmet: Unmet) -> Status:
-    code = Code.UNSCHEDULABLE if unmet.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+def _status(unmet: Unmet, node: NodeInfo) -> Status:
+    # What a node that is offline has is known when it is back.
+    hope = unmet.resolvable or not node.node.online
+    code = Code.UNSCHEDULABLE if hope else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     return Status(code, unmet.reason, unmet.detail)
