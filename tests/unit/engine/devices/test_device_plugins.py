@@ -30,10 +30,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 GPU = (DeviceClaim("gpu", mapping="gpu"),)
 
 
-def scheduler(devices: dict[str, int], nodes: int = 3) -> Scheduler:
+def scheduler(devices: dict[str, int], nodes: int = 3, offline: str | None = None) -> Scheduler:
     """A scheduler for nodes of one size, with so many GPUs on each as devices says."""
+    names = [f"pve{number}" for number in range(1, nodes + 1)]
     snapshot = Snapshot(
-        nodes=tuple(Node(f"pve{n}", cores=32, memory=2**37) for n in range(1, nodes + 1)),
+        nodes=tuple(Node(name, online=name != offline, cores=32, memory=2**37) for name in names),
         devices=tuple(
             Device("pci", "gpu", node, f"0000:{number:02x}:00.0")
             for node, count in devices.items()
@@ -64,6 +65,12 @@ def test_vms_with_a_claim_go_where_devices_are_until_none_is_left() -> None:
     )
     assert outcomes[3].rejected_by == {"DeviceClaims"}
     assert outcomes[3].resolvable
+
+
+@pytest.mark.parametrize("offline", [None, "pve3"])
+def test_what_no_node_has_may_be_on_one_that_is_offline(offline: str | None) -> None:
+    outcome = place(scheduler({}, offline=offline), "vm", GPU)
+    assert outcome.resolvable is (offline is not None)
 
 
 def test_a_vm_without_claims_leaves_nodes_with_free_devices_alone() -> None:
