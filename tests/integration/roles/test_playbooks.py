@@ -96,6 +96,19 @@ def test_the_page_is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Pa
     assert "http" not in text.replace("http-equiv", "")
 
 
+def test_a_mistake_is_told_once_and_without_the_nodes(play: Play, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run = play("plan", {"qemu_vms": [{"name": "web-1", "clone": "debain-13"}], "provision_explain": False},
+               "-e", f"provision_page={page}")
+    assert run.code != 0
+    shown = run.output.partition("See that no VM failed")[0]
+    assert shown.count("TemplateNotFound") == 1, shown
+    text = page.read_text(encoding="utf-8")
+    assert "known templates: debian-13" in text
+    assert "nodes usable" not in text
+    assert "Nodes, before and after" not in text
+
+
 def test_nothing_that_was_asked_for_can_become_markup(play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     hostile = "<img src=x onerror=alert(1)>"
