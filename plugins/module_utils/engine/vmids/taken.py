@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, MutableSet
 BLOCK_DIGITS = 3
 BLOCK_SIZE: int = 10**BLOCK_DIGITS
 
+_FULL = (1 << BLOCK_SIZE) - 1
 _BITS = tuple(1 << offset for offset in range(BLOCK_SIZE))
 
 
@@ -42,6 +43,8 @@ class TakenVMIDs(MutableSet[int]):
 
     def __init__(self, vmids: Iterable[int] = ()) -> None:
         self._blocks: dict[int, int] = {}
+        # For some full blocks a later one; all between are full as well.
+        self._skips: dict[int, int] = {}
         for vmid in vmids:
             self.add(vmid)
 
@@ -53,7 +56,10 @@ class TakenVMIDs(MutableSet[int]):
     def discard(self, value: int) -> None:
         """Free a VMID; freeing one that is free is no error."""
         block, offset = divmod(value, BLOCK_SIZE)
-        self._blocks[block] = self._blocks.get(block, 0) & ~_BITS[offset]
+        bits = self._blocks.get(block, 0)
+        if bits == _FULL:
+            self._skips.clear()
+        self._blocks[block] = bits & ~_BITS[offset]
 
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, int):
@@ -73,3 +79,16 @@ class TakenVMIDs(MutableSet[int]):
     def in_block(self, block: int) -> int:
         """Return the taken ids of `block` as bits."""
         return self._blocks.get(block, 0)
+
+    def first_open(self, block: int) -> int:
+        """Return the first block from `block` on that has a free id.
+
+        Full blocks that were passed once are passed at once the next time.
+        """
+        passed = []
+        while self._blocks.get(block, 0) == _FULL:
+            passed.append(block)
+            block = self._skips.get(block, block + 1)
+        for full in passed:
+            self._skips[full] = block
+        return block

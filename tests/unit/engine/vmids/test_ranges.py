@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import lines_run
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.ranges import (
     AnyVMID,
@@ -94,6 +95,17 @@ def test_the_lowest_free_id_and_the_count_are_those_found_by_trying_each(
     free = [vmid for vmid in tried if vmid not in used]
     assert allowed.lowest_free(TakenVMIDs(used), *bounds) == (free[0] if free else None)
     assert allowed.count(*bounds) == len(tried)
+
+
+def test_a_range_that_is_mostly_full_costs_little_once_it_was_passed_over() -> None:
+    taken = TakenVMIDs(range(100, 100_000))
+    allowed = parse_range("100-200000")
+    assert allowed.lowest_free(taken) == 100_000
+    taken.add(100_000)
+    lines_run(lambda: allowed.lowest_free(taken), at_most=100)
+    assert allowed.lowest_free(taken) == 100_001
+    taken.discard(50_500)
+    assert allowed.lowest_free(taken) == 50_500
 
 
 def test_a_range_of_which_every_id_is_taken_has_no_free_id() -> None:

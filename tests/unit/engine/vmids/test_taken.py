@@ -40,3 +40,20 @@ def test_a_window_holds_the_ids_of_a_block_that_lie_within_bounds(block: int, lo
     bits = window(block, lower, upper)
     assert {block * 1000 + offset for offset in range(1000) if bits >> offset & 1} == expected
     assert bits < 1 << 1000
+
+
+BLOCKS = st.integers(0, 6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["fill", "free", "look"]), BLOCKS)))
+def test_the_first_block_with_a_free_id_is_that_found_by_looking_at_each(steps: list[tuple[str, int]]) -> None:
+    taken, full = TakenVMIDs(), set[int]()
+    for step, block in steps:
+        if step == "fill":
+            taken |= set(range(block * 1000, block * 1000 + 1000))
+            full.add(block)
+        elif step == "free":
+            taken.discard(block * 1000 + 7)
+            full.discard(block)
+        else:
+            assert taken.first_open(block) == next(each for each in range(block, 8) if each not in full)
