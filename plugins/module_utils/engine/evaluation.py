@@ -284,10 +284,11 @@ class Evaluation:
                     return
             scores = []
             total = 0.0
+            weights = self._profile.weights
             for plugin in scorers:
                 score = in_range(plugin, plugin.score(state, request, info))
                 scores.append(score)
-                total += self._profile.weights[plugin.name] * score
+                total += weights[plugin.name] * score
         except CollectionError:
             raise
         # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.

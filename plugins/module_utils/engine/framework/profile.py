@@ -62,6 +62,7 @@ class Profile:
         self._by_section: dict[str, list[points.Plugin]] = {section: [] for section in SECTIONS}
         for plugin_class in registry:
             self._add(plugin_class, entries)
+        self._all = self._once_each()
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""
@@ -69,13 +70,17 @@ class Profile:
 
     def all(self) -> list[points.Plugin]:
         """Every plugin that is enabled somewhere, once."""
-        return list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
+        return self._all
 
     def with_filter(self, plugin: points.FilterPlugin) -> Profile:
         """This profile with one more filter, asked last."""
         copied = copy.copy(self)
         copied._by_section = {**self._by_section, "filters": [*self._by_section["filters"], plugin]}
+        copied._all = copied._once_each()
         return copied
+
+    def _once_each(self) -> list[points.Plugin]:
+        return list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
 
     def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> None:
         name = plugin_class.name
