@@ -10,8 +10,7 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 from __future__ import annotations
 
 import re
-import typing as t
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
@@ -61,67 +60,34 @@ class Binding:
                 del self.bytes[storage]
 
 
-class _Wanted(t.NamedTuple):
-    """The template to clone from, if any, and the drives to make, largest first."""
-
-    template: Template | None
-    disks: list[Disk]
-
-
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Conflict:
     """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
-    wanted = _wanted(request, node)
-    if isinstance(wanted, Conflict):
-        return wanted
-    binding = Binding(template=wanted.template)
-    for disk in wanted.disks:
+    binding = Binding()
+    disks: Sequence[Disk] = request.disks
+    if request.clone is not None:
+        template = source_for(request.clone, node)
+        if isinstance(template, Conflict):
+            return template
+        elsewhere = misplaced(request, template)
+        if elsewhere is not None:
+            return elsewhere
+        binding.template = template
+        disks = tuple(cloned_disks(request, template))
+    made: list[Disk] = []
+    for disk in disks:
+        for volume in (disk.volume, disk.source):
+            conflict = _held(volume, node) if volume else None
+            if conflict is not None:
+                return conflict
+        if disk.volume is None:
+            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
+    made.sort(key=lambda disk: (-disk.size, disk.slot))
+    for disk in made:
         conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None
         if conflict is not None:
             return conflict
-    unnamed = [(disk, class_of(disk, classes)) for disk in wanted.disks if disk.storage is None]
+    unnamed = [(disk, class_of(disk, classes)) for disk in made if disk.storage is None]
     return (_Search(node, binding).place(unnamed) if unnamed else None) or binding
-
-
-def shared_view(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Hashable:
-    """What find_volumes goes by on node, but for the space of shared storages: nodes of equal views get equal results.
-
-    None where it goes by the space of the node's own storages. That of one to choose among does not matter as long as
-    shared ones have so much more room that no drive would go to it. How much that is, roughly, is then part of the
-    view: so a view seldom changes, and only for all that have it at once.
-    """
-    for disk in request.disks:
-        if disk.storage is not None and _is_own(disk.storage, node):
-            return None
-    wanted = _wanted(request, node)
-    if isinstance(wanted, Conflict):
-        return wanted
-    shared: set[str] = set()
-    for disk in wanted.disks:
-        if disk.storage is not None:
-            if _is_own(disk.storage, node):
-                return None
-            shared.add(disk.storage)
-    size = sum(disk.size for disk in wanted.disks)
-    rooms: list[int] = []
-    outdone = True
-    choosing = False
-    for disk in {(disk.content, disk.storage_class): disk for disk in wanted.disks if disk.storage is None}.values():
-        kind = class_of(disk, classes)
-        most = most_own = -1
-        for name, storage in node.storages.items():
-            if disk.content not in storage.content or not allowed(storage, kind):
-                continue
-            if not storage.use.shared:
-                choosing, most_own = True, max(most_own, room(storage, kind, 0))
-                continue
-            shared.add(name)
-            if storage.active:
-                most = max(most, room(storage, kind, 0))
-        rooms.append(_roughly(most))
-        outdone = outdone and rooms[-1] - size > most_own
-    if choosing and not outdone:
-        return None
-    return tuple(wanted.disks), tuple((name, _seen(name, node)) for name in sorted(shared)), choosing and tuple(rooms)
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
@@ -149,48 +115,6 @@ def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
     use = storage.use
     reserved = wanted.reserved * use.total if wanted.reserved < 1 else wanted.reserved
     return int(use.total * wanted.overcommit - reserved) - use.used - use.pending - taken
-
-
-def _wanted(request: Request, node: NodeInfo) -> _Wanted | Conflict:
-    """The drives to make when the request goes to node, largest first; or what is in the way wherever there is room."""
-    template: Template | None = None
-    disks: Iterable[Disk] = request.disks
-    if request.clone is not None:
-        source = source_for(request.clone, node)
-        if isinstance(source, Conflict):
-            return source
-        elsewhere = misplaced(request, source)
-        if elsewhere is not None:
-            return elsewhere
-        template = source
-        disks = cloned_disks(request, template)
-    made: list[Disk] = []
-    for disk in disks:
-        for volume in (disk.volume, disk.source):
-            conflict = _held(volume, node) if volume else None
-            if conflict is not None:
-                return conflict
-        if disk.volume is None:
-            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
-    made.sort(key=lambda disk: (-disk.size, disk.slot))
-    return _Wanted(template, made)
-
-
-def _is_own(name: str, node: NodeInfo) -> bool:
-    storage = node.storages.get(name)
-    return storage is not None and not storage.use.shared
-
-
-def _seen(name: str, node: NodeInfo) -> Hashable:
-    """What nodes that share a storage may see differently; None where there is no such storage."""
-    storage = node.storages.get(name)
-    return None if storage is None else (storage.active, storage.content)
-
-
-def _roughly(size: int) -> int:
-    """The size, rounded down by an eighth at most."""
-    shift = max(size.bit_length() - 4, 0)
-    return size >> shift << shift
 
 
 def _held(volume: str, node: NodeInfo) -> Conflict | None:

@@ -17,7 +17,7 @@ from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import class_of, find_volumes, shared_view
+from ...volumes import class_of, find_volumes
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
@@ -43,9 +43,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
-
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
-        return shared_view(request, node, self.classes)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.disks and request.clone is None:
