@@ -40,7 +40,7 @@ class Wait:
     patience: float
 
 
-Progress = Callable[[Step | Wait], None]
+Progress: t.TypeAlias = "Callable[[Step | Wait], None]"
 
 
 class ProgressFile:
