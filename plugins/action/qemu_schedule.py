@@ -46,11 +46,16 @@ class ActionModule(NormalAction):
         """Run the module, with progress shown where that is possible."""
         if not self._can_show_progress():
             return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+        given = self._task.args
         with tempfile.TemporaryDirectory(prefix="qemu-schedule-") as folder:
             file = Path(folder) / "progress.jsonl"
-            self._task.args = {**self._task.args, OPTION: str(file)}
-            with following(file, Display().display):
-                return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+            self._task.args = {**given, OPTION: str(file)}
+            try:
+                with following(file, Display().display):
+                    return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+            finally:
+                # The task is run again with the same object where it has until, and its file is gone by then.
+                self._task.args = given
 
     def _can_show_progress(self) -> bool:
         """Whether the module runs on this machine, as this user, and there is somebody to read what is shown."""

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from ansible.module_utils.basic import AnsibleModule
 
 from .errors import CollectionError
+from .reservations.opening import passwords_in
 from .workflow.schedule import RunFailed
 
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     """Do the work and leave the module with its result, or with the failure that it raised."""
+    # Ansible shows the options of a task when asked to be verbose, and knows only those that are secret as a whole.
+    module.no_log_values |= passwords_in(module.params.get("reservations"))
     try:
         result = work()
     except RunFailed as failure:

@@ -32,6 +32,17 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
     return Ledger(_open_database(where, clock), durations or Durations())
 
 
+def passwords_in(where: str | None) -> set[str]:
+    """The passwords that the URL of a ledger bears, as they are written there and as they are meant."""
+    if where is None or not where.startswith(_POSTGRESQL_SCHEMES):
+        return set()
+    _scheme, _separator, rest = where.partition("://")
+    account = rest.partition("/")[0].rpartition("@")[0]
+    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
+    written = [account.partition(":")[2], *(value for key, _equals, value in pairs if key.endswith("password"))]
+    return {text for password in written if password for text in (password, unquote(password))}
+
+
 def _open_database(where: str | None, clock: Clock | None) -> Database:
     if where is None or where == "default":
         return SQLiteDatabase(_default_path(), clock or time.time)

@@ -83,6 +83,25 @@ def test_no_secret_is_shown_however_much_is(tasks: Tasks, cluster: SimulatedClus
     assert PUBLIC_KEY.encode() not in written
 
 
+def test_the_password_of_a_ledger_is_shown_nowhere(tasks: Tasks) -> None:
+    ledger = "postgresql://scheduler:geheim%21pw@127.0.0.1:1/ledger?sslpassword=sslgeheim"
+    run = tasks({"qemu_schedule": {"name": "web-1", "reservations": ledger}, "ignore_errors": True}, "-vvv")
+    assert run.tasks[0].result["error_code"] == "LedgerUnavailable"
+    assert "postgresql://scheduler:****" in run.output
+    for secret in ("geheim%21pw", "geheim!pw", "sslgeheim"):
+        assert secret not in run.output
+        assert secret not in json.dumps(run.tasks[0].result)
+
+
+def test_a_task_may_be_tried_until_it_goes_well(tasks: Tasks, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", status=500, message="not now", count=1)
+    task = {"qemu_schedule": {"name": "web-1", **WEB}, "register": "made", "until": "made is succeeded", "retries": 2}
+    run = tasks({**task, "delay": 0})
+    assert run.code == 0, run.output
+    assert run.tasks[0].result["attempts"] == 2
+    assert "web-1" in names(cluster)
+
+
 def test_the_connection_is_given_once_for_all_modules_of_the_group(cluster: SimulatedCluster, tmp_path: Path) -> None:
     connection = {key.lower().replace("proxmox", "api"): value for key, value in cluster.environment().items()}
     connection["ca_path"] = connection.pop("api_ca_path")
