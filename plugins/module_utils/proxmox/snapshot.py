@@ -86,8 +86,9 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
 
 
 def identity(reader: Reader) -> str:
-    """Return the cluster's name, or the node's when it is in no cluster; the same from whichever node is asked.
+    """Return the cluster's name, or the node's when it is in no cluster, and its first node's address.
 
+    It is the same from whichever node is asked. The name alone is not enough: installers call every lone node C(pve).
     A user without Sys.Audit may not read it, and a recording may lack it: then the names of all nodes, which
     everybody may see, stand for it.
     """
@@ -95,11 +96,12 @@ def identity(reader: Reader) -> str:
         rows: list[Row] = reader.get("/cluster/status")
     except (PermissionDenied, NotRecorded):
         rows = []
-    clusters = [str(row["name"]) for row in rows if row.get("type") == "cluster"]
-    nodes = [str(row["name"]) for row in rows if row.get("type") == "node"]
-    if not clusters and not nodes:
-        nodes = [str(row["node"]) for row in _resources(reader) if row.get("type") == "node"]
-    return clusters[0] if clusters else ",".join(sorted(nodes))
+    nodes = sorted((row for row in rows if row.get("type") == "node"), key=lambda row: int(row.get("nodeid") or 0))
+    if not nodes:
+        return ",".join(sorted(str(row["node"]) for row in _resources(reader) if row.get("type") == "node"))
+    names = [str(row["name"]) for row in rows if row.get("type") == "cluster"] or [str(nodes[0]["name"])]
+    address = nodes[0].get("ip")
+    return f"{names[0]} at {address}" if address else names[0]
 
 
 def _resources(reader: Reader) -> list[Row]:

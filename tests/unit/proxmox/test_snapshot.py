@@ -132,17 +132,20 @@ def test_the_bounds_are_not_read_unless_needed():
     assert read_snapshot(RecordedReader({RESOURCES: []}), Needs()).next_id == (100, 999_999)
 
 
-def test_a_cluster_is_known_by_its_name(recording):
-    assert (
-        identity(RecordedReader({RESOURCES: [], "/cluster/status": recording("8.4", "cluster-status")["body"]}))
-        == "lab"
-    )
+def test_a_cluster_is_known_by_its_name_and_the_address_of_its_first_node(recording):
+    recorded = recording("8.4", "cluster-status")["body"]
+    for rows in (recorded["data"], recorded["data"][::-1]):
+        assert identity(RecordedReader({RESOURCES: [], "/cluster/status": rows})) == "lab at 10.99.0.1"
 
 
-def test_a_lone_node_is_known_by_its_own_name():
-    status = [{"type": "node", "id": "node/pve", "name": "pve", "local": 1}]
+def test_lone_nodes_of_one_name_are_known_apart():
+    def lone(**more: str) -> RecordedReader:
+        row = {"type": "node", "id": "node/pve", "name": "pve", "local": 1, "nodeid": 0, **more}
+        return RecordedReader({RESOURCES: [], "/cluster/status": [row]})
 
-    assert identity(RecordedReader({RESOURCES: [], "/cluster/status": status})) == "pve"
+    assert identity(lone(ip="192.0.2.1")) == "pve at 192.0.2.1"
+    assert identity(lone(ip="192.0.2.2")) == "pve at 192.0.2.2"
+    assert identity(lone()) == "pve"
 
 
 def test_the_nodes_stand_for_a_cluster_whose_name_cannot_be_read(recording):
