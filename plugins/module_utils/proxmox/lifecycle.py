@@ -102,7 +102,11 @@ class Lifecycle:
         path = f"/nodes/{node}/qemu/{vmid}"
         config = read_config(self._session, node, vmid)
         if config is None:
-            return False
+            row = self._row(vmid)
+            if row is None or row["type"] != "qemu" or row["node"] == node:
+                return False
+            # It was migrated since it was looked for.
+            return self.delete(row["node"], vmid, name)
         if name is not None and config.get("name", "") != name:
             found = config.get("name", "")
             raise VMIDConflict(f'VM {vmid} is called "{found}", not "{name}": not deleted', vmid=vmid, name=found)

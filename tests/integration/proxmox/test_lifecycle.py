@@ -224,6 +224,18 @@ def test_a_vm_is_deleted_with_its_disks_and_deleting_it_again_does_nothing(clust
     assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 100] == []
 
 
+def test_a_vm_that_was_migrated_meanwhile_is_deleted_where_it_is_now(cluster, binder):
+    assert binder.delete("pve2", 100, "app") is True
+
+    assert 100 not in cluster.state()["guests"]
+
+
+def test_a_container_that_took_the_vmid_meanwhile_stays(cluster, binder):
+    assert binder.delete("pve2", 110) is False
+
+    assert 110 in cluster.state()["guests"]
+
+
 def test_a_running_vm_is_stopped_and_deleted(cluster, binder):
     assert binder.delete("pve2", 101)
 
