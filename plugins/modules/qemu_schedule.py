@@ -68,7 +68,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Returns the whole decision and writes nothing, neither to the cluster nor to the ledger of reservations.
+      - Returns the whole decision, writes nothing to the cluster and reserves nothing in the ledger.
   diff_mode:
     support: full
 seealso:
