@@ -205,7 +205,7 @@ _DRIVE = {
     **{f"bps{each}_max_length": _SECONDS for each in _LIMITS},
     "cache": _choice("none", "writethrough", "writeback", "unsafe", "directsync", default="none"),
     "detect_zeroes": _ON,
-    "discard": _choice("ignore", "on", default="ignore"),
+    "discard": Property(choices=("ignore", "on"), default="ignore", switch=("ignore", "on")),
     **{f"iops{each}": _COUNT for each in _LIMITS},
     **{f"iops{each}_max": _COUNT for each in _LIMITS},
     **{f"iops{each}_max_length": _SECONDS for each in _LIMITS},

@@ -23,7 +23,8 @@ class Property:
 
     type: string, boolean, integer, number, set (parts between semicolons whose order means nothing) or mac. default is
     what Proxmox assumes when it is absent, None when that is not one fixed value. generated: Proxmox invents it when it
-    is absent. pattern must match in full, expected says it in words.
+    is absent. pattern must match in full, expected says it in words. switch holds the choices that false and true stand
+    for: of an unquoted C(on) YAML makes a boolean.
     """
 
     type: str = "string"
@@ -34,6 +35,7 @@ class Property:
     generated: bool = False
     pattern: str | None = None
     expected: str = ""
+    switch: tuple[str, str] | None = None
 
     def normalize(self, option: str, value: t.Any) -> str:
         """Return the one spelling of a value. Raises InvalidRequest."""
@@ -51,6 +53,8 @@ class Property:
             text = str(value).strip()
         if self.type == "mac":
             text = text.upper()
+        if self.switch and (truth := boolean(text)) is not None:
+            text = self.switch[truth]
         if self.choices and text not in self.choices:
             raise invalid(option, value, "one of " + ", ".join(self.choices))
         if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text, re.ASCII)):

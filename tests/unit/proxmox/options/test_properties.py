@@ -62,6 +62,9 @@ def test_the_order_of_properties_means_nothing(drawn: tuple[PropertyKind, str], 
     assert kind.same(kind.parse("option", ",".join(parts)), kind.parse("option", text))
 
 
+YAML_BOOLEANS = {"on", "off", "yes", "no", "true", "false"}
+
+
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [
@@ -78,6 +81,8 @@ def test_the_order_of_properties_means_nothing(drawn: tuple[PropertyKind, str], 
         (kinds.SCSI, "volume=vmdata:32", "vmdata:32"),
         (kinds.SCSI, "vmdata:32,backup=1,replicate=1,ssd=0", "vmdata:32"),
         (kinds.CPU, "host,flags=+aes;-pcid", "cputype=host,flags=-pcid;+aes"),
+        (kinds.SCSI, "vmdata:32,discard=True", "vmdata:32,discard=on"),
+        (kinds.SCSI, "vmdata:32,discard=off", "vmdata:32"),
         (kinds.CPU, "", "kvm64"),
         (kinds.STARTUP, "1,up=30", "order=1,up=30"),
         (kinds.VGA, "std", "type=std"),
@@ -102,6 +107,20 @@ def test_spellings_of_one_meaning_are_the_same(kind: PropertyKind, one: str, oth
 )
 def test_what_differs_in_meaning_is_not_the_same(kind: PropertyKind, one: str, other: str) -> None:
     assert not kind.same(kind.parse("option", one), kind.parse("option", other))
+
+
+def test_a_choice_that_yaml_makes_a_boolean_of_is_understood_as_one() -> None:
+    each = [value for value in vars(kinds).values() if isinstance(value, PropertyKind)]
+    assert len(each) > 20
+    switches = [one for kind in each for one in kind.properties.values() if YAML_BOOLEANS & set(one.choices)]
+    assert switches
+    for one in switches:
+        assert one.switch is not None
+        no, yes = one.switch
+        assert one.normalize("option", True) == yes
+        assert one.normalize("option", False) == no
+        assert {no, yes} <= set(one.choices)
+    assert kinds.SCSI.of("scsi0", {"size": 8, "discard": True})["discard"] == "on"
 
 
 def test_a_mac_address_that_proxmox_invented_is_no_difference_and_is_kept() -> None:
