@@ -309,8 +309,8 @@ options:
     type: int
   sshkeys:
     description:
-      - Cloud-init, public SSH keys of the default user, a line each.
-    type: str
+      - Cloud-init, public SSH keys of the default user, as a text with a line each, or as a list.
+    type: raw
   startdate:
     description:
       - What the VM's clock shows at its start, V(now), a date, or a date with a time such as V(2006-06-17T16:01:21).

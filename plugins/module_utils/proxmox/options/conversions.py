@@ -25,6 +25,8 @@ Value: t.TypeAlias = "str | int | Drive"
 """A value of the API as to_api gives it; a drive is written out when its storage is known."""
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
+# Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.
+_PUBLIC_KEY = re.compile(r"(?:^|\s)(?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]*={0,3}(?:\s|$)")
 _VERSIONED_MACHINE = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
 
 
@@ -257,15 +259,22 @@ class Hotplug(Text):
 
 
 class SshKeys(Conversion):
-    """Public keys, a line each. Proxmox wants and shows them URL-encoded."""
+    """Public keys, a line each, or a list of them. Proxmox wants and shows them URL-encoded."""
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a text that is no secret, in spite of its name."""
-        return {"type": "str", "no_log": False}
+        """Declare a text or a list, which is no secret, in spite of its name."""
+        return {"type": "raw", "no_log": False}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the keys URL-encoded."""
-        return quote("\n".join(self._lines(str(value))), safe="")
+        """Return the keys URL-encoded. An error does not show the line: it may be a private key."""
+        text = "\n".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
+        for position, line in enumerate(text.splitlines(), start=1):
+            if line.strip() and not _PUBLIC_KEY.search(line):
+                expected = "a public key, its type and then its base64 text, such as ssh-ed25519 AAAAC3Nz..."
+                raise InvalidRequest(
+                    f"{option}: line {position} is not valid, expected {expected}", option=option, expected=expected
+                )
+        return quote("\n".join(self._lines(text)), safe="")
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         """Compare the keys line by line."""

@@ -83,7 +83,7 @@ EVERYTHING: dict[str, t.Any] = {
     "shares": 2000,
     "smbios": "uuid=846e0be6-cab3-4324-a402-b760836362b7,base64=yes,family=QQ==",
     "sockets": 2,
-    "sshkeys": "ssh-ed25519 AAAA+/= me@host\nssh-rsa BBBB\n",
+    "sshkeys": "ssh-ed25519 AAAA+/= me@host\nssh-rsa AAAAB\n",
     "startdate": "2006-06-17T16:01:21",
     "startup": "order=1,up=30,down=60",
     "tablet": False,

@@ -144,10 +144,10 @@ def test_an_option_that_is_emptied_is_deleted() -> None:
 
 
 def test_changes_are_data_with_old_and_new_and_without_secrets() -> None:
-    found = drift({"memory": 128, "cores": 2, "cipassword": "s3cret", "sshkeys": "ssh-rsa A b"}, RUNNER)
+    found = drift({"memory": 128, "cores": 2, "cipassword": "s3cret", "sshkeys": "ssh-rsa AAAA b"}, RUNNER)
     assert found.changes["memory"] == {"old": 64, "new": 128}
     assert found.changes["cores"] == {"old": None, "new": 2}
-    assert found.changes["sshkeys"] == {"old": None, "new": "ssh-rsa A b"}
+    assert found.changes["sshkeys"] == {"old": None, "new": "ssh-rsa AAAA b"}
     assert found.before == {"memory": 64}
     assert "s3cret" not in str(found.changes)
     assert "s3cret" not in repr(found)

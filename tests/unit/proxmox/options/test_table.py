@@ -50,10 +50,33 @@ def test_options_become_parameters_of_the_api(params: dict[str, t.Any], api: dic
 
 
 def test_keys_are_url_encoded_once_without_blank_lines() -> None:
-    encoded = to_api({"sshkeys": "ssh-ed25519 AAAA+/= me@host\n\nssh-rsa BBBB\n"})["sshkeys"]
+    encoded = to_api({"sshkeys": "ssh-ed25519 AAAA+/= me@host\n\nssh-rsa AAAAB\n"})["sshkeys"]
     assert isinstance(encoded, str)
     assert not set(encoded) & set(" +/=\n@")
-    assert unquote(encoded) == "ssh-ed25519 AAAA+/= me@host\nssh-rsa BBBB"
+    assert unquote(encoded) == "ssh-ed25519 AAAA+/= me@host\nssh-rsa AAAAB"
+
+
+def test_a_list_of_keys_is_the_same_as_a_line_each() -> None:
+    keys = ["ssh-ed25519 AAAAC3Nz me@host\n", 'from="192.0.2.0/24" sk-ssh-ed25519@openssh.com AAAAGnNr', "  "]
+    assert to_api({"sshkeys": keys}) == to_api({"sshkeys": "\n".join(keys)})
+    assert to_api({"sshkeys": []}) == to_api({"sshkeys": ""}) == {"sshkeys": ""}
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("['ssh-ed25519 AAAAC3Nz hush']", 1),
+        ("ssh-ed25519 AAAAC3Nz me\n\nAAAAC3Nz hush", 3),
+        (["ssh-rsa AAAAB3Nz", "ssh-rsa hush"], 2),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nhush", 1),
+        ("ssh-rsa hush", 1),
+        ({"key": "hush"}, 1),
+    ],
+)
+def test_what_is_no_public_key_is_refused_by_its_line_and_never_shown(keys: t.Any, line: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"^sshkeys: line {line} is not valid, expected a public key") as raised:
+        to_api({"sshkeys": keys})
+    assert "hush" not in raised.value.message + str(raised.value.details)
 
 
 def test_drives_stay_objects_until_their_storage_is_known() -> None:
