@@ -12,6 +12,7 @@ from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDCo
 from ..model import HAIntent
 from .freshness import read_config
 from .ha import join_ha
+from .options.drives import drive_size
 from .outcomes import allocations, is_missing
 from .sending import nothing, sent
 from .session import Session
@@ -40,13 +41,17 @@ class Lifecycle:
     ) -> None:
         """Grow the disks in resizes (slot to bytes), then set changes in the config (C(delete) holds keys to unset).
 
+        Disks that changes import are grown afterwards; one that is as large already stays.
+
         Raises:
             ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are.
             TaskFailed, TaskTimeout: a resize failed.
         """
         path = f"/nodes/{node}/qemu/{vmid}"
+        imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
-            self._resize(path, slot, size)
+            if slot not in imported:
+                self._resize(path, slot, size)
         left = dict(changes)
 
         def forget_what_was_made() -> None:
@@ -56,6 +61,10 @@ class Lifecycle:
 
         if left:
             self._sent(lambda: self._session.put(f"{path}/config", left) if left else None, forget_what_was_made)
+        config = (read_config(self._session, node, vmid) or {}) if imported else {}
+        for slot, size in imported.items():
+            if size > drive_size(slot, str(config.get(slot, ""))):
+                self._resize(path, slot, size)
 
     def start(self, node: str, vmid: int) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.

@@ -42,6 +42,21 @@ def test_a_full_clone_gets_its_sizes_its_cloud_init_and_a_larger_disk(
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
+def test_an_imported_disk_beside_those_of_the_template_is_grown_to_its_size(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked = {
+        "name": "web-1",
+        "clone": "debian-13",
+        "scsi": {"scsi1": {"import_from": "local:import/debian-13.qcow2", "size": 30}},
+        "update": True,
+    }
+    result = controller.schedule(**asked)
+    assert "size=30G" in cluster.state()["guests"][result["vmid"]]["config"]["scsi1"]
+    again = controller.schedule(**asked)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
 @pytest.mark.parametrize(("options", "drive"), [(CLONE, "scsi0: shared:20"), ({"clone": 9000}, "scsi0: shared")])
 def test_the_diff_of_a_clone_tells_its_template_and_its_storages(
     controller: Controller, options: dict[str, Any], drive: str

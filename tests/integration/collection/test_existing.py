@@ -89,6 +89,27 @@ def test_the_same_said_otherwise_is_no_drift(controller: Controller, cluster: Si
     assert result["vms"][0]["drift"] == {}
 
 
+@both_versions
+def test_an_imported_disk_that_an_update_adds_is_grown_to_its_size_once(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    image = "local:import/debian-13.qcow2"
+    asked = {
+        "name": "app-1",
+        "scsi": {f"scsi{n}": {"import_from": image, "size": size} for n, size in enumerate((None, 30, "1M"), 4)},
+        "update": True,
+    }
+    result = controller.schedule(**{**asked, "scsi": {k: {**v, "storage": "shared"} for k, v in asked["scsi"].items()}})
+    assert result["vms"][0]["actions"] == ["update"]
+    config = config_of(cluster, 100)
+    assert config["scsi4"].rpartition("size=")[2] == config["scsi6"].rpartition("size=")[2]
+    assert "size=30G" in config["scsi5"]
+    assert [put["disk"] for put in puts(cluster) if "disk" in put] == ["scsi5"]
+    del asked["scsi"]["scsi6"]
+    again = controller.schedule(**asked)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
 @pytest.mark.parametrize(
     "asked", [{"scsi": {"scsi0": {"size": 8}}}, {"scsi": {"scsi0": {"storage": "shared", "size": 32}}}]
 )

@@ -24,7 +24,8 @@ class DriveChange:
     """What has to change of one drive.
 
     new is the drive as it should be, for people. value is what to set it to (None: nothing), resize the bytes to grow
-    to (None: no growth). reasons say what cannot be changed and why.
+    to (None: no growth), before it is set or, where an image is imported, afterwards. reasons say what cannot be
+    changed and why.
     """
 
     new: str
@@ -129,7 +130,7 @@ def _add(drive: Drive, storage: str | None, state: str) -> DriveChange:
     if storage is None and drive.volume is None:
         return DriveChange("a new drive", reasons=(f"{state}, and no storage is named to create it on",))
     value = drive.to_api(storage)
-    return DriveChange(value, value)
+    return DriveChange(value, value, resize=drive.size if drive.source and drive.size else None)
 
 
 def _shown(drive: Drive, storage: str | None) -> str:

@@ -213,6 +213,15 @@ def test_a_new_disk_goes_to_the_storage_that_was_decided() -> None:
     assert drift({"scsi": {"scsi1": ":8"}}, RUNNER, storages={"scsi1": "fast"}).parameters == {"scsi1": "fast:8"}
 
 
+def test_a_new_disk_that_is_larger_than_its_image_is_to_grow() -> None:
+    drives = {"scsi1": {"storage": "fast", "import_from": "local:import/x.raw", "size": 30}}
+    found = drift({"scsi": drives}, RUNNER)
+    assert found.parameters == {"scsi1": "fast:0,import-from=local:import/x.raw"}
+    assert found.resizes == {"scsi1": 30 * GIB}
+    assert adjust({"scsi": drives}).resizes == {"scsi1": 30 * GIB}
+    assert drift({"scsi": {"scsi1": "fast:0,import-from=local:import/x.raw"}}, RUNNER).resizes == {}
+
+
 def test_a_medium_can_be_changed() -> None:
     params = {"ide": {"ide2": "local:iso/b.iso,media=cdrom"}}
     found = drift(params, {"ide2": "local:iso/a.iso,media=cdrom,size=300M"})
