@@ -278,6 +278,8 @@ options:
       - On a VM that exists, the name of a disk's volume means nothing. A larger size makes the disk grow. A smaller
         size, another storage and another volume are reported and never applied.
       - Of a clone's disks only the properties that are given are compared, the others are its template's.
+      - 'A disk that a clone has from its template may be given without a size, as V({scsi0: {ssd: true}}), and never
+        with a smaller one.'
     type: dict
   scsihw:
     description:

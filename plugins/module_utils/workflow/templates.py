@@ -18,8 +18,8 @@ from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import MIB, CloneSource, Guest, Request, Template
 from ..proxmox.freshness import read_config
-from ..proxmox.options.drive_changes import occupied
-from ..proxmox.options.drives import SMALL_VOLUME, is_cloudinit
+from ..proxmox.options.drive_changes import compare_drive
+from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_cloudinit
 from ..proxmox.options.request import drives_of
 from ..proxmox.options.values import size_in_config
 from ..proxmox.reader import Reader
@@ -125,18 +125,25 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
 
 
 def _check_drives(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
-    """Refuse drives that the clone would not get, as their slots hold other ones of the template."""
+    """Refuse drives that the clone would not get, as their slots hold other or larger ones of the template."""
     for slot, drive in drives_of(entry.request.options).items():
-        current = config.get(slot)
-        if current is None:
-            continue
-        reason = occupied(drive, str(current))
-        if reason is None and drive.source is not None:
-            reason = "the template's disk is there, and import-from is for new ones"
-        if reason is not None:
+        reasons = _obstacles(drive, config.get(slot))
+        if reasons:
             raise InvalidRequest(
-                f"{slot}: cannot be had in a clone of VM {guest.vmid} ({guest.name}): {reason}", option=slot
+                f"{slot}: cannot be had in a clone of VM {guest.vmid} ({guest.name}): {'; '.join(reasons)}", option=slot
             )
+
+
+def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
+    """Why a drive cannot be had in the clone of a VM that has current in its slot. On which storage is not asked here:
+    the scheduler knows where each is made.
+    """
+    if current is None:
+        return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []
+    change = compare_drive(replace(drive, storage=None), str(current), "any", merge=True)
+    if change is not None and change.reasons:
+        return change.reasons
+    return ["the template's disk is there, and import-from is for new ones"] if drive.source is not None else []
 
 
 def _vcpus(config: Mapping[str, t.Any]) -> float:

@@ -113,22 +113,39 @@ def test_drives_that_the_template_has_otherwise_are_refused_before_anything_is_w
 
 
 @both_versions
-def test_a_clone_gets_new_drives_beside_its_templates_and_is_told_what_it_does_not_get(
+def test_a_clone_gets_new_drives_beside_its_templates_and_other_properties_of_these(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    drives = {"scsi0": {"size": 5}, "scsi1": {"size": 30, "storage_class": "here"}}
-    result = controller.schedule(
-        name="copy",
-        clone="shared-template",
-        scsi=drives,
-        storage_classes={"here": {"shared": False}},
-    )
+    drives = {"scsi0": {"ssd": True, "discard": True}, "scsi1": {"size": 30, "storage_class": "here"}}
+    asked = {"name": "copy", "clone": "shared-template", "scsi": drives}
+    result = controller.schedule(**asked, storage_classes={"here": {"shared": False}}, diff=True)
     assert result["vms"][0]["storages"] == {"ide2": "ceph", "scsi0": "ceph", "scsi1": "thick"}
+    assert "scsi0: ceph,discard=on,ssd=1" in result["diff"][0]["after"].splitlines()
     config = cluster.state()["guests"][result["vmid"]]["config"]
     assert config["scsi1"].startswith("thick:")
-    assert "size=10G" in config["scsi0"]
+    assert config["scsi0"].endswith(",discard=on,size=10G,ssd=1")
+    again = controller.schedule(**asked, storage_classes={"here": {"shared": False}}, update=True)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+def test_a_smaller_disk_than_the_templates_is_refused_before_anything_is_written(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    for check in (True, False):
+        failed = controller.fail(
+            "InvalidRequest", name="copy", clone="shared-template", scsi={"scsi0": {"size": 5}}, check=check
+        )
+        assert failed["msg"].endswith("(shared-template): it has 10G and cannot shrink to 5G")
+    assert writes(cluster) == []
+
+
+def test_what_a_clone_does_not_get_is_told(controller: Controller) -> None:
+    off = {"enable": False}
+    unruled = {"filters": {"VolumeBinding": off}, "reserves": {"VolumeBinding": off}}
+    drives = {"scsi0": {"size": 20, "storage": "thick"}}
+    result = controller.schedule(name="copy", clone="shared-template", scsi=drives, plugin_config=unruled)
     told = [warning for warning in result["warnings"] if "scsi0" in warning]
-    assert told == ['VM "copy": scsi0 is as in the template: it has 10G and cannot shrink to 5G']
+    assert told == ['VM "copy": scsi0 is as in the template: it is on storage ceph and is not moved to thick']
 
 
 def test_a_template_whose_node_is_offline_is_no_source_when_another_copy_is(

@@ -207,6 +207,12 @@ def test_a_container_is_never_cloned() -> None:
             {"scsi": {"scsi0": {"import_from": "local:import/x.qcow2"}}},
             "the template's disk is there, and import-from is for new ones",
         ),
+        ({"scsi": {"scsi0": {"size": 9}}}, "it has 10G and cannot shrink to 9G"),
+        ({"efidisk0": {"efitype": "2m"}}, "its properties are fixed when it is created"),
+        (
+            {"scsi": {"scsi2": {"ssd": True}}},
+            "it has none, and a new one needs a size above 0 GiB, or import-from",
+        ),
     ],
 )
 def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any], reason: str) -> None:
@@ -220,6 +226,8 @@ def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any
     "drives",
     [
         {"scsi": {"scsi0": {"size": 20}}},
+        {"scsi": {"scsi0": {"size": 10}}},
+        {"scsi": {"scsi0": {"storage": "data", "ssd": True}}},
         {"scsi": {"scsi2": "data:8"}},
         {"ide": {"ide2": "none,media=cdrom"}},
         {"ide": {"ide2": "local:iso/other.iso,media=cdrom"}},

@@ -40,12 +40,14 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None, *, mer
     current is the value in the VM's config, None when it has no such drive. storage is where a missing drive is made,
     None when that was not decided. merge leaves alone the properties that are not asked for; else they are to be unset.
     """
+    if current is None and drive.unsized:
+        return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
     if current is None:
         return _add(drive, storage, "it does not exist")
     present = kind_of(drive.slot).read(current)
     file = present.pop("file", "")
     present = {key: value for key, value in present.items() if key not in CREATION_ONLY}
-    reason = occupied(drive, current)
+    reason = _occupied(drive, current)
     if reason is not None:
         return DriveChange(_shown(drive, storage), reasons=(reason,))
     if drive.cdrom or drive.cloudinit:
@@ -53,7 +55,7 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None, *, mer
     return _compare_disk(drive, file, present, merge=merge)
 
 
-def occupied(drive: Drive, current: str) -> str | None:
+def _occupied(drive: Drive, current: str) -> str | None:
     """Return why a drive cannot come to be in a slot that holds another one; None when it can, or when it is that one.
 
     current is the slot's value in a config. A medium can be changed; a disk or a cloud-init drive holds data.

@@ -13,6 +13,7 @@ A drive is given as Proxmox's own string, of which the storage may be left out, 
     none,media=cdrom                                  an empty CD-ROM drive
     vmdata:vm-101-disk-0                              a volume that exists
     {size: 512M, storage_class: fast, ssd: true}      as a mapping; storage, volume and import_from are keys as well
+    {ssd: true}                                       a drive that a clone has from its template, with that property
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _PLACE = ("storage", "storage_class")
 _EXPECTED = "STORAGE:GIB, :GIB, STORAGE:cloudinit, a volume (STORAGE:NAME), none or cdrom"
 # Read only when a volume is made; a config never shows them.
 CREATION_ONLY = frozenset({"format", "import-from"})
+SIZE_EXPECTED = "a size above 0 GiB, or import-from"
 
 
 def kind_of(slot: str) -> PropertyKind:
@@ -83,6 +85,11 @@ class Drive:
         return self.cloudinit or self.slot.startswith(("efidisk", "tpmstate"))
 
     @property
+    def unsized(self) -> bool:
+        """Tell whether it cannot be made as nothing gives its size: one that is there already is meant."""
+        return not (self.volume or self.size or self.small or self.source)
+
+    @property
     def cdrom(self) -> bool:
         """Tell whether it is a CD-ROM drive with a medium or without."""
         return self.options.get("media") == "cdrom" or self.volume == "cdrom"
@@ -107,8 +114,8 @@ class Drive:
     def to_api(self, storage: str | None) -> str:
         """Return the value for Proxmox, with what is new on that storage. storage is not used for a volume that exists.
 
-        The size of an imported volume is its source's: a larger one is a resize afterwards. Raises InvalidRequest when
-        a storage is needed and none is given.
+        The size of an imported volume is its source's: a larger one is a resize afterwards. An unsized drive is shown
+        without a size, which Proxmox does not take. Raises InvalidRequest when a storage is needed and none is given.
         """
         if self.volume is not None:
             file = self.volume
@@ -118,6 +125,8 @@ class Drive:
             file = f"{storage}:cloudinit"
         elif self.source is not None:
             file = f"{storage}:0"
+        elif self.unsized:
+            file = storage
         else:
             # Proxmox ignores this number for EFI variables and TPM state, but wants one.
             file = f"{storage}:{1 if self.small else format_gib(self.size)}"
@@ -185,8 +194,8 @@ def _check(drive: Drive, value: t.Any) -> None:
             raise invalid(drive.slot, value, _EXPECTED)
         if drive.storage and drive.storage_class:
             raise invalid(drive.slot, value, "a storage or a storage class, not both")
-        if not (drive.size or drive.small or drive.source):
-            raise invalid(drive.slot, value, "a size above 0 GiB, or import-from")
+        if drive.unsized and not (isinstance(value, Mapping) and value.get("size") is None):
+            raise invalid(drive.slot, value, SIZE_EXPECTED)
         return
     if drive.source or drive.storage_class:
         raise invalid(drive.slot, value, "import-from and storage_class for a new volume only")

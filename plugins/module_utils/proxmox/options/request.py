@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
 from .conversions import Value
-from .drives import Drive
+from .drives import SIZE_EXPECTED, Drive
 from .kinds import CPU, NET
 from .table import to_api
 from .values import invalid, number
@@ -43,6 +43,8 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
     nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
     _check_memory(options)
     _check_efidisk(options, cloned)
+    if not cloned:
+        _check_sizes(options)
     return Request(
         name=_name(params),
         vmid=_vmid(params.get("vmid")),
@@ -141,6 +143,12 @@ def _check_memory(options: Mapping[str, Value]) -> None:
     memory, balloon = options.get("memory"), options.get("balloon")
     if isinstance(memory, int) and isinstance(balloon, int) and balloon > memory:
         raise invalid("balloon", balloon, f"at most memory ({memory})")
+
+
+def _check_sizes(options: Mapping[str, Value]) -> None:
+    for slot, drive in drives_of(options).items():
+        if drive.unsized:
+            raise invalid(slot, "a drive without a size", f"{SIZE_EXPECTED}; only a clone has drives of its template")
 
 
 def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:

@@ -299,6 +299,20 @@ def test_a_disk_of_a_clone_grows_and_keeps_the_properties_of_its_template() -> N
     assert found.parameters == {"scsi0": "vmdata:123/vm-123-disk-0.qcow2,discard=on,iothread=1,size=1G,ssd=1"}
 
 
+def test_a_disk_of_a_clone_may_be_given_without_a_size() -> None:
+    drives = {"scsi": {"scsi0": {"iothread": True}}}
+    found = adjust(drives)
+    assert found.parameters == {"scsi0": "vmdata:123/vm-123-disk-0.qcow2,discard=on,iothread=1,size=1G,ssd=1"}
+    assert not found.resizes
+    assert not drift(drives, {**CLONE, **found.parameters}, cloned=True)
+
+
+def test_a_disk_that_somebody_removed_from_a_clone_is_not_made_without_a_size() -> None:
+    found = drift({"scsi": {"scsi7": {"iothread": True}}}, CLONE, cloned=True)
+    assert found.parameters == {}
+    assert found.unappliable == {"scsi7": "it does not exist, and no size is given to create it with"}
+
+
 def test_a_clone_that_was_adjusted_shows_no_drift_on_the_next_run() -> None:
     assert not drift({"scsi": {"scsi0": ":1"}}, CLONE, cloned=True)
     assert drift({"scsi": {"scsi0": ":1"}}, CLONE)

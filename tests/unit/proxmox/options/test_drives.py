@@ -96,7 +96,7 @@ def test_a_drive_is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk
         ("ssd=1", "STORAGE:GIB"),
         ("", "STORAGE:GIB"),
         ("32 GB", "STORAGE:GIB"),
-        ({"storage": "vmdata"}, "a size above 0"),
+        ({"storage": "vmdata", "size": 0}, "a size above 0"),
         ({"size": "32GB"}, "a size in GiB"),
         ({"size": -1}, "a size in GiB"),
         ({"size": 32, "sdd": True}, "discard"),
@@ -115,6 +115,15 @@ def test_a_drive_that_cannot_be_is_refused_with_what_was_expected(given_value: t
         parse_drive("scsi0", given_value)
     assert "scsi0" in raised.value.message
     assert expected in raised.value.message
+
+
+def test_a_mapping_without_a_size_means_a_drive_that_is_there() -> None:
+    drive = parse_drive("scsi0", {"ssd": True})
+    assert drive.unsized
+    assert drive.to_disk() == Disk("scsi0")
+    for sized in ({"size": 1}, {"import_from": "local:import/x.raw"}, {"volume": "vmdata:vm-1-disk-0"}, ":cloudinit"):
+        assert not parse_drive("scsi0", sized).unsized
+    assert not parse_drive("efidisk0", {}).unsized
 
 
 def test_a_property_of_another_bus_is_refused() -> None:

@@ -80,6 +80,7 @@ def test_a_name_that_proxmox_refuses_is_refused(name: str) -> None:
         ({"name": "x", "memory": 512, "balloon": 1024}, "balloon: 1024 .*at most memory"),
         ({"name": "x", "cores": 2, "vcpus": 9}, "vcpus: 9 .*at most cores times sockets"),
         ({"name": "x", "efidisk0": {"efitype": "4m"}}, "efidisk0: .*bios=ovmf"),
+        ({"name": "x", "scsi": {"scsi1": {"storage": "fast"}}}, "scsi1: .*a size above 0 GiB, or import-from"),
         ({"name": "x", "efidisk0": {"efitype": "4m"}, "bios": "seabios", "clone": "tpl"}, "efidisk0: .*bios=ovmf"),
         (
             {"name": "x", "node_regex": "a", "context": {"node.qemu-scheduler/regex": "b"}},
