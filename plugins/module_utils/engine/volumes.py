@@ -10,11 +10,11 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
-from ..model import GIB, Disk, Request, StorageClass, Template
+from ..model import GIB, MIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
 from .cloning import cloned_disks, misplaced, source_for
 from .conflict import Conflict
@@ -28,6 +28,9 @@ NO_CANDIDATE = "had no storage for {}"
 NO_VOLUME = "didn't have '{}'"
 
 ANY = StorageClass("")
+
+ROUNDING = 4 * MIB
+"""Storages round sizes up, LVM by the most: to its extents."""
 
 MOST_TRIES = 200
 """How often a drive is put on a storage, on one node, before the search for room is given up."""
@@ -113,8 +116,26 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
 def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
     """Bytes that a class may still put on a storage from which this request has taken some already; may be negative."""
     use = storage.use
-    reserved = wanted.reserved * use.total if wanted.reserved < 1 else wanted.reserved
-    return int(use.total * wanted.overcommit - reserved) - use.used - use.pending - taken
+    return _limit(storage, wanted) - use.used - use.pending - taken
+
+
+def larger_than_asked(disk: Disk, sizes: Collection[int]) -> int | None:
+    """The bytes of the smallest of the images that the drive may be imported from, when even that is larger than the
+    drive is to be; else None. An image in a file takes a little more there than the disk that it becomes.
+    """
+    smallest = min(sizes, default=0)
+    return smallest if 0 < disk.size < smallest - smallest // 512 - ROUNDING else None
+
+
+def _limit(storage: NodeStorage, wanted: StorageClass) -> int:
+    """Bytes that a class may put on the storage when nothing else is on it."""
+    total = storage.use.total
+    return int(total * wanted.overcommit - (wanted.reserved * total if wanted.reserved < 1 else wanted.reserved))
+
+
+def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
+    """Whether a class could put size bytes on the storage when nothing else is on it; of an unknown size it could."""
+    return not storage.use.total or size <= _limit(storage, wanted)
 
 
 def _held(volume: str, node: NodeInfo) -> Conflict | None:
@@ -151,7 +172,9 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     free = room(storage, wanted, binding.bytes.get(name, 0))
     # What takes nothing, as a linked clone does, fits even where too much was promised already.
     if disk.size > max(free, 0):
-        return Conflict(NO_SPACE.format(name), f"{disk.slot} {_needs(disk.size, free)}", missing=disk.size - free)
+        resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
+        detail = f"{disk.slot} {_needs(disk.size, free)}"
+        return Conflict(NO_SPACE.format(name), detail, resolvable, missing=disk.size - free)
     binding.put(disk, name)
     return None
 
@@ -193,20 +216,23 @@ class _Search:
         taken = self._binding.bytes
         return sorted(
             (-room(storage, wanted, taken.get(name, 0)), name)
-            for name, storage in self._node.storages.items()
-            if storage.active and disk.content in storage.content and allowed(storage, wanted)
+            for name, storage in self._suitable(disk, wanted)
+            if storage.active
         )
+
+    def _suitable(self, disk: Disk, wanted: StorageClass) -> Iterator[tuple[str, NodeStorage]]:
+        """The storages that will do, be they active or not."""
+        for name, storage in self._node.storages.items():
+            if disk.content in storage.content and allowed(storage, wanted):
+                yield name, storage
 
     def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Conflict:
         detail = f"{disk.slot} {_needs(disk.size, most)} on {name}"
-        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, missing=max(disk.size - most, 0))
+        resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage in self._suitable(disk, wanted))
+        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, resolvable, max(disk.size - most, 0))
 
     def _nowhere(self, disk: Disk, wanted: StorageClass) -> Conflict:
-        inactive = [
-            name
-            for name, storage in sorted(self._node.storages.items())
-            if not storage.active and disk.content in storage.content and allowed(storage, wanted)
-        ]
+        inactive = sorted(name for name, storage in self._suitable(disk, wanted) if not storage.active)
         detail = f"{disk.slot}: {', '.join(inactive)} not active" if inactive else f"{disk.slot}: there is none"
         return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, resolvable=bool(inactive))
 
@@ -216,8 +242,9 @@ def _label(disk: Disk, wanted: StorageClass) -> str:
 
 
 def _needs(size: int, free: int) -> str:
-    return f"needs {_gib(size)} GiB, {_gib(max(free, 0))} GiB free"
+    return f"needs {in_gib(size)} GiB, {in_gib(max(free, 0))} GiB free"
 
 
-def _gib(size: int) -> str:
+def in_gib(size: int) -> str:
+    """Return bytes as a number of GiB for people."""
     return f"{size / GIB:.4g}" if size < 1000 * GIB else f"{size / GIB:.0f}"

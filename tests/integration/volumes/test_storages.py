@@ -146,8 +146,7 @@ def test_what_is_imported_counts_with_its_size(controller: Controller, cluster: 
     failed = controller.fail("NoStorageAvailable", vms=vms, all_or_nothing=False)
     made = {vm["name"]: vm["node"] for vm in failed["vms"] if not vm.get("error")}
     assert sorted(made.values()) == ["pve1", "pve2"], "60, 100 less a template's 10, and 40 GiB"
-    grown = {**drive, "size": 35}
-    failed = controller.fail("NoStorageAvailable", name="more", node="pve3", scsi={"scsi0": grown})
+    failed = controller.fail("NoStorageAvailable", name="more", node="pve3", scsi={"scsi0": drive})
     assert reasons(failed)["pve3"] == "had too little space on storage 'thick' (scsi0 needs 50 GiB, 40 GiB free)"
 
 
@@ -156,7 +155,15 @@ def test_what_is_imported_grows_and_never_shrinks(controller: Controller, cluste
         "scsi0": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 60},
         "scsi1": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 35},
     }
-    result = controller.schedule(name="vm-1", scsi=drives)
+    for check in (True, False):
+        failed = controller.fail("InvalidRequest", name="vm-1", scsi=drives, check=check)
+        assert failed["msg"] == 'VM "vm-1": scsi1: nfs:import/large.qcow2 has 50 GiB and cannot shrink to 35 GiB'
+    assert not [request for request in cluster.requests() if request["method"] != "GET"]
+
+    # Nobody looks at images then.
+    off = {"enable": False}
+    unruled = {"filters": {"VolumeBinding": off}, "reserves": {"VolumeBinding": off}}
+    result = controller.schedule(name="vm-1", scsi=drives, plugin_config=unruled)
     config = cluster.state()["guests"][result["vmid"]]["config"]
     assert "size=60G" in config["scsi0"]
     assert "size=50G" in config["scsi1"]

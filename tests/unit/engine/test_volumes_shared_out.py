@@ -96,6 +96,45 @@ def test_a_class_without_a_storage_here_says_whether_one_is_only_inactive(
     assert found == Conflict("had no storage for storage class 'fast'", detail, resolvable)
 
 
+@pytest.mark.parametrize("named", ["data", None])
+@pytest.mark.parametrize(
+    ("wanted", "most"),
+    [
+        (StorageClass("roomy"), 100),
+        (StorageClass("roomy", overcommit=2, reserved=0.1), 190),
+        (StorageClass("roomy", reserved=30 * GIB), 70),
+    ],
+)
+def test_what_even_the_empty_storage_could_not_hold_is_not_waited_for(
+    wanted: StorageClass, most: int, named: str | None
+) -> None:
+    full = data("data", 100, used=180 * GIB)
+    for gib, hopeful in ((most, True), (most + 1, False)):
+        disk = new("scsi0", gib, storage=named, storage_class="roomy")
+        found = find((disk,), full, classes=(wanted,))
+        assert isinstance(found, Conflict)
+        assert (found.resolvable, found.missing > 0) == (hopeful, True)
+
+
+def test_drives_that_name_one_storage_must_fit_there_together_to_be_waited_for() -> None:
+    for second, hopeful in ((40, True), (50, False)):
+        disks = new("scsi0", 60, storage="data"), new("scsi1", second, storage="data")
+        found = find(disks, data("data", 100, used=30 * GIB))
+        assert isinstance(found, Conflict)
+        assert found.resolvable is hopeful
+
+
+def test_a_storage_that_is_not_active_or_of_unknown_size_may_be_large_enough() -> None:
+    small = data("small", 10)
+    for other in (data("large", 100, active=False), data("unknown", 0)):
+        found = find((new("scsi0", 50),), small, other)
+        assert isinstance(found, Conflict)
+        assert found.resolvable
+    found = find((new("scsi0", 50),), small, data("large", 100, content=frozenset({"iso"})))
+    assert isinstance(found, Conflict)
+    assert not found.resolvable
+
+
 def test_local_storages_of_different_nodes_go_to_no_node_together() -> None:
     storages = data("here", 100, "pve1"), data("there", 100, "pve2")
     disks = new("scsi0", 1, storage="here"), new("scsi1", 1, storage="there")
@@ -135,7 +174,10 @@ def test_what_is_imported_takes_its_own_size_or_the_one_asked_for() -> None:
         assert found.bytes == {"data": size * GIB}
     found = find((new("scsi0", 0, source=IMAGE),), *LOCAL, *DATA, volumes={("pve1", IMAGE): 60 * GIB})
     assert found == Conflict(
-        "had no storage for content type 'images'", "scsi0 needs 60 GiB, 50 GiB free on data", missing=10 * GIB
+        "had no storage for content type 'images'",
+        "scsi0 needs 60 GiB, 50 GiB free on data",
+        resolvable=False,
+        missing=10 * GIB,
     )
 
 

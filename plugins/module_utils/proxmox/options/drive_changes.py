@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...model import MIB
+from ...engine.volumes import ROUNDING
 from .drives import CREATION_ONLY, Drive, is_cloudinit, kind_of
 from .values import format_size, size_in_config
-
-# Storages round sizes up, LVM by the most: to its extents.
-_ROUNDING = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[s
     if drive.small:
         if differ:
             reasons.append("its properties are fixed when it is created")
-    elif drive.size and size and size - drive.size >= _ROUNDING:
+    elif drive.size and size and size - drive.size >= ROUNDING:
         reasons.append(f"it has {format_size(size)} and cannot shrink to {format_size(drive.size)}")
     return reasons
 

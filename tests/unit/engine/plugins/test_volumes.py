@@ -20,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    MIB,
     CloneSource,
     Disk,
     Expression,
@@ -169,8 +170,33 @@ def test_a_class_with_a_mistake_is_refused(body: dict[str, t.Any]) -> None:
         where(storage("data", "pve1"), fast=body)
 
 
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        ({"pve1": 11 * GIB, "pve2": 12 * GIB}, "scsi0: nfs:import/x.raw has 11 GiB and cannot shrink to 10 GiB"),
+        ({"pve1": 11 * GIB}, "scsi0: nfs:import/x.raw has 11 GiB and cannot shrink to 10 GiB"),
+        # The other node has a smaller one.
+        ({"pve1": 11 * GIB, "pve2": 9 * GIB}, None),
+        # A file of an image is a little larger than its disk.
+        ({"pve1": 10 * GIB + 10 * MIB}, None),
+        ({"pve1": None}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_an_image_that_is_larger_than_its_disk_is_to_be_is_refused(
+    images: dict[str, int | None], told: str | None
+) -> None:
+    nodes = [node("pve1"), node("pve2")]
+    storages = [storage(name, at) for name in ("data", "nfs") for at in ("pve1", "pve2")]
+    volumes = {(at, "nfs:import/x.raw"): size for at, size in images.items()}
+    found = scheduler(cluster(nodes, storages=storages, volumes=volumes))
+    outcome = found.schedule(with_disks(disk(storage="data", source="nfs:import/x.raw")))
+    assert (outcome.error.message if isinstance(outcome.error, InvalidRequest) else None) == told
+
+
 def test_when_only_space_is_missing_the_error_says_so() -> None:
-    outcome = where(storage("data", "pve1", gib=5)).schedule(with_disks(disk(storage="data")))
+    outcome = where(storage("data", "pve1", gib=15, used=10)).schedule(with_disks(disk(storage="data")))
     assert isinstance(outcome.error, NoStorageAvailable)
     assert outcome.resolvable
 

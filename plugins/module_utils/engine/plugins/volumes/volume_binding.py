@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Hashable, Mapping
 
-from ....model import Request
+from ....errors import InvalidRequest
+from ....model import Disk, Request
 from ...cache import ClusterState, NodeInfo
 from ...conflict import Conflict
 from ...framework.config import Setting
@@ -17,7 +18,7 @@ from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import class_of, find_volumes
+from ...volumes import class_of, find_volumes, in_gib, larger_than_asked
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
@@ -25,7 +26,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     space; or where an ISO image, or what is imported, is not there.
 
     A drive that names its storage is checked; one that names none, or a storage class, gets the storage with the most
-    space left. Bytes of other decisions count. A shared storage is counted once for the cluster.
+    space left. Bytes of other decisions count. A shared storage is counted once for the cluster. A drive that even the
+    empty storage could not hold is not waited for, and one that is smaller than the image it is made from is an error.
     """
 
     name = "VolumeBinding"
@@ -49,6 +51,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
             return SKIP
         for disk in request.disks:
             class_of(disk, self.classes)
+            if disk.source is not None:
+                _check_image(disk, disk.source, cluster)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
@@ -64,3 +68,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         for storage, size in found.bytes.items():
             draft.storage_bytes[storage, node.name] = size
         return None
+
+
+def _check_image(disk: Disk, source: str, cluster: ClusterState) -> None:
+    larger = larger_than_asked(disk, [size for node in cluster.nodes if (size := node.volumes.get(source))])
+    if larger is not None:
+        raise InvalidRequest(
+            f"{disk.slot}: {source} has {in_gib(larger)} GiB and cannot shrink to {in_gib(disk.size)} GiB"
+        )
