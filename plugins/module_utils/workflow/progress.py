@@ -40,7 +40,7 @@ class Wait:
     patience: float
 
 
-Progress: t.TypeAlias = "Callable[[Step | Wait], None]"
+Progress = Callable[["Step | Wait"], None]
 
 
 class ProgressFile:
