@@ -25,7 +25,6 @@ VM = Mapping[str, t.Any]
 EMPTY = "-"
 GAP = "  "
 NARROWEST_WHY = 40
-MAKING = frozenset({"create", "clone"})
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
 RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT"})
@@ -89,8 +88,7 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
     known = {row["vmid"]: row for row in addresses}
     facts = []
     for vm in vms:
-        not_made = vm.get("action") in MAKING and not vm.get("changed")
-        if not_made or vm.get("error") or vm.get("status") == "absent":
+        if vm.get("error") or vm.get("status") == "absent":
             continue
         found = known.get(vm["vmid"], {})
         address = {"address": found.get("address"), "addresses": found.get("addresses", [])}
@@ -114,6 +112,16 @@ def findings_of(vm: VM) -> list[str]:
     return sorted(text for text in texts if text)
 
 
+def held_back(vm: VM) -> bool:
+    """Whether nothing was done with it, because of another VM that failed."""
+    return bool(vm.get("not_done")) and not vm.get("error")
+
+
+def place_of(vm: VM) -> Mapping[str, t.Any]:
+    """What has C(node), C(vmid) and C(storages) of a VM: of one that was held back it is the decision about it."""
+    return t.cast("Mapping[str, t.Any]", vm["decision"] if held_back(vm) and vm.get("decision") else vm)
+
+
 def of_one(reason: str) -> str:
     """A reason of a rejection, made to be told of several nodes, as it is told of one."""
     return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
@@ -123,14 +131,14 @@ def of_one(reason: str) -> str:
 
 
 def _row(vm: VM) -> tuple[str, ...]:
-    decision = vm.get("decision") or {}
-    score = decision.get("score")
+    score = (vm.get("decision") or {}).get("score")
+    place = place_of(vm)
     return (
         _name(vm),
         _action(vm),
-        vm.get("node") or EMPTY,
-        str(vm.get("vmid") or EMPTY),
-        _storages(vm.get("storages") or {}),
+        place.get("node") or EMPTY,
+        str(place.get("vmid") or EMPTY),
+        _storages(place.get("storages") or {}),
         EMPTY if score is None else f"{score:.1f}",
         _why(vm),
     )
@@ -143,7 +151,7 @@ def _name(vm: VM) -> str:
 def _action(vm: VM) -> str:
     if vm.get("error"):
         return "failed"
-    return "+".join(vm.get("actions") or ["none"])
+    return "+".join(vm.get("actions") or vm.get("not_done") or ["none"])
 
 
 def _storages(storages: Mapping[str, str]) -> str:
@@ -157,7 +165,7 @@ def _why(vm: VM) -> str:
     error = vm.get("error")
     if error:
         return f"{error['code']}: {error['message']}"
-    if vm.get("actions") and not vm.get("changed"):
+    if held_back(vm):
         return "not done, because of another VM that failed"
     if vm.get("decision"):
         return _lead(vm)
@@ -202,9 +210,10 @@ def _shown(value: t.Any) -> str:
 def _headline(vm: VM) -> str:
     if vm.get("error") or not vm.get("decision"):
         return _why(vm)
-    storages = _storages(vm.get("storages") or {})
+    place = place_of(vm)
+    storages = _storages(place.get("storages") or {})
     on = "" if storages == EMPTY else f", disks on {storages}"
-    return f"{_action(vm)} on {vm.get('node')} as {vm.get('vmid')}{on}: {_why(vm)}"
+    return f"{_action(vm)} on {place.get('node')} as {place.get('vmid')}{on}: {_why(vm)}"
 
 
 def _verdict(node: Mapping[str, t.Any]) -> str:

@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import findings_of, of_one, ranked
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
+    findings_of,
+    held_back,
+    of_one,
+    place_of,
+    ranked,
+)
 
 Data = Mapping[str, t.Any]
 
@@ -24,9 +30,9 @@ def placement_page(result: Data) -> dict[str, t.Any]:
     """
     if not isinstance(result, Mapping) or "vms" not in result:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
-    nodes = [_node(node, result["vms"]) for node in result.get("nodes", ())]
+    vms = [_vm(vm) for vm in result["vms"]]
+    nodes = [_node(node, vms) for node in result.get("nodes", ())]
     usable = [node for node in nodes if node["online"] and not node["maintenance"]]
-    vms = [{**vm, "nodes": _verdicts(vm), "findings": findings_of(vm)} for vm in result["vms"]]
     return t.cast(
         "dict[str, t.Any]",
         escaped(
@@ -68,6 +74,11 @@ def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.A
     left = whole - (sizes[largest] if largest is not None else 0)
     out = sum(node[f"{resource}_after"] for node in nodes)
     return {"largest": largest, "out": out, "left": left, "part": left / whole if whole else 0, "fits": out <= left}
+
+
+def _vm(vm: Data) -> dict[str, t.Any]:
+    place = {key: place_of(vm).get(key) for key in ("node", "vmid", "storages")}
+    return {**vm, **place, "held_back": held_back(vm), "nodes": _verdicts(vm), "findings": findings_of(vm)}
 
 
 def _verdicts(vm: Data) -> list[Data]:

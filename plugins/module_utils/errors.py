@@ -176,10 +176,20 @@ class TaskTimeout(CollectionError):
     code = "TaskTimeout"
 
 
+class Interrupted(TaskTimeout):
+    """The task was interrupted (Ctrl-C, a cancelled job) before something was begun, or while it was under way.
+
+    Cure: the message says what is done, under way on the cluster, and not begun; run again for the rest.
+    """
+
+    code = "Interrupted"
+
+
 class LedgerUnavailable(CollectionError):
     """The ledger of reservations cannot be opened, reached or locked.
 
-    Cure: check C(reservations), the file's directory or the database; nothing was written.
+    Cure: check C(reservations), the file's directory or the database. A VM that fails with it was not touched; what
+    became of the task's other VMs stands in their own entries.
     """
 
     code = "LedgerUnavailable"

@@ -167,15 +167,17 @@ vms:
       type: str
       sample: web-1
     vmid:
-      description: VMID that the VM has, or would get.
+      description: VMID that the VM has, or would get in check mode. Null where there is no VM.
       type: int
       sample: 104
     node:
-      description: Node that the VM is on, or would be on. Null where there is none.
+      description: Node that the VM is on, or would be on in check mode. Null where there is no VM.
       type: str
       sample: pve2
     status:
-      description: Status of the VM after the task, or C(absent).
+      description:
+        - Status of the VM after the task, V(absent) where there is none.
+        - Null where it is not known, as of a VM that failed and cannot be looked at, or that is still being made.
       type: str
       sample: running
     changed:
@@ -190,6 +192,13 @@ vms:
       type: list
       elements: str
       sample: [create, start]
+    not_done:
+      description:
+        - What was to be done and was not, as this VM failed, or another one without which nothing is done.
+        - An update that failed when a part of it was in force is in C(actions).
+      type: list
+      elements: str
+      sample: []
     tags:
       description: The tags that were asked for.
       type: list

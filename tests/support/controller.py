@@ -78,6 +78,10 @@ class RunningModule:
         os.kill(self.pid, signal.SIGKILL)
         assert self._server.wait(self.pid) == -signal.SIGKILL
 
+    def interrupt(self, number: int) -> None:
+        """Ask it to end, by a signal."""
+        os.kill(self.pid, number)
+
     def pause(self) -> None:
         """Stop it, so that it lives and does nothing."""
         os.kill(self.pid, signal.SIGSTOP)

@@ -35,11 +35,13 @@ class Session:
     Attributes:
         user: who calls, as Proxmox names them in tasks (C(root@pam), C(op@pve!token)).
         where: C(host:port), for messages.
+        before_write: called before anything is sent that writes; what it raises is raised, and nothing is sent.
     """
 
     def __init__(self, login: Login, sleep: Callable[[float], None] = time.sleep) -> None:
         self.user = login.user
         self.where = login.where
+        self.before_write: Callable[[], None] = lambda: None
         self._login = login
         self._sleep = sleep
         self._idle: collections.deque[t.Any] = collections.deque()
@@ -91,6 +93,8 @@ class Session:
     def _call(self, method: str, path: str, params: Mapping[str, t.Any]) -> t.Any:
         import requests
 
+        if method != "GET":
+            self.before_write()
         sent = {key: _on_the_wire(value) for key, value in params.items() if value is not None}
         pauses = list(READ_AGAIN_AFTER) if method == "GET" else []
         while True:

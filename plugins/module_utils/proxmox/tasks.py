@@ -9,7 +9,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout
+from ..errors import ApiError, ConnectionFailed, Interrupted, PermissionDenied, TaskFailed, TaskTimeout
 from .polling import Poller
 from .reader import Reader
 
@@ -78,6 +78,7 @@ class TaskFollower:
         Raises:
             TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
             TaskTimeout: it still runs after timeout seconds, or its node did not answer until then.
+            Interrupted: the poller's sleep ended the wait; the task goes on.
             PermissionDenied, ApiError, AuthenticationFailed: its status may not, or cannot, be read.
         """
         task = Upid.parse(upid)
@@ -94,7 +95,11 @@ class TaskFollower:
             unreachable = ""
             return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
 
-        ended = self.poller.until(exitstatus, seconds)
+        try:
+            ended = self.poller.until(exitstatus, seconds)
+        except Interrupted as error:
+            message = f"{error.message}: task {upid} on node {task.node} goes on"
+            raise Interrupted(message, upid=upid, node=task.node) from None
         if ended is None:
             raise TaskTimeout(
                 f"task {upid} on node {task.node} has not ended within {seconds:g} s{unreachable}",

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
-from ..errors import CollectionError
+from ..engine.texts import first
+from ..errors import CollectionError, Interrupted
 from ..model import Decision, NodeVerdict
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
@@ -19,19 +20,22 @@ from .usage import NodeUsage
 
 NOTHING = "none"
 
+LABELS_TOLD = 20
+"""How many VMs the message of a run that was interrupted names of each kind."""
+
 
 @dataclass(slots=True)
 class VMReport:
     """What became, or in check mode would become, of one VM.
 
     Attributes:
-        action: create, clone, update, start, stop, delete or none: the first that applied; actions has them all.
+        actions: create, clone, update, start, stop, delete: what is to be done, after the run what was done.
+        not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
         drift: for each parameter that differs from the request C(old) and C(new).
         decision: what was bound in the end; its VMID may be another one than that of outcome.
     before, after: the VM for --diff; None where it does not exist.
-    done: whether what the actions say was done, or would be in check mode.
     attempts, waited, waited_for: how often it was tried to place it, how long that took in seconds, and which plugins
         had to change their mind.
     hopeless: whether it would have been waited, had there been any hope.
@@ -40,6 +44,7 @@ class VMReport:
 
     entry: Entry
     actions: list[str] = field(default_factory=list)
+    not_done: list[str] = field(default_factory=list)
     node: str | None = None
     vmid: int | None = None
     status: str | None = None
@@ -51,7 +56,6 @@ class VMReport:
     after: Mapping[str, t.Any] | None = None
     warnings: list[str] = field(default_factory=list)
     error: CollectionError | None = None
-    done: bool = True
     attempts: int = 1
     waited: float = 0.0
     waited_for: list[str] = field(default_factory=list)
@@ -60,7 +64,7 @@ class VMReport:
 
     @property
     def changed(self) -> bool:
-        return bool(self.actions) and self.done
+        return bool(self.actions)
 
     @property
     def was_tried(self) -> bool:
@@ -91,6 +95,16 @@ class VMReport:
         if template is not None:
             self.after = {**self.after, "clone": f"{template.name} ({template.vmid} on {template.node})"}
 
+    def nothing_made(self) -> None:
+        """Take a decision to create the VM back: there is none."""
+        self.ended_with([], "absent")
+        self.node, self.vmid, self.storages, self.after = None, None, {}, None
+
+    def ended_with(self, done: Sequence[str], status: str | None) -> None:
+        """Say that of the actions only these were done, and what the VM's status is then."""
+        self.not_done = [action for action in self.actions if action not in done]
+        self.actions, self.status = list(done), status
+
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(vms) in the module's result."""
         result: dict[str, t.Any] = {
@@ -101,6 +115,7 @@ class VMReport:
             "changed": self.changed,
             "action": self.actions[0] if self.actions else NOTHING,
             "actions": list(self.actions),
+            "not_done": list(self.not_done),
             "tags": sorted(self.entry.request.tags),
             "storages": dict(self.storages),
             "drift": {key: dict(values) for key, values in self.drift.items()},
@@ -123,10 +138,10 @@ def planned_report(entry: Entry, outcome: Outcome | None, error: CollectionError
     report = VMReport(entry, outcome=outcome, error=error)
     if outcome is not None:
         report.error = outcome.error
-        if outcome.decision is not None:
-            report.fill_in(outcome.decision)
-    elif error is None:
+    if error is None:
         report.status = "absent"
+    if outcome is not None and outcome.decision is not None:
+        report.fill_in(outcome.decision)
     return report
 
 
@@ -178,17 +193,38 @@ def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
     }
 
 
-def failure_of(reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool) -> tuple[str, str]:
+def failure_of(
+    reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool, interrupted: bool = False
+) -> tuple[str, str]:
     """The message and the error code of a run of which some VMs failed. The code is that of the first.
 
-    wrote: whether anything was written, in vain or not.
+    wrote: whether anything was written, in vain or not. interrupted: the run was, which then counts as the first error.
     """
     failed = [(report.entry.label, report.failure, report.error) for report in reports if report.error is not None]
-    lines = [text if text and label in text else f"{label}: {text}" for label, text, _error in failed]
+    lines = [
+        text if text and label in text else f"{label}: {text}"
+        for label, text, error in failed
+        if not (interrupted and isinstance(error, Interrupted))
+    ]
+    if interrupted:
+        return "; ".join([_interruption(reports), *lines]), Interrupted.code
     if all_or_nothing and len(reports) > 1 and not wrote:
         lines.append("nothing was written")
-    first = failed[0][2]
-    return "; ".join(lines), first.code if first else CollectionError.code
+    return "; ".join(lines), failed[0][2].code
+
+
+def _interruption(reports: Sequence[VMReport]) -> str:
+    """How far a run came that was interrupted."""
+    groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
+    for report in reports:
+        if report.error is None:
+            groups["done"].append(report.entry.label)
+        elif isinstance(report.error, Interrupted):
+            begun = bool(report.actions) or "upid" in report.error.details
+            where = f" ({report.failure})" if begun else ""
+            groups["under way" if begun else "not begun"].append(report.entry.label + where)
+    told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
+    return "; ".join(["interrupted", *told])
 
 
 def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool) -> dict[str, t.Any]:
@@ -213,7 +249,7 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
 
 
 def _diff(report: VMReport) -> dict[str, t.Any] | None:
-    if report.before == report.after:
+    if report.before == report.after or not report.actions:
         return None
     title = f"{report.entry.label} ({report.vmid})" if report.entry.request.name else report.entry.label
     absent = f"{title}, absent"

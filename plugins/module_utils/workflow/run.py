@@ -8,28 +8,33 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
+from contextlib import suppress
 
 from ..engine.diagnosis import Outcome
-from ..errors import CollectionError, GuestVanished
+from ..errors import CollectionError, GuestVanished, Interrupted
 from ..model import Decision, Guest
 from ..proxmox.binder import Binder
+from ..proxmox.polling import Poller
 from ..proxmox.tasks import TaskFollower
 from .access import Access
+from .aftermath import Aftermath
 from .binding import BindingCycle, ExistsAlready, kept_alive
 from .entries import Entry
 from .existing import Converger, ExistingPlan
 from .placing import Placement, Placer
 from .progress import Progress, Step, Wait
 from .report import VMReport, planned_report
+from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_change
 from .waiting import Waiting
 
 ATTEMPTS = 3
 """How often the cluster is looked at when guests vanish in between."""
 
-PARTLY_DONE = frozenset({"created", "applied"})
-"""Details of errors that say that a VM was changed before it failed."""
+
+KNOWN = frozenset({"running", "stopped", "paused"})
+"""Statuses that the cluster's list shows of a VM; there are others while it is not known."""
 
 
 class Run:
@@ -37,6 +42,7 @@ class Run:
 
     Attributes:
         nodes: how full the nodes were before the run, and are after it.
+        interrupted: whether it was ended before its time.
     """
 
     def __init__(
@@ -57,20 +63,46 @@ class Run:
         self._timeout = float(params["timeout"])
         self._patience = float(params["wait_for_capacity"])
         self._force: bool = params["force"]
-        self._converger = Converger(access.reader, patience=self._timeout)
+        self._stop = Stop()
+        self._converger = Converger(access.reader, patience=self._timeout, sleep=self._stop.sleep)
+        self._aftermath = Aftermath(access.reader, self._converger)
         self._reports: dict[int, VMReport] = {}
+        self._existing: dict[int, Guest] = {}
+        # Those with which nothing is left to do.
+        self._settled: set[int] = set()
         self.nodes: list[NodeUsage] = []
+        self.interrupted = False
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
         """Go through the run and return a report per entry, in their order.
 
-        In check mode, and offline, it ends where the first VM would be touched.
+        In check mode, and offline, it ends where the first VM would be touched. A KeyboardInterrupt ends it early.
         """
         write = not (check_mode or self._access.offline)
+        try:
+            stands = self._go(write=write)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            if write:
+                self._release_unsent()
+            for position, entry in self._entries.items():
+                report = self._reports.setdefault(position, VMReport(entry))
+                if report.error is None and position not in self._settled:
+                    report.error = Interrupted(f"{entry.label}: interrupted before it was begun")
+                    self._hold_back(position)
+        else:
+            if not stands:
+                for position in self._entries:
+                    self._hold_back(position)
+        return [self._reports[position] for position in self._entries]
+
+    def _go(self, *, write: bool) -> bool:
+        """Do the run, and return whether the plan is done, or would be: not where all are needed and one failed."""
         waiting = Waiting(
             self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
         )
         undecided = list(self._entries.values())
+        stands = False
         while True:
             try:
                 placement, plans = self._look(undecided, reserve=write)
@@ -80,7 +112,7 @@ class Run:
                 # What became of the others before the wait still has to be told.
                 for entry in undecided:
                     self._reports[entry.position].error = error
-                break
+                return stands
             for position, plan in plans.items():
                 note_change(placement.nodes, placement.existing[position], plan.actions)
             self.nodes = keep_before(self.nodes, placement.nodes)
@@ -93,15 +125,14 @@ class Run:
             hopeful = {position: outcome for position, outcome in failed.items() if outcome.resolvable}
             # Where all are needed, one that will never be is the end.
             vain = not hopeful or (self._all_or_nothing and self._errors() - hopeful.keys())
-            again = not vain and waiting.until_worth_a_try(hopeful, placement.snapshot)
-            self._note_wait(failed, waiting)
+            try:
+                again = not vain and waiting.until_worth_a_try(hopeful, placement.snapshot)
+            finally:
+                self._note_wait(failed, waiting)
             if not again:
-                break
+                return stands
             if stands:
                 undecided = [self._entries[position] for position in failed]
-        for report in self._reports.values():
-            report.done = stands and (report.error is None or bool(PARTLY_DONE & report.error.details.keys()))
-        return [self._reports[position] for position in self._entries]
 
     @property
     def wrote(self) -> bool:
@@ -117,6 +148,7 @@ class Run:
         """Decide, and plan for what exists; the reports are those of a run that will go well."""
         for _attempt in range(ATTEMPTS):
             placement = self._placer.place(entries, all_or_nothing=self._all_or_nothing, reserve=reserve)
+            self._existing.update(placement.existing)
             for entry in entries:
                 before = self._reports.get(entry.position)
                 report = planned_report(
@@ -138,12 +170,14 @@ class Run:
                 if isinstance(self._reports[position].error, GuestVanished)
             ]
             self._access.ledger.forget(self._access.identity(), vanished)
+        reports = {entry.position: self._reports[entry.position] for entry in entries}
+        self._settled.update(p for p, report in reports.items() if report.error is None and not report.actions)
         return placement, plans
 
     def _plans(self, existing: Mapping[int, Guest]) -> dict[int, ExistingPlan]:
         """Plans for the VMs that exist, each from its own config; their reports are kept."""
         plans: dict[int, ExistingPlan] = {}
-        with ThreadPoolExecutor(self._parallel) as pool:
+        with self._stop.threads(self._parallel) as pool:
             futures = {
                 pool.submit(self._converger.plan, self._entries[position], guest): position
                 for position, guest in existing.items()
@@ -163,6 +197,24 @@ class Run:
         decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]
         self._access.ledger.release(self._access.identity(), decided, self._access.holder)
 
+    def _release_unsent(self) -> None:
+        """Give back what this run has reserved and not begun to create."""
+        ledger, holder = self._access.ledger, self._access.holder
+        # They expire by themselves, and here as soon as this process ends.
+        with suppress(CollectionError):
+            cluster = self._access.identity()
+            mine = [r for r in ledger.reservations(cluster) if r.holder == holder and r.phase == "reserved"]
+            ledger.release(cluster, [reservation.vmid for reservation in mine], holder)
+
+    def _hold_back(self, position: int) -> None:
+        """Say of a VM that nothing was done with it."""
+        report, guest = self._reports[position], self._existing.get(position)
+        if guest is not None:
+            report.ended_with([], guest.status if guest.status in KNOWN else None)
+            report.node, report.vmid, report.after = guest.node, guest.vmid, report.before
+        elif report.actions:
+            report.nothing_made()
+
     def _note_wait(self, failed: Mapping[int, Outcome], waiting: Waiting) -> None:
         if waiting.patience == 0:
             return
@@ -181,55 +233,70 @@ class Run:
     def _write(self, placement: Placement, plans: Mapping[int, ExistingPlan]) -> None:
         access = self._access
         session = access.writer()
-        binder = Binder(session, TaskFollower(session, timeout=self._timeout))
+        session.before_write = self._stop.check
+        binder = Binder(session, TaskFollower(session, timeout=self._timeout, poller=Poller(sleep=self._stop.sleep)))
         cycle = BindingCycle(access, binder, self._placer)
         decisions = {p: o.decision for p, o in placement.outcomes.items() if o.decision is not None}
         cycle.in_progress.update(decision.vmid for decision in decisions.values())
-        work: dict[Future[VMReport], int] = {}
-        began: dict[int, float] = {}
+        work: dict[Future[float], int] = {}
 
-        def timed(position: int, do: Callable[..., VMReport], *args: t.Any) -> VMReport:
-            began[position] = time.monotonic()
-            return do(*args)
+        def settle(position: int, do: Callable[..., VMReport], *args: t.Any) -> float:
+            self._stop.check()
+            began = time.monotonic()
+            self._reports[position] = do(*args)
+            self._settled.add(position)
+            return time.monotonic() - began
 
         with (
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
-            ThreadPoolExecutor(self._parallel) as pool,
+            self._stop.threads(self._parallel) as pool,
         ):
             for position, decision in decisions.items():
                 report = self._reports[position]
-                work[pool.submit(timed, position, self._bind, cycle, binder, report, decision)] = position
+                work[pool.submit(settle, position, self._bind, cycle, binder, report, decision)] = position
             for position, plan in plans.items():
                 if plan.actions:
-                    work[pool.submit(timed, position, self._converge, binder, plan)] = position
+                    work[pool.submit(settle, position, self._converge, binder, plan)] = position
             total = self._done + len(work)
             for future in as_completed(work):
-                position = work[future]
-                try:
-                    self._reports[position] = future.result()
-                except CollectionError as error:
-                    report = self._reports[position]
-                    report.error = error
-                    report.actions = error.details.get("applied", report.actions)
+                seconds = future.result()
                 self._done += 1
-                self._progress(Step(self._reports[position], self._done, total, time.monotonic() - began[position]))
+                self._progress(Step(self._reports[work[future]], self._done, total, seconds))
         if decisions and not access.shared:
             self._check_limits([self._reports[position] for position in decisions])
 
     def _bind(self, cycle: BindingCycle, binder: Binder, report: VMReport, decision: Decision) -> VMReport:
+        """Create a VM, and report what came of it, be it an error."""
         try:
             decision, result = cycle.bind(report.entry, decision)
         except ExistsAlready as found:
-            return self._converge(binder, self._converger.plan(report.entry, found.guest))
+            return self._take_as_it_is(binder, report.entry, found.guest)
+        except CollectionError as error:
+            return self._aftermath.of_new(report, error)
         report.fill_in(decision)
         report.node = result.node
         report.warnings.extend(f"{report.entry.label}: {line}" for line in result.warnings)
         return report
 
+    def _take_as_it_is(self, binder: Binder, entry: Entry, guest: Guest) -> VMReport:
+        """Go on with a VM that somebody else has just created."""
+        try:
+            return self._converge(binder, self._converger.plan(entry, guest))
+        except CollectionError as error:
+            return VMReport(entry, error=error, node=guest.node, vmid=guest.vmid)
+
     def _converge(self, binder: Binder, plan: ExistingPlan) -> VMReport:
-        report = self._converger.carry_out(plan, binder, force=self._force)
+        """Do what is to be done with a VM that exists, and report what came of it, be it an error."""
+        try:
+            report = self._converger.carry_out(plan, binder, force=self._force)
+        except CollectionError as error:
+            return self._aftermath.of_existing(plan, error)
         if report.status == "absent":
-            self._access.ledger.forget(self._access.identity(), [plan.guest.vmid])
+            try:
+                self._access.ledger.forget(self._access.identity(), [plan.guest.vmid])
+            except CollectionError as error:
+                # The VM is gone. What the ledger still says of it expires.
+                report.warnings.append(f"{report.entry.label}: {error.message}")
         return report
 
     def _check_limits(self, reports: Sequence[VMReport]) -> None:

@@ -67,7 +67,9 @@ def schedule(
             warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None)
     if any(report.error is not None for report in reports):
-        message, code = failure_of(reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote)
+        message, code = failure_of(
+            reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted
+        )
         raise RunFailed(message, code, result)
     return result
 

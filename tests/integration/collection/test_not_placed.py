@@ -31,7 +31,8 @@ def test_nothing_is_written_when_one_of_many_cannot_be_placed(
     assert writes(cluster) == []
     assert failed["changed"] is False
     web, huge, app = failed["vms"]
-    assert (web["action"], web["changed"], web["decision"]["node"]) == ("create", False, web["node"])
+    assert (web["actions"], web["not_done"], web["status"], web["node"]) == ([], ["create"], "absent", None)
+    assert web["decision"]["node"] is not None
     assert (huge["action"], huge["node"], huge["vmid"], huge["error"]["code"]) == (
         "none",
         None,
@@ -40,11 +41,11 @@ def test_nothing_is_written_when_one_of_many_cannot_be_placed(
     )
     assert [node["rejected_by"] for node in huge["decision"]["nodes"]] == ["MemoryOvercommit"] * 3
     assert all("would exceed the memory overcommit ratio 1.0" in node["reason"] for node in huge["decision"]["nodes"])
-    assert (app["action"], app["changed"]) == ("stop", False)
+    assert (app["actions"], app["not_done"], app["changed"]) == ([], ["stop"], False)
     assert failed["msg"].endswith("; nothing was written")
     assert [node["node"] for node in failed["nodes"]] == ["pve1", "pve2", "pve3"]
     assert cluster.state()["guests"][100]["status"] == "running"
-    assert controller.schedule(name="other", memory=1024)["vmid"] == web["vmid"], "nothing stays reserved"
+    assert controller.schedule(name="other", memory=1024)["vmid"] == web["decision"]["vmid"], "nothing stays reserved"
 
 
 def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(

@@ -159,6 +159,20 @@ def test_what_no_change_can_help_is_not_waited_for(
     assert sum(r["path"] == "/cluster/resources" for r in cluster.requests()) <= 2
 
 
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [({"name": "other", "vmid": 100}, "VMIDConflict"), ({"name": "other", "clone": "nope"}, "TemplateNotFound")],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_nothing_is_waited_for_where_another_vm_has_a_mistake(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], wrong: dict[str, Any], code: str
+) -> None:
+    vms = [wrong, {"name": "new", "memory": 4096}]
+    failed = control(start(ONE_NODE)).run("qemu_schedule", vms=vms, wait_for_capacity=600)
+    assert [vm["error"]["code"] for vm in failed["vms"]] == [code, "NoNodesAvailable"]
+    assert failed["vms"][1]["attempts"] == 1
+
+
 def test_check_mode_does_not_wait(controller: Controller) -> None:
     failed = controller.fail("NoNodesAvailable", name="huge", memory=10**6, wait_for_capacity=600, check=True)
     assert failed["vms"][0]["attempts"] == 1

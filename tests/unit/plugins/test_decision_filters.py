@@ -56,6 +56,10 @@ ONLY = placed(
     rejected("pve2", "MemoryOvercommit", "would exceed it (7 GiB against 6)"),
     rejected("pve4", "NodeReady", "were offline"),
 )
+HELD_BACK = {
+    **WEB, "node": None, "vmid": None, "storages": {}, "status": "absent", "changed": False, "action": "none",
+    "actions": [], "not_done": ["create", "start"], "decision": {**WEB["decision"], "storages": {"scsi0": "ceph"}},
+}
 FAILED = existing(
     name="lost", vmid=None, node=None, status=None, error={"code": "NoNodesAvailable", "message": "0/3 nodes"},
     decision={
@@ -85,9 +89,13 @@ def test_a_failed_vm_says_why_with_its_code() -> None:
     assert decision_table([FAILED])[1].split("  ") == ["lost", "failed", "NoNodesAvailable: 0/3 nodes"]
 
 
-def test_what_was_not_done_because_of_another_vm_says_so() -> None:
-    table = decision_table([{**WEB, "changed": False}, FAILED])
+def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be() -> None:
+    table = decision_table([HELD_BACK, FAILED])
+    assert table[1].split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
     assert table[1].endswith("not done, because of another VM that failed")
+    assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because of")
+    update = existing(drift={"cores": {"old": 2, "new": 4}}, not_done=["update"])
+    assert explain([update]) == ["db: not done, because of another VM that failed"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_of_nodes_with_one_score_the_chosen_one_comes_first() -> None:
 
 
 def test_facts_leave_out_what_is_not_there() -> None:
-    vms = [WEB, FAILED, existing(status="absent"), {**ONLY, "changed": False}, existing()]
+    vms = [WEB, FAILED, existing(status="absent"), HELD_BACK, existing()]
     assert [fact["name"] for fact in vm_facts(vms)] == ["web", "db"]
 
 

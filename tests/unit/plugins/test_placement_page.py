@@ -92,6 +92,15 @@ def test_what_was_given_up_is_noticed() -> None:
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4, memory_after=3)]})["freed"] is True
 
 
+def test_a_vm_that_was_held_back_is_shown_where_it_would_be() -> None:
+    decision = {"node": "a", "vmid": 104, "storages": {"scsi0": "ceph"}, "nodes": []}
+    web = {"name": "web", "node": None, "vmid": None, "storages": {}, "actions": [], "not_done": ["create"]}
+    page = placement_page({"vms": [{**web, "decision": decision}], "nodes": [node("a", 1, 0)]})
+    (vm,) = page["vms"]
+    assert (vm["held_back"], vm["node"], vm["vmid"], vm["storages"]) == (True, "a", 104, {"scsi0": "ceph"})
+    assert page["nodes"][0]["placed"] == [{"name": "web", "vmid": 104}]
+
+
 def test_a_nodes_reason_is_told_of_one() -> None:
     verdict = {"feasible": False, "score": None, "scores": {}, "rejected_by": "NodeReady"}
     verdicts = [

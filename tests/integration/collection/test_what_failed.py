@@ -1,0 +1,157 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is told of VMs that failed: what was done and what there is, not what was planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.postgres import postgres_server
+from support.waiting import until
+
+VM: dict[str, Any] = {"memory": 1024, "scsi": {"scsi0": {"storage": "shared", "size": 4}}}
+KEYS = ("changed", "actions", "not_done", "status")
+
+
+def told(result: dict[str, Any]) -> tuple[Any, ...]:
+    """The task's changed, and what became of its only VM."""
+    (vm,) = result["vms"]
+    return (result["changed"], *(vm[key] for key in KEYS[1:]))
+
+
+# --- new VMs ---
+
+
+@pytest.mark.parametrize("refusal", [{"status": 500, "message": "no creating today"}, {"task_error": "no space"}])
+def test_of_a_create_that_was_refused_there_is_nothing(
+    controller: Controller, cluster: SimulatedCluster, refusal: dict[str, Any]
+) -> None:
+    cluster.fault(method="POST", path="/qemu$", **refusal)
+    failed = controller.run("qemu_schedule", name="web-1", state="started", diff=True, **VM)
+    assert told(failed) == (False, [], ["create", "start"], "absent")
+    (vm,) = failed["vms"]
+    assert (vm["node"], vm["vmid"], vm["storages"]) == (None, None, {})
+    assert (failed["node"], failed["vmid"]) == (None, None)
+    assert vm["decision"]["node"] is not None
+    assert "diff" not in failed
+
+
+def test_a_vm_that_does_not_start_is_there_and_stopped(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/status/start$", task_error="no bridge")
+    failed = controller.fail("TaskFailed", name="web-1", clone="debian-13", cores=4, state="started", diff=True)
+    assert told(failed) == (True, ["clone"], ["start"], "stopped")
+    assert "status: stopped" in failed["diff"][0]["after"]
+    assert cluster.state()["guests"][failed["vmid"]]["node"] == failed["node"]
+
+
+def test_a_vm_that_runs_and_does_not_join_ha_is_there_and_runs(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/cluster/ha/resources$", status=500, message="no HA today")
+    failed = controller.fail("ApiError", name="web-1", state="started", ha={"state": "started"}, **VM)
+    assert told(failed) == (True, ["create", "start"], [], "running")
+
+
+def test_what_cannot_be_removed_again_is_told_as_there(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="PUT", path="/config$", status=500, message="no adjusting today")
+    cluster.fault(method="DELETE", path="/qemu/", status=500, message="no removing today")
+    failed = controller.fail("ApiError", name="web-1", clone="debian-13", cores=4)
+    assert told(failed) == (True, ["clone"], [], "stopped")
+    assert failed["vms"][0]["error"]["left_behind"]["vmid"] == failed["vmid"]
+
+
+def test_of_a_vm_that_is_still_being_made_the_status_is_not_known(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/qemu$", task_seconds=100_000)
+    failed = controller.fail("TaskTimeout", name="web-1", state="started", timeout=1, **VM)
+    assert told(failed) == (True, ["create"], ["start"], None)
+    assert failed["vmid"] == 103
+
+
+# --- VMs that exist ---
+
+
+def test_an_update_that_failed_half_way_is_a_change(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="PUT", path="/100/config$", status=500, message="no changing today")
+    asked = {"name": "app-1", "cores": 8, "scsi": {"scsi0": {"size": 40}}, "update": True}
+    failed = controller.fail("ApiError", **asked, diff=True)
+    assert told(failed) == (True, ["update"], [], "running")
+    (diff,) = failed["diff"]
+    assert "size=40G" in diff["after"]
+    assert "cores: 4" in diff["after"]
+    failed = controller.fail("ApiError", **asked, diff=True)
+    assert told(failed) == (False, [], ["update"], "running")
+    assert "diff" not in failed
+
+
+def test_a_vm_that_was_changed_and_is_no_template_is_a_change(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/102/template$", status=500, message="no templates today")
+    failed = controller.fail("ApiError", name="spare", cores=7, template=True, update=True, diff=True)
+    assert told(failed) == (True, ["update"], [], "stopped")
+    assert "cores: 7" in failed["diff"][0]["after"]
+    assert "template" not in failed["diff"][0]["after"]
+
+
+def test_a_vm_that_was_not_removed_is_there(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(102, config={"protection": 1})
+    failed = controller.fail("ApiError", name="spare", state="absent", diff=True)
+    assert told(failed) == (False, [], ["delete"], "stopped")
+    assert failed["node"] == cluster.state()["guests"][102]["node"]
+    assert "diff" not in failed
+
+
+def test_a_vm_that_was_stopped_and_not_removed_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="DELETE", path="/qemu/100$", status=500, message="no removing today")
+    failed = controller.fail("ApiError", name="app-1", state="absent", diff=True)
+    assert told(failed) == (True, ["stop"], ["delete"], "stopped")
+    (diff,) = failed["diff"]
+    assert (diff["before"], diff["after"]) == ("status: running\n", "status: stopped\n")
+
+
+def test_of_a_vm_that_cannot_be_looked_at_the_status_is_not_known(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="POST", path="/102/status/start$", status=595)
+    failed = controller.fail("ConnectionFailed", name="spare", state="started")
+    assert told(failed) == (False, [], ["start"], None)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_vms_that_are_held_back_are_told_as_they_are(controller: Controller, check: bool) -> None:
+    vms = [
+        {"name": "new", "memory": 1024, "state": "started"},
+        {"name": "huge", "memory": 10**7},
+        {"name": "spare", "state": "absent"},
+        {"name": "app-1", "cores": 8, "update": True},
+    ]
+    failed = controller.fail("NoNodesAvailable", vms=vms, check=check, diff=True)
+    assert [tuple(vm[key] for key in KEYS) for vm in failed["vms"]] == [
+        (False, [], ["create", "start"], "absent"),
+        (False, [], [], "absent"),
+        (False, [], ["delete"], "stopped"),
+        (False, [], ["update"], "running"),
+    ]
+    assert "diff" not in failed
+
+
+# --- the ledger ---
+
+
+def test_a_vm_that_was_removed_is_a_success_although_the_ledger_went_down(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(method="GET", path="/tasks/UPID[^/]+/status$", status=596)
+    with postgres_server() as url:
+        running = controller.start("qemu_schedule", name="spare", state="absent", reservations=url)
+        until(lambda: any(request["method"] == "DELETE" for request in cluster.requests()))
+    cluster.clear_faults()
+    result = running.result()
+    assert told(result) == (True, ["delete"], [], "absent")
+    assert any('VM "spare": The ledger of reservations' in warning for warning in result["warnings"])
