@@ -22,7 +22,8 @@ options:
     description:
       - VMID that the VM has, or is to have. Without it the lowest free one is taken that O(vmid_range) and
         O(vmid_regex) allow.
-      - A VMID that belongs to a guest of another name, or to a container, is an error.
+      - A VMID that belongs to a guest of another name, or to a container, is an error, as is one that O(vmid_range) or
+        O(vmid_regex) does not allow.
     type: int
     aliases: [newid]
   pool:
@@ -43,6 +44,7 @@ options:
   storage:
     description:
       - Storage for the disks of a full clone. The template's storages when not given.
+      - An error without O(clone), as are O(full), O(format) and O(snapname). New drives name their own.
     type: str
   format:
     description:

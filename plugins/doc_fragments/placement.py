@@ -35,7 +35,7 @@ options:
     description:
       - The same wishes by the keys of qemu-scheduler, C(node.qemu-scheduler/regex), C(vmid.qemu-scheduler/range) and
         C(vmid.qemu-scheduler/regex), and further keys that plugins read.
-      - A key that contradicts the option of the same meaning is an error.
+      - Another key of qemu-scheduler is an error. A key that contradicts the option of the same meaning is an error.
     type: dict
   affinity:
     description:
@@ -195,7 +195,10 @@ options:
         description: The HA group that the VM joins (before Proxmox VE 9).
         type: str
       state:
-        description: What the HA manager is to do with the VM. That of the VM itself when this is not given.
+        description:
+          - What the HA manager is to do with the VM. When this is not given, V(stopped) for a template and with
+            O(state=stopped), else V(started).
+          - What contradicts O(state) or O(template) is an error.
         type: str
         choices: [started, stopped, disabled, ignored]
   group:

@@ -20,7 +20,8 @@ from .entries import Entry
 
 
 def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> None:
-    """Raise InvalidRequest for an unknown profile or storage class, and for patterns and ranges that are none.
+    """Raise InvalidRequest for an unknown profile or storage class, for patterns and ranges that are none, and for a
+    VMID that they do not allow.
 
     What is to be absent is not placed, and may name what is not there any more.
     """
@@ -39,7 +40,9 @@ def check_request(request: Request, profile: Profile) -> None:
     compiled_regex(request)
     for plugin in profile.all():
         if isinstance(plugin, (Range, Regex)):
-            plugin.choice(request)
+            choice = plugin.choice(request)
+            if choice is not None and request.vmid is not None and request.vmid not in choice:
+                raise InvalidRequest(f"vmid: {request.vmid} contradicts {choice.describe()}", option="vmid")
         elif isinstance(plugin, VolumeBinding):
             for disk in request.disks:
                 class_of(disk, plugin.classes)

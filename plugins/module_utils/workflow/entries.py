@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidRequest
-from ..model import Request
+from ..model import HAIntent, Request
 from ..proxmox.options.request import vm_request
 from .device_options import device_claims, device_classes
 from .rules import parse_priority_classes, parse_rules
 
 IDENTITY = ("name", "vmid")
 """What tells VMs apart, and so cannot be a default for several."""
+
+FOR_CLONES = ("full", "storage", "format", "snapname")
+"""What means nothing without a clone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,11 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
             if common.get(name) is not None:
                 raise InvalidRequest(f"{name}: cannot be a default for several VMs; give it to each entry of vms")
         bodies = [_with_defaults(common, body) for body in vms]
+        _check_defaults(common, bodies)
     entries = []
     for position, body in enumerate(bodies):
         where = f"vms[{position}]." if vms else ""
+        _check_for_clones(where, vms[position] if vms else body, body)
         rules = parse_rules(body, prefix=where, priority_classes=priorities)
         claims = device_claims(body.get("devices"), classes, prefix=where)
         entries.append(_entry(position, where, body, {"created": now, "devices": claims, **rules}))
@@ -89,6 +94,24 @@ def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> di
     return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
 
 
+def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
+    """Defaults that no VM has a use for are a mistake; that some have none is what defaults are like."""
+    if not any(body.get("clone") is not None for body in bodies):
+        for body in bodies:
+            _check_for_clones("", common, body)
+
+
+def _check_for_clones(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
+    """Refuse options of given that mean nothing for the VM that body describes."""
+    if body.get("clone") is not None or body.get("state") == "absent":
+        return
+    for option in FOR_CLONES:
+        value = given.get(option)
+        if value is not None and (option, value) != ("format", "unspecified"):
+            hint = "; each drive names its own, such as scsi0: local-lvm:32" if option == "storage" else ""
+            raise InvalidRequest(f"{where}{option}: {value!r} is for clones only, and clone is not given{hint}")
+
+
 def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
     """rules are the fields of Request that the VM's own options do not give; where stands before their names."""
     try:
@@ -96,16 +119,33 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     except InvalidRequest as error:
         raise InvalidRequest(where + error.message, **error.details) from error
     state = body.get("state") or "present"
-    if state == "started" and body.get("template"):
+    template = bool(body.get("template"))
+    if state == "started" and template:
         raise InvalidRequest(f"{where}state: 'started' contradicts template: a template cannot run")
+    request = replace(request, **rules)
+    if request.ha is not None and state != "absent":
+        request = replace(request, ha=_ha(where, request.ha, state, template=template))
     return Entry(
         position=position,
-        request=replace(request, **rules),
+        request=request,
         state=state,
         clone=_clone(body),
         update=bool(body.get("update")),
         given=frozenset(name for name, value in body.items() if value is not None),
     )
+
+
+def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
+    """What HA shall do with the VM. It starts what it is given no state for: not so a VM that is not to run.
+
+    Raises InvalidRequest when HA would undo what is asked for.
+    """
+    if template and ha.state == "started":
+        raise InvalidRequest(f"{where}ha.state: 'started' contradicts template: a template cannot run")
+    opposed = {"started": ("stopped", "disabled"), "stopped": ("started",)}.get(state, ())
+    if ha.state in opposed:
+        raise InvalidRequest(f"{where}ha.state: {ha.state!r} contradicts state: {state!r}")
+    return replace(ha, state="stopped") if ha.state is None and (template or state == "stopped") else ha
 
 
 def _clone(body: Mapping[str, t.Any]) -> Clone | None:

@@ -175,6 +175,11 @@ def test_what_cannot_be_is_told_by_code_and_in_words(
     assert writes(untouched) == []
 
 
+def test_a_vmid_that_range_and_pattern_allow_is_taken(planner: Controller) -> None:
+    result = planner.schedule(name="web-1", vmid=550, vmid_range="500-600", vmid_regex="55.", check=True)
+    assert result["vmid"] == 550
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -187,6 +192,14 @@ def test_what_cannot_be_is_told_by_code_and_in_words(
         ({"vmid_regex": "("}, "vmid_regex: "),
         ({"node_regex": "("}, "node_regex: '(' is not a regular expression"),
         ({"context": {"vmid.qemu-scheduler/range": "x"}}, "vmid_range: invalid VMID range 'x'"),
+        ({"vmid": 500, "vmid_range": "100-200"}, "vmid: 500 contradicts VMID range 100-200"),
+        ({"vmid": 500, "context": {"vmid.qemu-scheduler/regex": "9.*"}}, "vmid: 500 contradicts VMID regex '9.*'"),
+        (
+            {"context": {"nod.qemu-scheduler/regex": "x"}},
+            "context: unknown key 'nod.qemu-scheduler/regex'; known keys: ",
+        ),
+        ({"storage": "shared"}, "storage: 'shared' is for clones only, and clone is not given"),
+        ({"ha": {"state": "stopped"}, "state": "started"}, "ha.state: 'stopped' contradicts state: 'started'"),
         ({"nodes": {"pve(": {}}}, "nodes.pve(: 'pve(' is not valid, expected a regular expression"),
         ({"nodes": {"pve1": {"lables": {}}}}, "nodes.pve1: unknown key 'lables'; known keys: "),
         ({"vms": [{"name": "a"}, {"name": "b", "profile": "pakc"}], "name": None}, ', for VM "b"'),

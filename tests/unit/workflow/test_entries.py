@@ -67,6 +67,21 @@ def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
         ({"name": "a", "clone": "t", "full": False, "storage": "local"}, "storage: 'local' is for full clones only"),
         ({"name": "a", "clone": "t", "full": False, "format": "raw"}, "format: 'raw' is for full clones only"),
         ({"vms": [{"name": "a", "template": True}], "state": "started"}, "state: 'started' contradicts"),
+        ({"name": "a", "storage": "fast"}, "storage: 'fast' is for clones only, and clone is not given; each drive"),
+        ({"name": "a", "full": False}, "full: False is for clones only"),
+        ({"name": "a", "snapname": "x", "state": "started"}, "snapname: 'x' is for clones only"),
+        ({"vms": [{"name": "a", "clone": "t"}, {"name": "b", "format": "raw"}]}, "vms[1].format: 'raw' is for clones"),
+        ({"vms": [{"name": "a"}, {"name": "b"}], "storage": "fast"}, "storage: 'fast' is for clones only"),
+        (
+            {"name": "a", "ha": {"state": "stopped"}, "state": "started"},
+            "ha.state: 'stopped' contradicts state: 'started'",
+        ),
+        ({"name": "a", "ha": {"state": "disabled"}, "state": "started"}, "ha.state: 'disabled' contradicts"),
+        ({"name": "a", "ha": {"state": "started"}, "state": "stopped"}, "ha.state: 'started' contradicts"),
+        (
+            {"vms": [{"name": "a", "ha": {"state": "started"}, "template": True}]},
+            "vms[0].ha.state: 'started' contradicts template",
+        ),
         ({"vms": [{"name": "a"}, {"name": "b", "affinity": [{"type": "near"}]}]}, "vms[1].affinity[0].type"),
     ],
 )
@@ -74,6 +89,34 @@ def test_a_mistake_is_named(params: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         entries(**params)
     assert told in error.value.message
+
+
+def test_options_for_clones_may_be_defaults_where_some_vms_are_none() -> None:
+    clone, plain, gone = entries(
+        storage="fast", vms=[{"name": "a", "clone": "t"}, {"name": "b"}, {"name": "c", "state": "absent"}]
+    )
+    assert clone.clone == Clone("t", storage="fast")
+    assert plain.clone is gone.clone is None
+    entries(name="gone", state="absent", storage="fast")
+    entries(name="plain", format="unspecified")
+    entries(vms=[], storage="fast")
+
+
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [
+        ({}, None),
+        ({"state": "started"}, None),
+        ({"state": "stopped"}, "stopped"),
+        ({"template": True}, "stopped"),
+        ({"state": "stopped", "ha": {"state": "ignored"}}, "ignored"),
+        ({"state": "absent", "ha": {"state": "started"}, "template": True}, "started"),
+    ],
+)
+def test_ha_is_not_left_to_start_what_is_not_to_run(options: dict[str, Any], state: str | None) -> None:
+    (entry,) = entries(**{"name": "web", "ha": {"rule": "apart"}, **options})
+    assert entry.request.ha is not None
+    assert entry.request.ha.state == state
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from .values import invalid, number
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_OWN_KEY = re.compile(r"([^/]*\.)?qemu-scheduler/.*")
 # An option and the context key that says the same.
 _CONTEXT_KEYS = {
     "node_regex": "node.qemu-scheduler/regex",
@@ -122,6 +123,10 @@ def _vmid(value: t.Any) -> int | None:
 
 def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
     context = {str(key): str(value) for key, value in (params.get("context") or {}).items() if value is not None}
+    known = sorted(_CONTEXT_KEYS.values())
+    for key in context:
+        if _OWN_KEY.fullmatch(key) and key not in known:
+            raise InvalidRequest(f"context: unknown key {key!r}; known keys: {', '.join(known)}", option="context")
     for option, key in _CONTEXT_KEYS.items():
         given = params.get(option)
         if given is not None and key in context and context[key] != given:

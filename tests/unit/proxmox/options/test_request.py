@@ -90,6 +90,8 @@ def test_a_name_that_proxmox_refuses_is_refused(name: str) -> None:
             {"name": "x", "vmid_range": "1-2", "context": {"vmid.qemu-scheduler/range": "3-4"}},
             "vmid_range: .*contradicts",
         ),
+        ({"name": "x", "context": {"nod.qemu-scheduler/regex": "a"}}, "context: unknown key 'nod.qemu.*vmid.*/regex"),
+        ({"name": "x", "context": {"qemu-scheduler/regex": "a"}}, "context: unknown key"),
     ],
 )
 def test_options_that_contradict_are_refused(params: dict[str, t.Any], expected: str) -> None:
@@ -102,7 +104,7 @@ def test_a_vm_may_be_named_by_its_vmid_alone() -> None:
 
 
 def test_context_that_says_the_same_as_the_option_is_kept() -> None:
-    context = {"node.qemu-scheduler/regex": "a"}
+    context = {"node.qemu-scheduler/regex": "a", "example.org/delay": "2", "delay": "3"}
     assert vm_request({"name": "x", "node_regex": "a", "context": context}).context == context
 
 
