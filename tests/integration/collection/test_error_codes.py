@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -118,6 +119,13 @@ class Stage:
         self.cluster.fault(**CREATE, task_seconds=600)
         return self.run(timeout=1)
 
+    def interrupted(self) -> Result:
+        self.cluster.fault(method="GET", path="/cluster/resources$", delay=40)
+        running = self.controller.start("qemu_schedule", name="web-1", memory=512)
+        until(lambda: any(request["path"] == "/cluster/resources" for request in self.cluster.requests()))
+        running.interrupt(signal.SIGTERM)
+        return running.result()
+
     def ledger_unavailable(self) -> Result:
         file = self.folder / "a-file"
         file.write_text("")
@@ -198,6 +206,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "ApiError": Stage.api_error,
     "TaskFailed": Stage.task_failed,
     "TaskTimeout": Stage.task_timeout,
+    "Interrupted": Stage.interrupted,
     "LedgerUnavailable": Stage.ledger_unavailable,
     "LedgerIncompatible": Stage.ledger_incompatible,
     "InvalidSnapshot": Stage.invalid_snapshot,
@@ -223,7 +232,8 @@ def test_a_module_fails_with(code: str, cluster: SimulatedCluster, controller: C
     guests = cluster.state()["guests"].values()
     assert len([guest for guest in guests if guest["name"] == "web-1"]) <= 1
     own = [vm for vm in result.get("vms", ()) if vm.get("error")]
-    assert all(vm["error"]["message"] and not vm["changed"] for vm in own)
+    # A task that goes on changes the cluster.
+    assert all(vm["error"]["message"] and vm["changed"] is (code == "TaskTimeout") for vm in own)
 
 
 # --- what is told of connections ---
