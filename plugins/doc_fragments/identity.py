@@ -28,7 +28,7 @@ options:
     aliases: [newid]
   pool:
     description:
-      - Pool that the VM is put into when it is created.
+      - Pool that the VM is put into. With O(update) one that exists is moved there from another pool.
     type: str
   clone:
     description:

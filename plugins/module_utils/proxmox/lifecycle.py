@@ -94,6 +94,16 @@ class Lifecycle:
             if done() is None:
                 raise
 
+    def move_to_pool(self, vmid: int, pool: str) -> None:
+        """Put the VM into a pool, and out of the one that it is in. Raises ApiError, PermissionDenied."""
+        params = {"poolid": pool, "vms": vmid, "allow-move": 1}
+        try:
+            self._sent(lambda: self._session.put("/pools", params))
+        except ApiError as error:
+            # It was sent twice, as its first answer was lost.
+            if "already a pool member" not in error.message:
+                raise
+
     def join_ha(self, vmid: int, intent: HAIntent) -> None:
         """Put the VM under the HA manager's care, as ha.join_ha does."""
         join_ha(self._session, self._poller, vmid, intent)

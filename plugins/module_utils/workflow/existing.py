@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, PermissionDenied, TaskTimeout
 from ..model import Guest
@@ -23,6 +23,9 @@ from .report import VMReport
 TEMPLATE = "template"
 """An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
 
+POOL = "pool"
+
+OFF = frozenset({"stopped", "unknown"})
 BEING_MADE = frozenset({"create", "clone"})
 POLL_EVERY = 0.5
 
@@ -60,7 +63,7 @@ class ExistingPlan:
     def report(self) -> VMReport:
         """The report as it will be when the plan is carried out."""
         gone = "delete" in self.actions
-        status = {"start": "running", "stop": "stopped"}.get(self.actions[-1] if self.actions else "", self.status)
+        status = "running" if "start" in self.actions else "stopped" if "stop" in self.actions else self.status
         report = VMReport(
             self.entry,
             actions=list(self.actions),
@@ -111,6 +114,7 @@ class Converger:
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")
         config = self._config(entry, guest)
         changes = compare(entry.request.options, config, cloned=entry.clone is not None)
+        changes = _with_pool(changes, entry, guest)
         status = self._status(guest)
         joins_ha = entry.request.ha is not None and not self._is_in_ha(guest)
         plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha)
@@ -118,11 +122,14 @@ class Converger:
             if changes.unappliable:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
+            if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
+                raise DriftNotApplicable(f"{entry.label} cannot be updated: template: it runs; state=stopped stops it")
             plan.actions.append("update")
         if entry.state == "started" and status != "running":
             plan.actions.append("start")
-        if entry.state == "stopped" and status not in ("stopped", "unknown"):
-            plan.actions.append("stop")
+        if entry.state == "stopped" and status not in OFF:
+            # Before all else: only a stopped VM can become a template.
+            plan.actions.insert(0, "stop")
         return plan
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> VMReport:
@@ -166,6 +173,8 @@ class Converger:
         binder.update(guest.node, guest.vmid, changes, plan.changes.resizes)
         if becomes_template:
             binder.convert_to_template(guest.node, guest.vmid)
+        if POOL in plan.changes.changes:
+            binder.move_to_pool(guest.vmid, str(plan.changes.after[POOL]))
         if plan.joins_ha and ha is not None:
             binder.join_ha(guest.vmid, ha)
 
@@ -200,6 +209,14 @@ class Converger:
         if guest.status not in ("assumed", "unknown"):
             return guest.status
         return str(self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")["status"])
+
+
+def _with_pool(changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
+    """The changes, and that of the pool, which is not in the config."""
+    wanted = entry.request.pool
+    if not wanted or wanted == guest.pool:
+        return changes
+    return replace(changes, changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}})
 
 
 def _told(key: str, change: Mapping[str, t.Any]) -> str:

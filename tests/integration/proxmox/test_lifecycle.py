@@ -203,6 +203,21 @@ def test_a_vm_becomes_a_template_and_stays_one(cluster, binder):
     assert cluster.state()["guests"][100]["template"]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_is_moved_from_pool_to_pool_though_the_answer_was_lost(cluster, root, poller, when):
+    for pool in ("old", "new"):
+        root.post("/pools", poolid=pool)
+    binder = Binder(root, TaskFollower(root, poller=poller))
+    binder.move_to_pool(100, "old")
+    cluster.fault(method="PUT", path="/pools", count=1, drop=when)
+
+    binder.move_to_pool(100, "new")
+
+    assert cluster.state()["guests"][100]["pool"] == "new"
+    with pytest.raises(ApiError, match="pool 'nope' does not exist"):
+        binder.move_to_pool(100, "nope")
+
+
 def test_a_template_is_made_though_the_answer_was_lost(cluster, binder):
     cluster.fault(method="POST", path="/template$", count=1, drop="after")
 

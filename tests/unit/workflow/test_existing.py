@@ -67,6 +67,28 @@ def test_drift_is_applied_only_where_that_is_asked_for() -> None:
         plan(entry(scsi={"scsi0": {"size": 4}}, update=True), {"scsi0": "local:vm-100-disk-0,size=8G"})
 
 
+def test_a_vm_is_stopped_before_it_becomes_a_template() -> None:
+    asked = {"template": True, "cores": 4, "update": True}
+    found = plan(entry(state="stopped", **asked))
+    assert found.actions == ["stop", "update"]
+    assert found.report().status == "stopped"
+    assert plan(entry(**asked), status="stopped").actions == ["update"]
+    with pytest.raises(DriftNotApplicable, match="template: it runs; state=stopped stops it"):
+        plan(entry(**asked))
+
+
+@pytest.mark.parametrize("pool", [None, "lab"])
+def test_another_pool_is_drift_that_an_update_applies(pool: str | None) -> None:
+    for update, actions in ((False, []), (True, ["update"])):
+        found = converger({}).plan(entry(pool="web", update=update), guest(100, "pve1", name="web", pool=pool))
+        assert found.drift == {"pool": {"old": pool, "new": "web"}}
+        assert found.actions == actions
+        assert (found.report().after or {}).get("pool") == ("web" if update else pool)
+        assert bool(found.report().warnings) is not update
+    for same in (entry(pool=pool), entry()):
+        assert not converger({}).plan(same, guest(100, "pve1", name="web", pool=pool)).drift
+
+
 def test_a_vm_that_is_called_otherwise_by_now_is_not_touched() -> None:
     with pytest.raises(GuestVanished, match="'precious'"):
         plan(entry(), {"name": "precious"})
