@@ -168,9 +168,10 @@ class TaskFailed(CollectionError):
 
 
 class TaskTimeout(CollectionError):
-    """A Proxmox task was still running when C(timeout) ran out; it goes on on the cluster.
+    """A Proxmox task was still running when C(timeout) ran out, or could not be followed; it goes on on the cluster.
 
-    Cure: look at the task by the UPID in the message, raise C(timeout), and run again: the VM is found by its name.
+    Cure: look at the task by the UPID in the message, raise C(timeout), and run again: the VM is found by its name, and
+    finished where that is left to do.
     """
 
     code = "TaskTimeout"

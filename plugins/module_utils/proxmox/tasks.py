@@ -9,10 +9,20 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import ApiError, ConnectionFailed, Interrupted, PermissionDenied, TaskFailed, TaskTimeout
+from ..errors import (
+    ApiError,
+    AuthenticationFailed,
+    ConnectionFailed,
+    Interrupted,
+    PermissionDenied,
+    TaskFailed,
+    TaskTimeout,
+)
 from .polling import Poller
 from .reader import Reader
 
+# So many refusals in a row, some seconds in all, are for good.
+_REFUSALS = 10
 _LOG_PAGE = 500
 _LOG_TAIL = 10
 
@@ -73,26 +83,35 @@ class TaskFollower:
     def wait(self, upid: str, timeout: float | None = None) -> TaskResult:
         """Return when the task has ended well, perhaps with warnings.
 
-        Broken connections and unreachable nodes on the way are lived through until the time is over.
+        Broken connections and unreachable nodes on the way are lived through until the time is over, refusals for some
+        seconds: how the task ends does not hang on who looks at it.
 
         Raises:
             TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
-            TaskTimeout: it still runs after timeout seconds, or its node did not answer until then.
+            TaskTimeout: it still runs after timeout seconds, or its node did not answer until then, or its status
+                cannot be read.
             Interrupted: the poller's sleep ended the wait; the task goes on.
-            PermissionDenied, ApiError, AuthenticationFailed: its status may not, or cannot, be read.
+            ApiError: upid is none.
         """
         task = Upid.parse(upid)
         seconds = self.timeout if timeout is None else timeout
         unreachable = ""
+        refusals = 0
 
         def exitstatus() -> str | None:
-            nonlocal unreachable
+            nonlocal unreachable, refusals
             try:
                 status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
             except ConnectionFailed as error:
                 unreachable = f"; the last look at it failed: {error.message}"
                 return None
-            unreachable = ""
+            except (ApiError, AuthenticationFailed, PermissionDenied) as error:
+                refusals += 1
+                if refusals == _REFUSALS:
+                    message = f"task {upid} on node {task.node} cannot be followed to its end: {error.message}"
+                    raise TaskTimeout(message, upid=upid, node=task.node) from error
+                return None
+            unreachable, refusals = "", 0
             return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
 
         try:

@@ -13,7 +13,9 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
+    AuthenticationFailed,
     ConnectionFailed,
+    PermissionDenied,
     TaskFailed,
     TaskTimeout,
 )
@@ -139,9 +141,17 @@ def test_a_node_that_stays_out_of_reach_ends_the_waiting_in_time():
         World(NodeUnreachable("No route to host")).follower.wait(UPID)
 
 
-def test_a_status_that_cannot_be_read_is_an_error_at_once():
+@pytest.mark.parametrize("refusal", [ApiError("500"), AuthenticationFailed("401"), PermissionDenied("403")])
+def test_the_end_is_seen_although_the_status_was_refused_on_the_way(refusal):
+    world = World(RUNNING, refusal, refusal, RUNNING, refusal, OK)
+
+    assert world.follower.wait(UPID).upid == UPID
+
+
+def test_a_task_whose_status_is_refused_for_good_goes_on_and_is_named():
     world = World(ApiError("no such task"))
 
-    with pytest.raises(ApiError, match="no such task"):
+    with pytest.raises(TaskTimeout, match="cannot be followed to its end: no such task") as raised:
         world.follower.wait(UPID)
-    assert world.pauses == []
+    assert raised.value.details == {"upid": UPID, "node": "pve2"}
+    assert 1 < world.now < 10
