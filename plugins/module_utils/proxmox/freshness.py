@@ -67,8 +67,9 @@ def settle(
     """Return snapshot with every guest that may be shown late replaced by what its node says now.
 
     Costs one call (C(/cluster/tasks)) when nothing changed lately, else one more for each node concerned. Guests that
-    are gone are dropped. A guest whose config is still being written is waited for, patience seconds in all; then its
-    name stays None. Guests on nodes that are offline or do not answer stay as they were.
+    are gone are dropped, unless they are on another node by now. A guest whose config is still being written is waited
+    for, patience seconds in all; then its name stays None. Guests on nodes that are offline or do not answer stay as
+    they were.
 
     Args:
         known: VMIDs whose name and sizes the caller knows already: they are neither read again nor waited for.
@@ -87,7 +88,8 @@ def settle(
         waited += _POLL_EVERY
         lists |= _read_lists(reader, unfinished)
         settled = _merged(snapshot, lists, doubtful)
-    return settled
+    missing = doubtful & {guest.vmid for guest in snapshot.guests} - {guest.vmid for guest in settled.guests}
+    return _with_moved(reader, settled, missing) if missing else settled
 
 
 def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = None) -> dict[str, t.Any] | None:
@@ -110,7 +112,8 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
         return _Doubts(frozenset(guest.vmid for guest in snapshot.guests), frozenset())
     recent = _recent(tasks, reader.server_time())
     told = {int(task["id"]) for task in recent if task["type"] in _TELLING and str(task.get("id", "")).isdecimal()}
-    unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest)}
+    cloning = any(task["type"] in _CLONING for task in recent)
+    unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
     listed = {guest.vmid for guest in snapshot.guests}
     return _Doubts(frozenset(told | unfinished), frozenset(_places_of_new_guests(recent, listed)))
 
@@ -148,7 +151,8 @@ def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
 
 
 def _is_unfinished(guest: Guest) -> bool:
-    # No name alone says nothing: a VM may have none. One that is just getting its name has a recent task.
+    # No name alone says nothing: a VM may have none. One that is just getting its name has a recent task, which for a
+    # clone does not name it: one that was seen before it had its config keeps those sizes for a while.
     return guest.memory <= 0 or guest.cores <= 0 or guest.lock in _BEING_MADE
 
 
@@ -176,6 +180,21 @@ def _merged(snapshot: Snapshot, lists: Mapping[Place, Sequence[Guest]], doubtful
         elif guest.vmid not in doubtful or (guest.node, guest.kind) not in lists:
             merged.append(guest)
     return dataclasses.replace(snapshot, guests=(*merged, *fresh.values()))
+
+
+def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapshot:
+    """Return the snapshot with those of the missing guests that are on another node than before.
+
+    A clone for another node is made on that of its template, and moved when it is done.
+    """
+    try:
+        rows: list[Row] = reader.get("/cluster/resources", type="vm")
+    except _UNREADABLE:
+        return settled
+    moved = [guest_of_row(row) for row in rows if row.get("vmid") in missing]
+    lists = _read_lists(reader, {(guest.node, guest.kind) for guest in moved})
+    found = _merged(dataclasses.replace(settled, guests=tuple(moved)), lists, missing).guests
+    return dataclasses.replace(settled, guests=(*settled.guests, *(each for each in found if each.vmid in missing)))
 
 
 def _unfinished(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:

@@ -172,6 +172,22 @@ def test_a_guest_whose_create_failed_meanwhile_is_dropped():
     assert list(settled(reader, auditor=True)) == [100]
 
 
+def test_a_clone_that_was_moved_to_its_node_meanwhile_is_found_there():
+    reader = cluster([], [task("qmclone", 9000)], pve1=[listed(9000)], pve2=[listed(103, name="web")])
+    before, after = [*NODES, unknown(103, lock="clone")], [unknown(103, "pve2")]
+    reader.answers["/cluster/resources"] = [before, after]
+
+    guest = settled(reader)[103]
+    assert (guest.name, guest.node, guest.lock) == ("web", "pve2", None)
+
+
+def test_a_clone_that_was_seen_before_it_had_a_name_is_read_where_it_is():
+    rows = [row(103, "pve2", name="VM 103"), row(9000)]
+    reader = cluster(rows, [task("qmclone", 9000)], pve1=[listed(9000)], pve2=[listed(103, name="web")])
+
+    assert settled(reader)[103].name == "web"
+
+
 def test_a_guest_that_vanished_without_any_doubt_about_it_is_kept():
     reader = cluster([row(100), unknown(101)], [task("qmstop", 7)], pve1=[listed(101)])
 
