@@ -30,6 +30,7 @@ NAMED = 5
 PARTICIPLES = {
     "create": "created",
     "clone": "cloned",
+    "finish": "finished",
     "update": "updated",
     "start": "started",
     "stop": "stopped",

@@ -195,6 +195,8 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
 def _existing(vm: VM) -> str:
     drift = vm.get("drift") or {}
     changes = ", ".join(f"{key} {_shown(drift[key]['old'])} => {_shown(drift[key]['new'])}" for key in sorted(drift))
+    if "finish" in (vm.get("actions") or []):
+        return f"was begun and not finished: {changes}" if changes else "was begun and not finished"
     if not changes:
         return "exists, nothing differs"
     return changes if "update" in (vm.get("actions") or []) else f"exists, left as it is without update: {changes}"

@@ -215,7 +215,8 @@ class Template:
     """A guest that a request may be cloned from.
 
     volumes are what a clone copies or links: (slot, storage, bytes); copied are the slots of those that a linked clone
-    copies as well. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage).
+    copies as well. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage). description is
+    what a clone has too when it is given none.
     """
 
     vmid: int
@@ -224,6 +225,7 @@ class Template:
     volumes: tuple[tuple[str, str, int], ...] = ()
     copied: frozenset[str] = frozenset()
     media: tuple[tuple[str, str], ...] = ()
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,9 @@ vms:
       type: str
       sample: create
     actions:
-      description: What was done, in order; any of V(create), V(clone), V(update), V(start), V(stop), V(delete).
+      description:
+        - What was done, in order; any of V(create), V(clone), V(finish), V(update), V(start), V(stop), V(delete).
+        - V(finish) is done to a VM that an earlier run began to make and did not finish, whatever O(update) says.
       type: list
       elements: str
       sample: [create, start]

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
-from ..model import Decision, Template
+from ..model import Decision, HAIntent, Request, Template
 from .failures import AnswerLost, VMIDTaken
 from .freshness import read_config
 from .lifecycle import LOOK_FOR, Lifecycle
 from .options.drives import drive_size
 from .options.values import format_size
-from .outcomes import is_busy, is_tag_refusal, is_vmid_taken
+from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken
 from .sending import SENDINGS
 from .tasks import TaskResult, Upid
+from .unfinished import Unfinished
 
 _BEING_MADE = frozenset({"create", "clone"})
 # Clocks of nodes differ a little from the one that the API's answers tell.
@@ -28,7 +29,10 @@ _CLOCK_SLACK = 5.0
 _BUSY_PAUSE = 3.0
 _START_SHOWS_IN = 5.0
 
-_Mark: t.TypeAlias = "tuple[str | None, ...]"
+TEMPLATE = "template"
+"""An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
+
+_Identity: t.TypeAlias = "tuple[str | None, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,35 @@ class Adjustment:
 
     changes: Mapping[str, t.Any] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What makes a VM whole once its config is as it shall be: becoming a template, the care of the HA manager.
+
+    description is the one that it has in the end, empty for none; marked tells whether it has the mark until then.
+    """
+
+    template: bool = False
+    ha: HAIntent | None = None
+    description: str = ""
+    marked: bool = True
+
+    @classmethod
+    def of(cls, request: Request, description: str, *, marked: bool = True) -> Ending:
+        """What a request asks for."""
+        ending = cls(bool(request.options.get(TEMPLATE)), request.ha, description)
+        return replace(ending, marked=marked or ending.has_steps)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there is anything to do but to take the mark off."""
+        return self.template or self.ha is not None
+
+    @property
+    def unmarking(self) -> Mapping[str, str]:
+        """The change to the config that takes the mark off."""
+        return {"description": self.description} if self.description else {"delete": "description"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +122,27 @@ class Binder(Lifecycle):
         sent = {**params, "vmid": decision.vmid}
         if request.running and not resizes:
             sent["start"] = 1
-        later = {"tags": sent.pop("tags")} if self._tags_come_later and "tags" in sent else {}
+        ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
+        later: dict[str, t.Any] = {}
         try:
+            if self._tags_come_later and "tags" in sent:
+                ending, later = _without_tags(sent, ending)
+            _mark(sent, ending)
             result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
         except TaskFailed as error:
             if "tags" not in sent or not is_tag_refusal(error.message):
                 raise
             self._tags_come_later = True
-            later = {"tags": sent.pop("tags")}
+            ending, later = _without_tags(sent, ending)
+            _mark(sent, ending)
             result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
         kept: tuple[str, ...] = ()
         if later or resizes:
-            config = read_config(self._session, node, making.vmid) or {}
+            config = self._config_of(making)
             growing, kept = _growing(resizes or {}, config)
-            with self._removed_if_this_fails(making, _mark_of(config)):
-                self.update(node, making.vmid, later, growing)
-        bound = self._started(making, result, asked="start" in sent) if request.running else _bound(making, result)
+            with self._removed_if_this_fails(making, _identity_of(config)):
+                ending = self._adjust(node, making.vmid, Adjustment(later, growing), ending)
+        bound = self._ended(making, result, ending, running=request.running, asked="start" in sent)
         return replace(bound, warnings=(*bound.warnings, *kept))
 
     def clone(
@@ -112,30 +150,79 @@ class Binder(Lifecycle):
         decision: Decision,
         template: Template,
         params: Mapping[str, t.Any],
-        adjust: Callable[[Mapping[str, t.Any]], Adjustment],
+        adjust: Callable[[Mapping[str, t.Any]], Adjustment] | None,
     ) -> BindResult:
         """Clone template into the decision's VM, adjust the clone, and start it when the request says so.
 
         Args:
-            params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name and target.
-            adjust: given the clone's config as Proxmox returns it, tells what to change.
+            params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name, description and target.
+            adjust: given the clone's config as Proxmox returns it, but with the description that it shall have, tells
+                what to change. None: it stays as it is.
 
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
         making = _Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid))
+        ending = Ending.of(
+            request, str(request.options.get("description", template.description)), marked=adjust is not None
+        )
         sent = {**params, "newid": vmid}
         if request.name:
             sent["name"] = request.name
         if decision.node != template.node:
             sent["target"] = decision.node
+        if ending.marked:
+            sent["description"] = Unfinished.clone_of(decision, ending.description).marked_description
         path = f"/nodes/{template.node}/qemu/{template.vmid}/clone"
         result = self._made(making, lambda: self._session.post(path, sent))
-        config = read_config(self._session, making.node, vmid) or {}
-        with self._removed_if_this_fails(making, _mark_of(config)):
-            adjustment = adjust(config)
-            self.update(making.node, vmid, adjustment.changes, adjustment.resizes)
-        return self._started(making, result, asked=False) if request.running else _bound(making, result)
+        if adjust is not None:
+            config = self._config_of(making)
+            with self._removed_if_this_fails(making, _identity_of(config)):
+                adjustment = adjust(described(config, ending.description))
+                ending = self._adjust(making.node, vmid, adjustment, ending)
+        return self._ended(making, result, ending, running=request.running, asked=False)
+
+    def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
+        """Make a VM whole that somebody created or cloned and left marked.
+
+        Done twice it does no harm. Raises as update, convert_to_template and join_ha do; the VM then stays marked.
+        """
+        self._end(node, vmid, self._adjust(node, vmid, adjustment, ending))
+
+    def _adjust(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> Ending:
+        """Change config and sizes, and return what is left to do: the mark goes with the last change of all."""
+        imported = allocations(adjustment.changes) & adjustment.resizes.keys()
+        if ending.has_steps or imported:
+            self.update(node, vmid, adjustment.changes, adjustment.resizes)
+            return ending
+        self.update(node, vmid, _merged(adjustment.changes, ending.unmarking), adjustment.resizes)
+        return replace(ending, marked=False)
+
+    def _end(self, node: str, vmid: int, ending: Ending) -> None:
+        if ending.template:
+            self.convert_to_template(node, vmid)
+        if ending.ha is not None:
+            self.join_ha(vmid, ending.ha)
+        if not ending.marked:
+            return
+        try:
+            self.update(node, vmid, ending.unmarking)
+        except ApiError as error:
+            row = self._row(vmid) if is_missing(error.message) else None
+            if row is None:
+                raise
+            # HA has moved it at once.
+            self.update(row["node"], vmid, ending.unmarking)
+
+    def _ended(self, making: _Making, result: TaskResult, ending: Ending, *, running: bool, asked: bool) -> BindResult:
+        """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
+        try:
+            bound = self._started(making, result, asked=asked) if running else _bound(making, result)
+            self._end(bound.node, making.vmid, ending)
+        except CollectionError as error:
+            error.details["created"] = {"vmid": making.vmid, "node": making.node}
+            raise
+        return bound
 
     def _made(self, making: _Making, send: Callable[[], str]) -> TaskResult:
         """Send a create or clone and follow its task; look before anything is sent again."""
@@ -146,12 +233,12 @@ class Binder(Lifecycle):
                 return self._tasks.wait(send())
             except AnswerLost as error:
                 lost = error
-                found = self._found(making, since)
+                found = self._looked_for(making, since)
                 if found:
                     return found
             except (ApiError, TaskFailed) as error:
                 if is_vmid_taken(error.message, making.vmid):
-                    found = self._found(making, since) if lost else None
+                    found = self._looked_for(making, since) if lost else None
                     if found:
                         return found
                     raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
@@ -160,6 +247,14 @@ class Binder(Lifecycle):
                     raise
                 self._poller.sleep(_BUSY_PAUSE)
         raise lost or AnswerLost(f"VM {making.vmid} could not be made")
+
+    def _looked_for(self, making: _Making, since: float | None) -> TaskResult | None:
+        """Do as _found; when that is not possible, nobody knows what became of the call."""
+        try:
+            return self._found(making, since)
+        except (ApiError, PermissionDenied) as error:
+            text = f"whether VM {making.vmid} was made on node {making.node} cannot be told: {error.message}"
+            raise AnswerLost(text, vmid=making.vmid, node=making.node) from error
 
     def _found(self, making: _Making, since: float | None) -> TaskResult | None:
         """After a lost answer: return the result when the VM was made all the same, None when there is nothing.
@@ -216,25 +311,28 @@ class Binder(Lifecycle):
         # The start that was asked for with a create is a task of its own, of which nothing is told.
         if asked and self._poller.until(lambda: self._is_running(making), _START_SHOWS_IN):
             return _bound(making, result)
-        try:
-            node = self.start(making.node, making.vmid)
-        except CollectionError as error:
-            error.details["created"] = {"vmid": making.vmid, "node": making.node}
-            raise
-        return _bound(making, result, node)
+        return _bound(making, result, self.start(making.node, making.vmid))
 
     def _is_running(self, making: _Making) -> bool | None:
         return True if self._status(making.node, making.vmid) == "running" else None
 
+    def _config_of(self, making: _Making) -> dict[str, t.Any]:
+        """Return the config of the VM that this call has made. Unless it can be read, it is not known from another."""
+        try:
+            return read_config(self._session, making.node, making.vmid) or {}
+        except CollectionError as error:
+            _note_left_behind(making, error, "its config cannot be read; run the task again to finish it")
+            raise
+
     @contextlib.contextmanager
-    def _removed_if_this_fails(self, making: _Making, mark: _Mark) -> Iterator[None]:
+    def _removed_if_this_fails(self, making: _Making, identity: _Identity) -> Iterator[None]:
         """Delete the VM that this call has made when its adjustment fails, if it still is that VM."""
         try:
             yield
         except TaskTimeout:
             raise
         except CollectionError as error:
-            self._remove(making, error, lambda config: _mark_of(config) == mark)
+            self._remove(making, error, lambda config: _identity_of(config) == identity)
             raise
 
     def _remove_leftover(self, making: _Making, error: CollectionError) -> None:
@@ -263,7 +361,34 @@ class Binder(Lifecycle):
                 self.update(making.node, making.vmid, {"delete": "protection"})
             self.delete(making.node, making.vmid)
         except CollectionError as second:
-            error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": second.message}
+            _note_left_behind(making, error, second.message)
+
+
+def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
+    """Return a config with another description, empty for none."""
+    rest = {key: value for key, value in config.items() if key != "description"}
+    return {**rest, "description": description} if description else rest
+
+
+def _mark(sent: dict[str, t.Any], ending: Ending) -> None:
+    if ending.marked:
+        sent["description"] = Unfinished(ending.description).marked_description
+
+
+def _without_tags(sent: dict[str, t.Any], ending: Ending) -> tuple[Ending, dict[str, t.Any]]:
+    """Take the tags out of what is sent; return the ending of a VM that gets them afterwards, and the change."""
+    return replace(ending, marked=True), {"tags": sent.pop("tags")}
+
+
+def _merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return changes with more of them, the keys to unset together."""
+    unset = [each["delete"] for each in (changes, more) if each.get("delete")]
+    return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
+
+
+def _note_left_behind(making: _Making, error: CollectionError, reason: str) -> None:
+    error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": reason}
+    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {making.node}: {reason}", *error.args[1:])
 
 
 def _bound(making: _Making, result: TaskResult, node: str | None = None) -> BindResult:
@@ -282,6 +407,6 @@ def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[d
     return growing, tuple(kept)
 
 
-def _mark_of(config: Mapping[str, t.Any]) -> _Mark:
+def _identity_of(config: Mapping[str, t.Any]) -> _Identity:
     """Return what tells this VM from any other that may come to have its VMID."""
     return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))

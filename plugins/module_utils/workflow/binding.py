@@ -19,7 +19,7 @@ from ..engine.framework.status import Code
 from ..engine.guard import Rejection
 from ..errors import CollectionError, PluginFailed, TaskTimeout
 from ..model import Decision, Guest
-from ..proxmox.binder import Adjustment, Binder, BindResult
+from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
 from ..proxmox.failures import AnswerLost, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
@@ -27,7 +27,7 @@ from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from .access import Access
 from .entries import Clone, Entry
-from .existing import TEMPLATE
+from .existing import adjustment_of
 from .placing import Placer
 
 ATTEMPTS = 10
@@ -102,38 +102,27 @@ class BindingCycle:
         if taken is None or taken.status.code is not Code.SKIP:
             _accept(entry, taken)
             return BindResult(decision.vmid, decision.node)
-        result = self._make(entry, decision)
-        try:
-            if decision.request.options.get(TEMPLATE):
-                self._binder.convert_to_template(result.node, decision.vmid)
-            if decision.request.ha is not None:
-                self._binder.join_ha(decision.vmid, decision.request.ha)
-        except CollectionError as error:
-            error.details["created"] = {"vmid": decision.vmid, "node": result.node}
-            raise
-        return result
-
-    def _make(self, entry: Entry, decision: Decision) -> BindResult:
-        clone = decision.request.clone
+        request = decision.request
+        clone = request.clone
         if entry.clone is None or clone is None:
-            parameters = create_parameters(decision.request, decision)
+            parameters = create_parameters(request, decision)
             parameters.pop(TEMPLATE, None)
-            return self._binder.create(decision, parameters, import_resizes(decision.request))
+            return self._binder.create(decision, parameters, import_resizes(request))
 
         kept: list[str] = []
 
         def adjust(config: Mapping[str, t.Any]) -> Adjustment:
-            changes = clone_adjustments(decision.request, decision, config)
+            devices = {device.option: device.value for device in decision.devices}
+            changes = clone_adjustments(request.options, config, storages=decision.storages, devices=devices)
             kept.extend(f"{slot} is as in the template: {why}" for slot, why in changes.unappliable.items())
-            parameters: dict[str, t.Any] = {k: v for k, v in changes.parameters.items() if k != TEMPLATE}
-            if changes.delete:
-                parameters["delete"] = ",".join(changes.delete)
-            return Adjustment(parameters, changes.resizes)
+            return adjustment_of(changes)
 
         # The plugins that choose the template may be off: then Proxmox says whether it goes.
         own = (template for template in clone.templates if template.node == decision.node)
         template = decision.template or next(own, clone.templates[0])
-        result = self._binder.clone(decision, template, _clone_parameters(entry, entry.clone), adjust)
+        as_it_is = not (request.options or decision.devices)
+        parameters = _clone_parameters(entry, entry.clone)
+        result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust)
         return replace(result, warnings=(*result.warnings, *kept))
 
     def _decide_again(self, entry: Entry, error: VMIDTaken) -> Decision:

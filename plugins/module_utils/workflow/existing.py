@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, PermissionDenied, TaskTimeout
 from ..model import Guest
-from ..proxmox.binder import Binder
+from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.failures import NotRecorded
 from ..proxmox.freshness import read_config
-from ..proxmox.options.drift import ChangeSet, compare
+from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.reader import Reader
+from ..proxmox.unfinished import Unfinished, unfinished
 from .entries import Entry
 from .report import VMReport
-
-TEMPLATE = "template"
-"""An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
 
 POOL = "pool"
 
@@ -34,7 +32,8 @@ POLL_EVERY = 0.5
 class ExistingPlan:
     """What is to be done with one VM that exists.
 
-    actions are delete, update, start and stop, in the order they are done.
+    actions are delete, finish, update, start and stop, in the order they are done. unfinished is what its mark says of
+    a VM that somebody began to make: then changes are what is left to do.
     """
 
     entry: Entry
@@ -43,6 +42,7 @@ class ExistingPlan:
     changes: ChangeSet
     joins_ha: bool = False
     actions: list[str] = field(default_factory=list)
+    unfinished: Unfinished | None = None
 
     @property
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
@@ -60,6 +60,12 @@ class ExistingPlan:
         """Whether the VM is on another node than the one that is asked for. It is told, and left so."""
         return self.entry.request.node not in (None, self.guest.node)
 
+    @property
+    def description(self) -> str:
+        """The description that an unfinished VM is to have: what is asked for, or else what its mark keeps."""
+        kept = self.unfinished.description if self.unfinished is not None else ""
+        return str(self.entry.request.options.get("description", kept))
+
     def report(self) -> VMReport:
         """The report as it will be when the plan is carried out."""
         gone = "delete" in self.actions
@@ -74,7 +80,17 @@ class ExistingPlan:
             before={**self.changes.before, "status": self.status},
             after=None if gone else {**self.changes.before, "status": status},
         )
-        if "update" in self.actions:
+        if self.unfinished is not None:
+            report.before = {
+                **self.changes.before,
+                "description": self.unfinished.marked_description,
+                "status": self.status,
+            }
+            report.after = described({**self.changes.after, "status": status}, self.description)
+            report.warnings.extend(
+                f"{self.entry.label}: {key} stays as it is: {why}" for key, why in self.changes.unappliable.items()
+            )
+        elif "update" in self.actions:
             report.after = {**self.changes.after, "status": status}
         elif (self.changes or self.joins_ha) and not gone:
             listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()) if key != "node")
@@ -104,7 +120,8 @@ class Converger:
         self._sleep = sleep
 
     def plan(self, entry: Entry, guest: Guest) -> ExistingPlan:
-        """Compare the VM with what is asked for, by its fresh config. Only reads.
+        """Compare the VM with what is asked for, by its fresh config. Only reads. An unfinished one is to be finished,
+        whether update is asked for or not.
 
         Raises GuestVanished; DriftNotApplicable when update is asked for and not all of it is possible.
         """
@@ -112,13 +129,24 @@ class Converger:
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
         if guest.template and entry.state == "started":
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")
-        config = self._config(entry, guest)
-        changes = compare(entry.request.options, config, cloned=entry.clone is not None)
-        changes = _with_pool(changes, entry, guest)
+        guest, config = self._config(entry, guest)
+        begun = unfinished(config)
+        if begun is None:
+            changes = compare(entry.request.options, config, cloned=entry.clone is not None)
+            changes = _with_pool(changes, entry, guest)
+        else:
+            changes = clone_adjustments(
+                entry.request.options,
+                described(config, begun.description),
+                storages=begun.storages,
+                devices=begun.devices,
+            )
         status = self._status(guest)
         joins_ha = entry.request.ha is not None and not self._is_in_ha(guest)
-        plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha)
-        if (changes or plan.joins_ha) and entry.update:
+        plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha, unfinished=begun)
+        if begun is not None:
+            plan.actions.append("finish")
+        elif (changes or plan.joins_ha) and entry.update:
             if changes.unappliable:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
@@ -157,6 +185,9 @@ class Converger:
         vmid = plan.guest.vmid
         if action == "delete":
             return node, binder.delete(node, vmid, plan.entry.request.name or None)
+        if action == "finish":
+            self._finish(plan, binder)
+            return node, True
         if action == "update":
             self._update(plan, binder)
             return node, True
@@ -164,36 +195,51 @@ class Converger:
             return binder.start(node, vmid), True
         return binder.shutdown(node, vmid, force=force), True
 
+    def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
+        adjustment = adjustment_of(plan.changes, without={"description"})
+        ending = Ending.of(plan.entry.request, plan.description)
+        binder.finish(plan.guest.node, plan.guest.vmid, adjustment, ending)
+
     def _update(self, plan: ExistingPlan, binder: Binder) -> None:
         guest, ha = plan.guest, plan.entry.request.ha
-        changes: dict[str, t.Any] = dict(plan.changes.parameters)
-        becomes_template = changes.pop(TEMPLATE, None)
-        if plan.changes.delete:
-            changes["delete"] = ",".join(plan.changes.delete)
-        binder.update(guest.node, guest.vmid, changes, plan.changes.resizes)
-        if becomes_template:
+        adjustment = adjustment_of(plan.changes)
+        binder.update(guest.node, guest.vmid, adjustment.changes, adjustment.resizes)
+        if TEMPLATE in plan.changes.parameters:
             binder.convert_to_template(guest.node, guest.vmid)
         if POOL in plan.changes.changes:
             binder.move_to_pool(guest.vmid, str(plan.changes.after[POOL]))
         if plan.joins_ha and ha is not None:
             binder.join_ha(guest.vmid, ha)
 
-    def _config(self, entry: Entry, guest: Guest) -> Mapping[str, t.Any]:
-        """The VM's config, once it is written: somebody may still be creating it."""
+    def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, Mapping[str, t.Any]]:
+        """The VM's config, once it is written: somebody may still be creating it. With it the guest, where it is then:
+        a clone for another node is made on that of its template.
+        """
         deadline = self._clock() + self._patience
         while True:
             config = read_config(self._reader, guest.node, guest.vmid)
             if config is None:
-                raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
-            if config.get("lock") not in BEING_MADE:
+                guest = replace(guest, node=self._node_of(entry, guest))
+            elif config.get("lock") not in BEING_MADE:
                 break
             if self._clock() >= deadline:
-                raise TaskTimeout(f"{entry.label} ({guest.vmid} on {guest.node}) is still being created")
+                raise TaskTimeout(
+                    f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or whoever did so left it "
+                    "locked; it is left alone"
+                )
             self._sleep(POLL_EVERY)
         name = config.get("name", "")
         if entry.request.name and name != entry.request.name:
             raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
-        return config
+        return guest, config
+
+    def _node_of(self, entry: Entry, guest: Guest) -> str:
+        """The node on which the VM is, not being where it was said to be."""
+        rows = self._reader.get("/cluster/resources", type="vm")
+        node = next((str(row["node"]) for row in rows if row.get("vmid") == guest.vmid), None)
+        if node in (None, guest.node):
+            raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
+        return str(node)
 
     def _is_in_ha(self, guest: Guest) -> bool:
         """One that was just added is shown as such only after the HA manager's next round."""
@@ -217,6 +263,17 @@ def _with_pool(changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
     if not wanted or wanted == guest.pool:
         return changes
     return replace(changes, changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}})
+
+
+def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
+    """What of changes goes into the config; becoming a template does not, and those left out by name."""
+    parameters: dict[str, t.Any] = {
+        key: value for key, value in changes.parameters.items() if key != TEMPLATE and key not in without
+    }
+    unset = [key for key in changes.delete if key not in without]
+    if unset:
+        parameters["delete"] = ",".join(unset)
+    return Adjustment(parameters, changes.resizes)
 
 
 def _told(key: str, change: Mapping[str, t.Any]) -> str:

@@ -29,7 +29,7 @@ class VMReport:
     """What became, or in check mode would become, of one VM.
 
     Attributes:
-        actions: create, clone, update, start, stop, delete: what is to be done, after the run what was done.
+        actions: create, clone, finish, update, start, stop, delete: what is to be done, after the run what was done.
         not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.

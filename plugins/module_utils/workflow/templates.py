@@ -177,4 +177,5 @@ def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
         volumes=tuple(volumes),
         copied=frozenset(copied),
         media=tuple(media),
+        description=str(config.get("description") or "").rstrip("\n"),
     )

@@ -107,6 +107,11 @@ def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be()
             existing(drift={"tags": {"old": None, "new": "a"}}, actions=["update"], changed=True),
             "tags unset => a",
         ),
+        (existing(actions=["finish"], changed=True), "was begun and not finished"),
+        (
+            existing(drift={"cores": {"old": 2, "new": 4}}, actions=["finish", "start"], changed=True),
+            "was begun and not finished: cores 2 => 4",
+        ),
         (existing(status="absent"), "does not exist"),
         (existing(status="absent", actions=["stop", "delete"], changed=True), "removed with its disks"),
     ],

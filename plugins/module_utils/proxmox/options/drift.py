@@ -13,7 +13,6 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...model import Decision, Request
 from .conversions import Value
 from .drive_changes import compare_drive
 from .drives import Drive
@@ -69,17 +68,25 @@ def compare(
     return _differences(wanted, config, cloned=cloned, storages=storages or {}).change_set()
 
 
-def clone_adjustments(request: Request, decision: Decision, config: Mapping[str, t.Any]) -> ChangeSet:
+def clone_adjustments(
+    wanted: Mapping[str, Value],
+    config: Mapping[str, t.Any],
+    *,
+    storages: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
+) -> ChangeSet:
     """Return what turns a fresh clone into the VM that was asked for: options, larger disks, allocated devices.
 
-    config is the clone's, as C(GET .../config) gives it. A password is always set, as the clone has its template's.
+    wanted, config and storages are those of compare, devices the values of the parameters that attach what was
+    allocated. A password is always set, as the clone has its template's.
     """
-    found = _differences(request.options, config, cloned=True, storages=decision.storages)
-    for key, value in request.options.items():
+    found = _differences(wanted, config, cloned=True, storages=storages or {})
+    for key, value in wanted.items():
         if isinstance(value, Secret) and value:
             found.set(key, value, config.get(key))
-    for device in decision.devices:
-        found.set(device.option, device.value, config.get(device.option))
+    for key, device in (devices or {}).items():
+        if config.get(key) != device:
+            found.set(key, device, config.get(key))
     return found.change_set()
 
 

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, DeviceAllocation
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drift import (
     ChangeSet,
     clone_adjustments,
@@ -279,7 +279,7 @@ CLONE: dict[str, t.Any] = {
 
 def adjust(params: dict[str, t.Any], **decided: t.Any) -> ChangeSet:
     request = vm_request({"name": "full123", "clone": "tpl", **params})
-    return clone_adjustments(request, Decision(request, "pve1", 123, **decided), CLONE)
+    return clone_adjustments(request.options, CLONE, **decided)
 
 
 def test_a_clone_gets_what_is_given_and_keeps_its_new_mac_address() -> None:
@@ -323,6 +323,5 @@ def test_a_clone_never_keeps_the_password_of_its_template() -> None:
 
 
 def test_a_clone_gets_its_devices_and_its_further_disks() -> None:
-    gpu = DeviceAllocation("gpu", "pci", "0000:01:00.0", "pve1", "nic", "hostpci0", "mapping=nic")
-    found = adjust({"scsi": {"scsi1": ":8"}}, storages={"scsi1": "fast"}, devices=(gpu,))
+    found = adjust({"scsi": {"scsi1": ":8"}}, storages={"scsi1": "fast"}, devices={"hostpci0": "mapping=nic"})
     assert found.parameters == {"hostpci0": "mapping=nic", "scsi1": "fast:8"}

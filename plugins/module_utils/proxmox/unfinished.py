@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mark of a VM that is there and not whole yet: the first line of its description, until the last step is done.
+
+Making a VM may take several calls, and the one who makes it may die between any two of them. The mark comes with the
+first call and lasts as long as the VM, wherever the ledger and the reservations are. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..model import Decision
+from .options.drives import Drive
+
+MARK = "qemu_scheduler.proxmox: not finished; run the task again"
+
+# Proxmox's own limit for a description, in characters.
+_LONGEST = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What a mark keeps for whoever finishes the VM.
+
+    Attributes:
+        description: what the VM's is to be, empty for none.
+        storages: where drives are to be made that the request names no storage for, by slot.
+        devices: the devices that were allocated, as keys of the config with their values.
+    """
+
+    description: str = ""
+    storages: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def clone_of(cls, decision: Decision, description: str) -> Unfinished:
+        """What a clone needs to become what was decided, beside the request."""
+        copied = {slot for slot, _storage, _size in decision.template.volumes} if decision.template else set()
+        homeless = {
+            slot
+            for slot, drive in decision.request.options.items()
+            if isinstance(drive, Drive) and drive.storage is None and slot not in copied
+        }
+        storages = {slot: decision.storages[slot] for slot in sorted(homeless & decision.storages.keys())}
+        return cls(description, storages, {device.option: device.value for device in decision.devices})
+
+    @property
+    def marked_description(self) -> str:
+        """The description that the VM has until it is finished. One that is too long with the mark is left out."""
+        kept = {key: value for key, value in (("storages", self.storages), ("devices", self.devices)) if value}
+        mark = f"{MARK} {json.dumps(kept, sort_keys=True)}" if kept else MARK
+        whole = f"{mark}\n{self.description}" if self.description else mark
+        return whole if len(whole) <= _LONGEST else mark
+
+
+def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
+    """Return what the mark in a VM's config keeps, None when the VM is whole."""
+    first, _separator, description = str(config.get("description") or "").partition("\n")
+    if not first.startswith(MARK):
+        return None
+    try:
+        kept = json.loads(first.removeprefix(MARK) or "{}")
+        storages, devices = dict(kept.get("storages", {})), dict(kept.get("devices", {}))
+    except (ValueError, TypeError, AttributeError):
+        # Somebody has edited the line.
+        storages, devices = {}, {}
+    return Unfinished(description.rstrip("\n"), storages, devices)
