@@ -129,7 +129,9 @@ def _add(drive: Drive, storage: str | None, state: str) -> DriveChange:
     if storage is None and drive.volume is None:
         return DriveChange("a new drive", reasons=(f"{state}, and no storage is named to create it on",))
     value = drive.to_api(storage)
-    return DriveChange(value, value, resize=drive.size if drive.source and drive.size else None)
+    if drive.source is None or not drive.size:
+        return DriveChange(value, value)
+    return DriveChange(f"{value},size={format_size(drive.size)}", value, resize=drive.size)
 
 
 def _shown(drive: Drive, storage: str | None) -> str:

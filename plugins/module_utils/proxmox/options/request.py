@@ -153,7 +153,8 @@ def _check_memory(options: Mapping[str, Value]) -> None:
 def _check_sizes(options: Mapping[str, Value]) -> None:
     for slot, drive in drives_of(options).items():
         if drive.unsized:
-            raise invalid(slot, "a drive without a size", f"{SIZE_EXPECTED}; only a clone has drives of its template")
+            expected = f"{SIZE_EXPECTED}; only a clone has drives of its template"
+            raise InvalidRequest(f"{slot}: is given without a size, expected {expected}", option=slot)
 
 
 def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:

@@ -218,6 +218,7 @@ def test_a_new_disk_that_is_larger_than_its_image_is_to_grow() -> None:
     found = drift({"scsi": drives}, RUNNER)
     assert found.parameters == {"scsi1": "fast:0,import-from=local:import/x.raw"}
     assert found.resizes == {"scsi1": 30 * GIB}
+    assert found.after == {"scsi1": "fast:0,import-from=local:import/x.raw,size=30G"}
     assert adjust({"scsi": drives}).resizes == {"scsi1": 30 * GIB}
     assert drift({"scsi": {"scsi1": "fast:0,import-from=local:import/x.raw"}}, RUNNER).resizes == {}
 
