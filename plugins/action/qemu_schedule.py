@@ -22,6 +22,7 @@ from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
 
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
@@ -76,6 +77,7 @@ def following(file: Path, show: Callable[[str], None]) -> Iterator[None]:
     ended = threading.Event()
 
     def follow() -> None:
+        leave_signals_alone()
         position = 0
         while True:
             last = ended.wait(LOOK_EVERY)

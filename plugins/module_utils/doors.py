@@ -15,9 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 from .errors import CollectionError, Interrupted
 from .reservations.opening import passwords_in
 from .workflow.schedule import RunFailed
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Those that ask a process to end: Ctrl-C, a job that is cancelled, a terminal that is closed."""
+from .workflow.stopping import SIGNALS
 
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:

@@ -29,6 +29,7 @@ from .access import Access
 from .entries import Clone, Entry
 from .existing import adjustment_of
 from .placing import Placer
+from .stopping import leave_signals_alone
 
 ATTEMPTS = 10
 """How many VMIDs are tried for one VM before its creation is given up."""
@@ -153,6 +154,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
     ended = threading.Event()
 
     def renew() -> None:
+        leave_signals_alone()
         while not ended.wait(ledger.durations.renewal):
             # They are good for several renewals: one that fails is made up for by the next.
             with suppress(CollectionError):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,18 @@ from ..errors import Interrupted
 
 GRACE = 5.0
 """Seconds for which what is under way is still followed. Containers are killed ten seconds after being told to end."""
+
+
+SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Those that ask a process to end: Ctrl-C, a job that is cancelled, a terminal that is closed."""
+
+
+def leave_signals_alone() -> None:
+    """To be called by every thread but the first, which alone acts on signals.
+
+    One that the system hands to another thread would wait there until the first has something to do.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 class Stop:
@@ -55,7 +68,7 @@ class Stop:
     @contextlib.contextmanager
     def threads(self, count: int) -> Iterator[ThreadPoolExecutor]:
         """Threads that are through when the block ends. When it raises, the run is to end: what waits is dropped."""
-        pool = ThreadPoolExecutor(count)
+        pool = ThreadPoolExecutor(count, initializer=leave_signals_alone)
         try:
             yield pool
         except BaseException:

@@ -40,7 +40,24 @@ def is_alive(marker: str) -> bool:
     return False
 
 
+def leaves_signals_alone(thread: Path) -> bool:
+    """Whether a thread, by its folder in /proc, has those signals blocked that ask a process to end."""
+    (blocked,) = (line for line in (thread / "status").read_text().splitlines() if line.startswith("SigBlk:"))
+    return all(int(blocked.split()[1], 16) >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM))
+
+
 # --- the module ---
+
+
+def test_signals_reach_the_thread_that_acts_on_them(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS)
+    running = controller.start("qemu_schedule", **FIVE)
+    until(lambda: sent(cluster, "POST"))
+    threads = list(Path(f"/proc/{running.pid}/task").iterdir())
+    deaf = {thread.name for thread in threads if leaves_signals_alone(thread)}
+    running.kill()
+    assert deaf == {thread.name for thread in threads} - {str(running.pid)}
+    assert len(deaf) == 2, "one creates, one renews reservations"
 
 
 @BOTH

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,14 @@ def test_nothing_in_the_file_can_break_the_task(tmp_path: Path, content: bytes) 
     with following(file, shown.append):
         file.write_bytes(content + json.dumps(step()).encode() + b"\n")
     assert len(shown) == 1
+
+
+def test_signals_are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: Path) -> None:
+    file, blocked = tmp_path / "progress", list[set[int]]()
+    with following(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))):
+        file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
+    assert blocked[0] >= {signal.SIGINT, signal.SIGTERM}
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
 
 
 def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
