@@ -23,6 +23,7 @@ from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_clou
 from ..proxmox.options.request import drives_of
 from ..proxmox.options.values import size_in_config
 from ..proxmox.reader import Reader
+from ..proxmox.unfinished import unfinished
 from .entries import Clone, Entry
 
 _DRIVE = re.compile(r"(?:ide|sata|scsi|virtio)\d+|efidisk0|tpmstate0")
@@ -109,7 +110,13 @@ def _listed(guests: Sequence[Guest]) -> str:
 
 
 def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str, t.Any]) -> None:
-    """Refuse what Proxmox would refuse whatever the node."""
+    """Refuse what Proxmox would refuse whatever the node, and a source that is itself half made."""
+    if unfinished(config) is not None:
+        raise InvalidRequest(
+            f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that makes "
+            f"it again, or take that line off, for {entry.label}",
+            option="clone",
+        )
     if not clone.full and not guest.template and clone.snapname is None:
         raise InvalidRequest(
             f"full: VM {guest.vmid} ({guest.name}) is not a template, and Proxmox makes linked clones of templates and "

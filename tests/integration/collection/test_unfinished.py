@@ -199,6 +199,22 @@ def test_what_was_decided_for_a_clone_outlives_its_run(controller: Controller, c
     unchanged(controller, **options)
 
 
+@both_versions
+def test_a_device_that_was_allocated_to_a_clone_is_attached_by_the_next_run(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    card = {"id": "0000:41:00.0", "vendor": "0x10de", "device": "0x2236", "iommugroup": 41}
+    nodes = [{**node, "pci": [card] if node["name"] == "pve1" else []} for node in THREE_NODES["nodes"]]
+    entry = "node=pve1,path=0000:41:00.0,id=10de:2236,iommugroup=41"
+    cluster = start({**THREE_NODES, "nodes": nodes, "mappings": {"pci": [{"id": "gpu", "map": [entry]}]}})
+    controller = control(cluster)
+    options = {"name": "web-1", "clone": "debian-13", "devices": [{"name": "gpu", "mapping": "gpu"}]}
+    killed(controller, cluster, "/clone", **options)
+    assert controller.schedule(**options)["vms"][0]["actions"] == ["finish"]
+    assert "mapping=gpu" in guest_of(cluster)["config"]["hostpci0"]
+    unchanged(controller, **options)
+
+
 def test_check_mode_and_the_diff_tell_what_is_left_to_do(controller: Controller, cluster: SimulatedCluster) -> None:
     killed(controller, cluster, "/clone", **CLONE)
     planned = controller.schedule(check=True, diff=True, state="started", **CLONE)

@@ -26,6 +26,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NotRecorded
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.unfinished import Unfinished
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
@@ -153,6 +154,17 @@ def test_the_tpm_state_of_a_running_guest_is_not_copied() -> None:
 
 
 # --- which guests ---
+
+
+def test_a_source_that_is_half_made_is_not_cloned() -> None:
+    marked = {"900/config": {**CONFIG, "description": Unfinished("Debian").marked_description}}
+    error = refused(golden(), configs=marked)
+    assert error.message.startswith("clone: VM 900 (golden) is not finished")
+
+
+def test_a_clone_is_to_have_its_templates_description() -> None:
+    (template,) = source(golden(), configs={"900/config": {**CONFIG, "description": "Debian\n\n13\n"}}).templates
+    assert template.description == "Debian\n\n13"
 
 
 def test_copies_on_nodes_that_are_offline_are_passed_over() -> None:
