@@ -32,7 +32,7 @@ POLL_EVERY = 0.5
 class ExistingPlan:
     """What is to be done with one VM that exists.
 
-    actions are delete, finish, update, start and stop, in the order they are done. unfinished is what its mark says of
+    actions are delete, stop, finish, update and start, in the order they are done. unfinished is what its mark says of
     a VM that somebody began to make: then changes are what is left to do.
     """
 
