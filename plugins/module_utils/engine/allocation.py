@@ -103,7 +103,7 @@ class AllocationScore(ScorePlugin):
         return self.allocation.signature(request)
 
     def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
+        return Scope.STORAGES if self.allocation.storage_weight and (request.disks or request.clone) else Scope.NODE
 
 
 def cpu_capacity(host: Node, ratio: float) -> float:

@@ -153,9 +153,6 @@ class ClusterState:
     def is_assumed(self, vmid: int) -> bool:
         return vmid in self._assumed
 
-    def nodes_with_storage(self, name: str) -> list[NodeInfo]:
-        return [info for info in self.nodes if name in info.storages]
-
     # --- writing ---
 
     def assume(self, decision: Decision) -> Guest:

@@ -7,6 +7,10 @@ Requests that every plugin gives the same signature share one evaluation. What a
 stands until a guest comes to that node or leaves it; a plugin of C(Scope.DOMAIN) is asked once per topology domain;
 only C(Scope.CLUSTER) is asked anew, node by node. So a run of equal VMs costs one look at every node and then one look
 per VM.
+
+Nodes of the same topology domains and the same C(view) of shared storages make a group. Plugins of C(Scope.STORAGES)
+are asked about one node of it, anew when a VM came to a shared storage or left it: a node gets what it gets itself and
+then what its group gets. Where a node has no view, they are asked about that node by itself.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import heapq
 import typing as t
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..errors import CollectionError
 from ..model import NodeVerdict, PluginScore, Request
@@ -29,6 +34,27 @@ NO_SCORE = -1.0
 
 _HEAP_SLACK = 4
 """The heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
+
+_Answer = tuple[Rejection | None, tuple[float, ...], float]
+"""What plugins say: why not, if so; else the score of each; and the weighted sum of the scores."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The nodes of the same topology domains and the same view.
+
+    Attributes:
+        view: None when each of them is asked about by itself.
+        rejection, scores, total: what the plugins of C(Scope.STORAGES) say of all of them.
+        heap: the negated totals and the indices of those that passed; some outdated.
+    """
+
+    view: Hashable
+    nodes: list[NodeInfo] = field(default_factory=list)
+    rejection: Rejection | None = None
+    scores: tuple[float, ...] = ()
+    total: float = 0.0
+    heap: list[tuple[float, int]] = field(default_factory=list)
 
 
 def signature(profile: Profile, cluster: ClusterState, request: Request) -> Hashable | None:
@@ -57,17 +83,23 @@ class Evaluation:
         self._refusals: dict[str, dict[str, Status]] | None = None
         filters = [(f, guarded(f, f.filter_scope, request)) for f in self._run_pre_filter(now)]
         self._node_filters = [f for f, scope in filters if scope is Scope.NODE]
+        self._storage_filters = [f for f, scope in filters if scope is Scope.STORAGES]
         self._domain_filters = [f for f, scope in filters if scope is Scope.DOMAIN]
         self._cluster_filters = [f for f, scope in filters if scope is Scope.CLUSTER]
         in_force: list[ScorePlugin] = [s for s in profile.plugins("scores") if profile.weights[s.name] > 0]
         scorers = [(s, guarded(s, s.score_scope, request)) for s in in_force]
         self._node_scorers = self._run_pre_score([s for s, scope in scorers if scope is Scope.NODE], cluster.nodes)
+        self._storage_scorers = self._run_pre_score(
+            [s for s, scope in scorers if scope is Scope.STORAGES], cluster.nodes
+        )
+        self._storage_plugins: list[Plugin] = [*self._storage_filters, *self._storage_scorers]
+        self._early_scorers = [*self._node_scorers, *self._storage_scorers]
         self._cluster_scorers = [s for s, scope in scorers if scope is Scope.CLUSTER]
         self._rejections: list[Rejection | None] = [None] * len(cluster.nodes)
         self._scores: list[tuple[float, ...]] = [()] * len(cluster.nodes)
         self._totals: list[float] = [NO_SCORE] * len(cluster.nodes)
-        self._groups: dict[Hashable, list[tuple[float, int]]] = {}
-        self._group_of: list[Hashable] = [()] * len(cluster.nodes)
+        self._groups: dict[Hashable, _Group] = {}
+        self._group_of: dict[int, _Group] = {}
         if self.refused is None:
             for info in cluster.nodes:
                 self._evaluate(info)
@@ -87,11 +119,13 @@ class Evaluation:
             self._ask_all(choice)
         else:
             tops = [
-                top for group in self._groups if group not in choice.closed and (top := self._top(group)) is not None
+                (-self._total(index), index)
+                for group in self._groups.values()
+                if group not in choice.closed and (index := self._top(group)) is not None
             ]
             if tops:
-                negated, index = min(tops)
-                choice.index, choice.score = index, -negated / self._weight_sum(self._node_scorers)
+                negated, choice.index = min(tops)
+                choice.score = -negated / choice.weight_sum
         return choice
 
     def refusals(self) -> dict[str, dict[str, Status]]:
@@ -101,7 +135,7 @@ class Evaluation:
             # A plugin that refused in PreFilter has left no state that its Filter could work with.
             filters = [
                 f
-                for f in (*self._node_filters, *self._domain_filters, *self._cluster_filters)
+                for f in (*self._node_filters, *self._storage_filters, *self._domain_filters, *self._cluster_filters)
                 if f.name not in self._refused
             ]
             self._refusals = {
@@ -120,6 +154,7 @@ class Evaluation:
         if self._cursor == len(journal) or self.refused is not None:
             return
         dirty: dict[int, NodeInfo] = {}
+        shared: set[str] = set()
         for change in journal[self._cursor :]:
             for plugin in self._pre_filters:
                 call = plugin.add_vm if change.added else plugin.remove_vm
@@ -127,13 +162,17 @@ class Evaluation:
                 if others:
                     dirty.update({info.index: info for info in others})
             dirty[change.node.index] = change.node
-            if self.request.disks or self.request.clone:
-                for storage, _node in change.guest.storage_pending:
-                    seen = change.node.storages.get(storage)
-                    if seen is not None and seen.use.shared:
-                        dirty.update({info.index: info for info in self._cluster.nodes_with_storage(storage)})
+            for storage, _node in change.guest.storage_pending if self._storage_plugins else ():
+                seen = change.node.storages.get(storage)
+                if seen is not None and seen.use.shared:
+                    shared.add(storage)
         self._cursor = len(journal)
         self._refusals = None
+        for group in self._groups.values() if shared else ():
+            if group.view is None:
+                dirty.update({info.index: info for info in group.nodes if not shared.isdisjoint(info.storages)})
+            else:
+                self._ask_group(group)
         for info in dirty.values():
             self._evaluate(info)
             self._push(info.index)
@@ -167,21 +206,60 @@ class Evaluation:
     def _filter(self, plugin: FilterPlugin, info: NodeInfo) -> Status | None:
         return asked(plugin, plugin.filter, self.state, self.request, info)
 
+    def _view(self, info: NodeInfo) -> Hashable:
+        """What the plugins of Scope.STORAGES see on a node; None when one wants to be asked about it."""
+        views = []
+        for plugin in self._storage_plugins:
+            view = guarded(plugin, plugin.view, self.request, info)
+            if view is None:
+                return None
+            guarded(plugin, hash, view)
+            views.append(view)
+        return tuple(views)
+
+    def _join(self, info: NodeInfo) -> _Group:
+        """Find the group of a node, once and for all, when no plugin of Scope.NODE rejects it for the first time."""
+        view = self._view(info)
+        key = view, *[guarded(f, f.domain, self.state, self.request, info) for f in self._domain_filters]
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(view, [info])
+            self._ask_group(group)
+        else:
+            group.nodes.append(info)
+        self._group_of[info.index] = group
+        return group
+
+    def _ask_group(self, group: _Group) -> None:
+        """Ask the plugins of Scope.STORAGES about one node; without such plugins the view is empty."""
+        if group.view:
+            answer = self._ask(self._storage_filters, self._storage_scorers, group.nodes[0])
+            group.rejection, group.scores, group.total = answer
+
     def _evaluate(self, info: NodeInfo) -> None:
-        """Ask the plugins of Scope.NODE about one node."""
-        state, request, index = self.state, self.request, info.index
+        """Ask about one node what its group does not answer."""
+        rejection, scores, total = self._ask(self._node_filters, self._node_scorers, info)
+        if rejection is None:
+            group = self._group_of.get(info.index) or self._join(info)
+            if group.view is None:
+                rejection, more, added = self._ask(self._storage_filters, self._storage_scorers, info)
+                scores, total = scores + more, total + added
+        self._rejections[info.index] = rejection
+        self._scores[info.index] = scores
+        self._totals[info.index] = NO_SCORE if rejection is not None else total
+
+    def _ask(self, filters: Sequence[FilterPlugin], scorers: Sequence[ScorePlugin], info: NodeInfo) -> _Answer:
+        state, request = self.state, self.request
         plugin: Plugin | None = None
         try:
-            for plugin in self._node_filters:
+            for plugin in filters:
                 status = plugin.filter(state, request, info)
                 if status is not None and (status := checked(plugin, status)) is not None:
-                    self._rejections[index] = Rejection(plugin.name, status)
-                    self._totals[index] = NO_SCORE
-                    return
+                    return Rejection(plugin.name, status), (), 0.0
             scores = []
             total = 0.0
             weights = self._profile.weights
-            for plugin in self._node_scorers:
+            for plugin in scorers:
                 score = in_range(plugin, plugin.score(state, request, info))
                 scores.append(score)
                 total += weights[plugin.name] * score
@@ -192,46 +270,43 @@ class Evaluation:
             if plugin is None:
                 raise
             raise failed(plugin, f"{type(error).__name__}: {error}") from error
-        self._rejections[index] = None
-        self._scores[index] = tuple(scores)
-        self._totals[index] = total
+        return None, tuple(scores), total
 
     # --- choosing ---
 
     def _build_heaps(self) -> None:
-        self._groups = {}
-        for info in self._cluster.nodes:
-            group = tuple(guarded(f, f.domain, self.state, self.request, info) for f in self._domain_filters)
-            self._group_of[info.index] = group
-            self._groups.setdefault(group, [])
-            if self._totals[info.index] >= 0:
-                self._groups[group].append((-self._totals[info.index], info.index))
-        for heap in self._groups.values():
-            heapq.heapify(heap)
+        totals = self._totals
+        for group in self._groups.values():
+            group.heap = [(-totals[info.index], info.index) for info in group.nodes if totals[info.index] >= 0]
+            heapq.heapify(group.heap)
 
     def _push(self, index: int) -> None:
         if self._totals[index] < 0:
             return
-        heap = self._groups[self._group_of[index]]
+        heap = self._group_of[index].heap
         if len(heap) > _HEAP_SLACK * len(self._totals):
             self._build_heaps()
         else:
             heapq.heappush(heap, (-self._totals[index], index))
 
-    def _top(self, group: Hashable) -> tuple[float, int] | None:
-        heap = self._groups[group]
+    def _top(self, group: _Group) -> int | None:
+        """The index of the best node; what the group gets is the same for all, so what a node gets itself decides."""
+        heap = group.heap
         while heap and self._totals[heap[0][1]] != -heap[0][0]:
             heapq.heappop(heap)
-        return heap[0] if heap else None
+        return heap[0][1] if heap and group.rejection is None else None
+
+    def _total(self, index: int) -> float:
+        return self._totals[index] + self._group_of[index].total
 
     def _ask_domains(self, choice: Choice) -> None:
-        """Ask the domain filters about one node of each group of domains; close the groups that they refuse."""
-        for group in self._groups:
+        """Ask the domain filters about one node of each group; close the groups that they refuse."""
+        for group in self._groups.values():
             top = self._top(group)
             if top is None:
                 continue
             for plugin in self._domain_filters:
-                status = self._filter(plugin, self._cluster.nodes[top[1]])
+                status = self._filter(plugin, self._cluster.nodes[top])
                 if status is not None:
                     choice.closed[group] = Rejection(plugin.name, status)
                     break
@@ -240,7 +315,7 @@ class Evaluation:
         """Ask the plugins that look at the whole cluster, node by node."""
         candidates: list[NodeInfo] = []
         for info in self._cluster.nodes:
-            if self._totals[info.index] < 0 or self._group_of[info.index] in choice.closed:
+            if choice.rejection(info.index) is not None:
                 continue
             for plugin in self._cluster_filters:
                 status = self._filter(plugin, info)
@@ -252,7 +327,7 @@ class Evaluation:
         if not candidates:
             return
         scorers = self._run_pre_score(self._cluster_scorers, candidates)
-        totals = [self._totals[info.index] for info in candidates]
+        totals = [self._total(info.index) for info in candidates]
         for scorer in scorers:
             raw = guarded(scorer, self._score_all, scorer, candidates)
             normalized = self._normalize(scorer, raw)
@@ -261,10 +336,9 @@ class Evaluation:
             choice.late_scores.append(LateScores(scorer.name, weight, raw, normalized))
         choice.scored = [info.index for info in candidates]
         best = max(range(len(candidates)), key=lambda position: (totals[position], -candidates[position].index))
-        weight_sum = self._weight_sum([*self._node_scorers, *scorers])
+        choice.weight_sum = self._weight_sum([*self._early_scorers, *scorers])
         choice.index = candidates[best].index
-        choice.score = totals[best] / weight_sum
-        choice.weight_sum = weight_sum
+        choice.score = totals[best] / choice.weight_sum
 
     def _score_all(self, scorer: ScorePlugin, candidates: Sequence[NodeInfo]) -> list[float]:
         return [scorer.score(self.state, self.request, info) for info in candidates]
@@ -300,14 +374,15 @@ class Choice:
     def __init__(self, evaluation: Evaluation) -> None:
         self.index: int | None = None
         self.score = 0.0
-        self.closed: dict[Hashable, Rejection] = {}
+        self.closed: dict[_Group, Rejection] = {}
         self.late: dict[int, Rejection] = {}
         self.late_scores: list[LateScores] = []
         self.scored: list[int] = []
-        self.weight_sum = evaluation._weight_sum(evaluation._node_scorers)
+        self.weight_sum = evaluation._weight_sum(evaluation._early_scorers)
         self._evaluation = evaluation
         self._rejections = evaluation._rejections.copy()
         self._scores = evaluation._scores.copy()
+        self._shared = {group: (group.rejection, group.scores) for group in evaluation._groups.values()}
 
     def rejection(self, index: int) -> Rejection | None:
         """Why the node at index was rejected, or None."""
@@ -317,7 +392,8 @@ class Choice:
         early = self._rejections[index]
         if early is not None:
             return early
-        return self.closed.get(evaluation._group_of[index]) or self.late.get(index)
+        group = evaluation._group_of[index]
+        return self._shared[group][0] or self.closed.get(group) or self.late.get(index)
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name."""
@@ -330,9 +406,10 @@ class Choice:
         if rejection is not None:
             return NodeVerdict(name, False, rejected_by=rejection.plugin, reason=rejection.status.text)
         weights: Mapping[str, float] = self._evaluation._profile.weights
+        _rejection, shared = self._shared[self._evaluation._group_of[index]]
         scores = {
             scorer.name: PluginScore(raw, raw, weights[scorer.name])
-            for scorer, raw in zip(self._evaluation._node_scorers, self._scores[index], strict=True)
+            for scorer, raw in zip(self._evaluation._early_scorers, self._scores[index] + shared, strict=True)
         }
         if position is not None:
             for late in self.late_scores:

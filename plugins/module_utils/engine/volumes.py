@@ -10,7 +10,7 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
@@ -65,32 +65,39 @@ class Binding:
 
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Conflict:
     """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
-    binding = Binding()
-    disks: Sequence[Disk] = request.disks
-    if request.clone is not None:
-        template = source_for(request.clone, node)
-        if isinstance(template, Conflict):
-            return template
-        elsewhere = misplaced(request, template)
-        if elsewhere is not None:
-            return elsewhere
-        binding.template = template
-        disks = tuple(cloned_disks(request, template))
-    made: list[Disk] = []
+    made = _drives(request, node)
+    if isinstance(made, Conflict):
+        return made
+    template, disks = made
+    binding = Binding(template=template)
     for disk in disks:
-        for volume in (disk.volume, disk.source):
-            conflict = _held(volume, node) if volume else None
-            if conflict is not None:
-                return conflict
-        if disk.volume is None:
-            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
-    made.sort(key=lambda disk: (-disk.size, disk.slot))
-    for disk in made:
         conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None
         if conflict is not None:
             return conflict
-    unnamed = [(disk, class_of(disk, classes)) for disk in made if disk.storage is None]
+    unnamed = [(disk, class_of(disk, classes)) for disk in disks if disk.storage is None]
     return (_Search(node, binding).place(unnamed) if unnamed else None) or binding
+
+
+def shared_view(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Hashable:
+    """What the drives that find_volumes binds on node, or is kept from, follow from besides the space of shared
+    storages. None where the space of a storage of the node's own may count. Raises InvalidRequest.
+    """
+    made = _drives(request, node)
+    if isinstance(made, Conflict):
+        return made
+    _template, disks = made
+    seen: set[Hashable] = set()
+    for disk in disks:
+        wanted = class_of(disk, classes)
+        for name, storage in node.storages.items():
+            if disk.storage not in (None, name):
+                continue
+            if disk.storage is None and not (disk.content in storage.content and allowed(storage, wanted)):
+                continue
+            if not storage.use.shared:
+                return None
+            seen.add((name, storage.active, storage.content))
+    return tuple(disks), frozenset(seen)
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
@@ -136,6 +143,26 @@ def _limit(storage: NodeStorage, wanted: StorageClass) -> int:
 def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
     """Whether a class could put size bytes on the storage when nothing else is on it; of an unknown size it could."""
     return not storage.use.total or size <= _limit(storage, wanted)
+
+
+def _drives(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Conflict:
+    """The template to clone from, if any, and the drives to make, largest first; or what is in the way in any case."""
+    template = source_for(request.clone, node) if request.clone is not None else None
+    if isinstance(template, Conflict):
+        return template
+    elsewhere = misplaced(request, template) if template is not None else None
+    if elsewhere is not None:
+        return elsewhere
+    made: list[Disk] = []
+    for disk in request.disks if template is None else cloned_disks(request, template):
+        for volume in (disk.volume, disk.source):
+            conflict = _held(volume, node) if volume else None
+            if conflict is not None:
+                return conflict
+        if disk.volume is None:
+            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
+    made.sort(key=lambda disk: (-disk.size, disk.slot))
+    return template, made
 
 
 def _held(volume: str, node: NodeInfo) -> Conflict | None:

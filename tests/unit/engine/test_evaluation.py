@@ -9,27 +9,35 @@ import random
 from collections.abc import Hashable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_clusters import broken_rules, requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PreFilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    Event,
+    FilterPlugin,
+    PreFilterPlugin,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
     unschedulable,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
     AffinityTerm,
     Decision,
+    Disk,
     Request,
     Selector,
     Snapshot,
     SpreadConstraint,
+    Storage,
 )
 
 PROFILE = profile()
@@ -145,6 +153,47 @@ def test_a_hard_spread_asks_each_domain_once_and_not_each_node() -> None:
     assert where.schedule(vm("web-1", topology_spread=(spread,))).decision is not None
     outcome = where.schedule(vm("web-2", topology_spread=(spread,)))
     assert [v.node for v in outcome.verdicts() if v.rejected_by == "TopologySpread"] == ["pve1", "pve2"]
+
+
+def test_a_full_shared_storage_is_told_of_each_node_that_nothing_else_rejects() -> None:
+    """Though only one of them was asked."""
+    names = ("pve1", "pve2", "pve3")
+    storages = [Storage("ceph", name, "rbd", shared=True, total=GIB) for name in names]
+    where = scheduler(cluster([node("pve1"), node("pve2", cores=1), node("pve3")], storages=storages))
+    outcome = where.schedule(vm("x", cores=8, disks=(Disk("scsi0", 2 * GIB, "ceph"),)))
+    rejected_by = [verdict.rejected_by for verdict in outcome.verdicts()]
+    assert rejected_by == ["VolumeBinding", "CPUOvercommit", "VolumeBinding"]
+
+
+def test_verdicts_stay_as_they_were_when_a_shared_storage_fills_up_later() -> None:
+    storages = [Storage("ceph", name, "rbd", shared=True, total=3 * GIB) for name in ("pve1", "pve2")]
+    where = scheduler(cluster([node("pve1"), node("pve2")], storages=storages))
+    first, second = (where.schedule(vm(name, disks=(Disk("scsi0", 2 * GIB, "ceph"),))) for name in ("a", "b"))
+    assert [verdict.scores["StorageBalance"].raw for verdict in first.verdicts()] == [pytest.approx(100 / 3)] * 2
+    assert [verdict.rejected_by for verdict in second.verdicts()] == ["VolumeBinding", "VolumeBinding"]
+
+
+class HalfFree(FilterPlugin):
+    """Refuses a node whose storage is half full."""
+
+    name = "HalfFree"
+    events = frozenset({Event.STORAGE})
+
+    def signature(self, request: Request) -> Hashable:
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        use = node.storages["ceph"].use
+        return None if use.free > use.total // 2 else unschedulable("were half full")
+
+
+def test_a_plugin_with_an_eye_on_storages_is_asked_again_about_every_node_that_shares_one() -> None:
+    storages = [Storage("ceph", name, "rbd", shared=True, total=10 * GIB) for name in ("pve1", "pve2")]
+    where = scheduler(cluster([node("pve1"), node("pve2")], storages=storages), own=[HalfFree])
+    disks = (Disk("scsi0", 6 * GIB, "ceph"),)
+    assert where.schedule(vm("a")).decision is not None
+    assert where.schedule(vm("b", disks=disks)).decision is not None
+    assert [verdict.rejected_by for verdict in where.schedule(vm("c")).verdicts()] == ["HalfFree", "HalfFree"]
 
 
 class NotBeside(PreFilterPlugin):

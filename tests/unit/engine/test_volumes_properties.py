@@ -7,43 +7,70 @@ from __future__ import annotations
 
 import itertools
 import typing as t
+from collections.abc import Hashable, Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.small_cluster import cluster, node, scheduler, vm
+from support.small_cluster import cluster, node, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeStorage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
+    ClusterState,
+    NodeInfo,
+    NodeStorage,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.conflict import Conflict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.storage_balance import (
+    StorageBalance,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (
+    VolumeBinding,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import parse_storage_classes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
     allowed,
     find_volumes,
+    shared_view,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    AffinityTerm,
     CloneSource,
     Decision,
     Disk,
+    NodeVerdict,
     Request,
+    Selector,
     Storage,
     StorageClass,
     Template,
 )
 
 NODES = ("pve1", "pve2", "pve3")
-NAMES = ("ceph", "data", "fast")
-SHARED = frozenset({"ceph"})
+NAMES = ("ceph", "data", "fast", "nfs")
+SHARED = frozenset({"ceph", "nfs"})
 IMAGES, ISO = frozenset({"images", "rootdir"}), frozenset({"iso"})
 CLASSES: dict[str, t.Any] = {
     "any": {},
     "local": {"shared": False},
+    "shared": {"shared": True},
     "thin": {"overcommit": 2.0, "reserved": 2},
     "kept": {"storages": ["data", "ceph"], "reserved": "25%"},
 }
+CONFIG = {"config": {"storage_classes": CLASSES}}
+PROFILE = {"filters": {"VolumeBinding": CONFIG}, "scores": {"StorageBalance": CONFIG}}
+BY_SPACE = {**PROFILE, "scores": {**PROFILE["scores"], "LeastAllocated": {"config": {"storage_weight": 1}}}}
+"""Another score goes by the space of storages, and by more than that."""
+
 PARSED = parse_storage_classes(CLASSES)
 PLAIN = StorageClass("")
+APART = (AffinityTerm(False, Selector(name="db-.*"), required=False),)
 
 
 @st.composite
@@ -51,7 +78,7 @@ def storages(draw: st.DrawFn) -> tuple[Storage, ...]:
     """Some storages on some nodes; a shared one is the same for all."""
     found = []
     for name in NAMES:
-        total = draw(st.integers(0, 20))
+        total = draw(st.integers(0, 80))
         for at in NODES:
             if not draw(st.booleans()):
                 continue
@@ -113,6 +140,20 @@ def clones(draw: st.DrawFn) -> CloneSource:
 
 
 @st.composite
+def runs(draw: st.DrawFn) -> list[Request | int]:
+    """VMs of a few kinds, in any order; a number takes back one of those decided so far."""
+    kinds = draw(
+        st.lists(st.tuples(drives(), st.none() | clones(), st.sampled_from([(), APART])), min_size=1, max_size=3)
+    )
+    found: list[Request | int] = []
+    for number, step in enumerate(draw(st.lists(st.integers(0, 3 * len(kinds)), min_size=1, max_size=16))):
+        disks, clone, affinity = kinds[step % len(kinds)]
+        undone = step == 3 * len(kinds)
+        found.append(number if undone else vm(f"vm-{number}", disks=disks, clone=clone, affinity=affinity))
+    return found
+
+
+@st.composite
 def requests(draw: st.DrawFn) -> list[Request]:
     return [
         vm(f"vm-{number}", disks=draw(drives()), clone=draw(st.none() | clones()))
@@ -120,10 +161,30 @@ def requests(draw: st.DrawFn) -> list[Request]:
     ]
 
 
-def placed_on(found: tuple[Storage, ...]) -> Scheduler:
-    config = {"config": {"storage_classes": CLASSES}}
+class EachVolumeBinding(VolumeBinding):
+    """Asked about each node by itself."""
+
+    def view(self, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+
+class EachStorageBalance(StorageBalance):
+    """Asked about each node by itself."""
+
+    def view(self, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+
+EACH: dict[type[Plugin], type[Plugin]] = {VolumeBinding: EachVolumeBinding, StorageBalance: EachStorageBalance}
+PLUGINS = builtin_registry()
+EACH_NODE = Registry(EACH.get(plugin, plugin) for plugin in PLUGINS)
+
+
+def placed_on(
+    found: tuple[Storage, ...], config: Mapping[str, t.Any] = PROFILE, plugins: Registry = PLUGINS
+) -> Scheduler:
     state = cluster([node(name, cores=99, gib=999) for name in NODES], storages=found)
-    return scheduler(state, {"filters": {"VolumeBinding": config}, "scores": {"StorageBalance": config}})
+    return Scheduler(state, {"balanced": Profile("balanced", plugins, config)})
 
 
 def limit(wanted: StorageClass, seen: NodeStorage) -> float:
@@ -194,6 +255,44 @@ def test_the_same_cluster_and_requests_lead_to_the_same_storages(
         [(o.decision, o.message) for o in placed_on(given).schedule_all(wanted)] for given in (found, found[::-1])
     )
     assert first == second
+
+
+@settings(max_examples=200, deadline=None)
+@given(storages(), requests())
+def test_nodes_of_one_view_get_the_same(found: tuple[Storage, ...], wanted: list[Request]) -> None:
+    nodes = cluster([node(name) for name in NODES], storages=found).nodes
+    for request in wanted:
+        told: dict[Hashable, t.Any] = {}
+        for info in nodes:
+            view = shared_view(request, info, PARSED)
+            result = find_volumes(request, info, PARSED)
+            same = result if isinstance(result, Conflict) else (result.storages, result.bytes)
+            assert view is None or told.setdefault(view, same) == same
+
+
+@settings(max_examples=300, deadline=None)
+@given(storages(), runs(), st.sampled_from([PROFILE, PROFILE, BY_SPACE]))
+def test_what_nodes_share_of_an_evaluation_changes_no_decision(
+    found: tuple[Storage, ...], run: list[Request | int], config: dict[str, t.Any]
+) -> None:
+    """Every outcome is that of a scheduler that has never evaluated anything and asks about each node by itself."""
+    where = placed_on(found, config)
+    placed: list[Decision] = []
+    told: list[tuple[Outcome, tuple[NodeVerdict, ...]]] = []
+    for step in run:
+        if isinstance(step, int):
+            if placed:
+                where.undo(placed.pop(step % len(placed)))
+            continue
+        fresh = placed_on(found, config, EACH_NODE)
+        for known in where.cluster:
+            fresh.cluster.assume_guest(known)
+        expected, outcome = fresh.schedule(step), where.schedule(step)
+        assert (outcome.decision, outcome.message) == (expected.decision, expected.message)
+        told.append((outcome, expected.verdicts()))
+        if outcome.decision is not None:
+            placed.append(outcome.decision)
+    assert [outcome.verdicts() for outcome, _verdicts in told] == [verdicts for _outcome, verdicts in told]
 
 
 @settings(deadline=None)

@@ -49,8 +49,11 @@ class Scope(enum.Enum):
     """How far a plugin looks. The narrower, the less has to be looked at again after each placement."""
 
     NODE = "node"
-    """The verdict follows from C(signature) and from this one node with its guests, storages and devices, or C(add_vm)
-    and C(remove_vm) tell when it changes."""
+    """The verdict follows from C(signature) and from this one node with its guests and devices, or C(add_vm) and
+    C(remove_vm) tell when it changes."""
+    STORAGES = "storages"
+    """The same, and the space of storages counts, which a VM on another node changes where they are shared. Nodes of
+    the same C(view) get the same verdict."""
     DOMAIN = "domain"
     """The verdict is the same for all nodes of one topology domain, and follows from what C(add_vm) has seen."""
     CLUSTER = "cluster"
@@ -98,6 +101,14 @@ class Plugin(abc.ABC):
         """
         return self.signature(request)
 
+    def view(self, request: Request, node: NodeInfo) -> Hashable:
+        """What the verdict follows from besides C(signature) and the space of shared storages, where the scope is
+        Scope.STORAGES: of nodes with equal views only one is asked. VMs that come and go do not change it.
+
+        None where there is more to it: this very node is asked then.
+        """
+        return None
+
 
 class PreEnqueuePlugin(Plugin):
     """May hold a request out of the active queue."""
@@ -144,8 +155,8 @@ class FilterPlugin(Plugin):
         """None when the node will do, else the status with the reason."""
 
     def filter_scope(self, request: Request) -> Scope:
-        """How far filter looks for this request."""
-        return Scope.NODE
+        """How far filter looks for this request. Scope.NODE, unless events tell that storages count."""
+        return Scope.STORAGES if Event.STORAGE in self.events else Scope.NODE
 
     def domain(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         """The node's topology domain, where filter_scope is Scope.DOMAIN."""

@@ -16,7 +16,7 @@ from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import find_volumes
+from ...volumes import find_volumes, shared_view
 
 
 class StorageBalance(PreScorePlugin, ScorePlugin):
@@ -38,7 +38,10 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
         return request.disks, request.clone
 
     def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
+        return Scope.STORAGES
+
+    def view(self, request: Request, node: NodeInfo) -> Hashable:
+        return shared_view(request, node, self.classes)
 
     def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP

@@ -12,7 +12,7 @@ from ...cache import NodeInfo
 from ...cloning import source_for
 from ...conflict import Conflict
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin
+from ...framework.interface import Event, FilterPlugin, Scope
 from ...framework.status import Status
 
 
@@ -28,6 +28,10 @@ class TemplateLocality(FilterPlugin):
 
     def signature(self, request: Request) -> Hashable:
         return request.clone
+
+    def filter_scope(self, request: Request) -> Scope:
+        # It looks at storages, but not at their space.
+        return Scope.NODE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = source_for(request.clone, node) if request.clone is not None else None

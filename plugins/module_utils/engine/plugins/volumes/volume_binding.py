@@ -18,7 +18,7 @@ from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import class_of, find_volumes, in_gib, larger_than_asked
+from ...volumes import class_of, find_volumes, in_gib, larger_than_asked, shared_view
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
@@ -45,6 +45,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
+
+    def view(self, request: Request, node: NodeInfo) -> Hashable:
+        return shared_view(request, node, self.classes)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.disks and request.clone is None:
