@@ -210,7 +210,8 @@ class Run:
         """Say of a VM that nothing was done with it."""
         report, guest = self._reports[position], self._existing.get(position)
         if guest is not None:
-            report.ended_with([], guest.status if guest.status in KNOWN else None)
+            status = guest.status if report.before is None else report.before["status"]
+            report.ended_with([], status if status in KNOWN else None)
             report.node, report.vmid, report.after = guest.node, guest.vmid, report.before
         elif report.actions:
             report.nothing_made()
