@@ -35,7 +35,7 @@ NO_SCORE = -1.0
 _HEAP_SLACK = 4
 """The heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
-_Answer = tuple[Rejection | None, tuple[float, ...], float]
+_Answer: t.TypeAlias = "tuple[Rejection | None, tuple[float, ...], float]"
 """What plugins say: why not, if so; else the score of each; and the weighted sum of the scores."""
 
 
