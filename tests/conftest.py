@@ -2,11 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes the collection and the tests' own helpers importable from wherever pytest starts, and sets up hypothesis."""
+"""Makes the collection and the tests' own helpers importable from wherever pytest starts, sets up hypothesis, and hears
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +34,9 @@ def collections_root() -> Path:
 
 
 sys.path[:0] = [str(collections_root()), str(TESTS)]
+
+# A shell ignores it for what it starts in the background, and so would all that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No clock decides whether a test passes. Where a result has to be the same twice, so have the examples.
 settings.register_profile(
