@@ -9,7 +9,9 @@ import typing as t
 from collections.abc import Callable
 
 from ..errors import CollectionError, PluginFailed
+from ..model import Request
 from .framework.interface import Plugin
+from .framework.profile import Profile
 from .framework.status import Code, Status
 
 T = t.TypeVar("T")
@@ -33,6 +35,12 @@ def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
         raise
     except Exception as error:  # a plugin may be anybody's code and raise anything
         raise failed(plugin, f"{type(error).__name__}: {error}") from error
+
+
+def check_request(profile: Profile, request: Request) -> None:
+    """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
+    for plugin in profile.checking:
+        guarded(plugin, plugin.check, request)
 
 
 def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:

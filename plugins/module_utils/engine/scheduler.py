@@ -23,7 +23,7 @@ from .framework.draft import Draft
 from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-from .guard import Rejection, asked, guarded
+from .guard import Rejection, asked, check_request, guarded
 from .profiles import profile_of
 from .unknown_names import unknown_names
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
@@ -69,6 +69,7 @@ class Scheduler:
         evaluation: Evaluation | None = None
         try:
             profile = self.profile(request)
+            check_request(profile, request)
             evaluation = self._evaluation(profile, request, now)
             choice = evaluation.best()
             if choice.index is None:

@@ -5,23 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from ..engine.framework.profile import Profile
-from ..engine.node_selection import compiled_regex
-from ..engine.plugins.vmids.range import Range
-from ..engine.plugins.vmids.regex import Regex
-from ..engine.plugins.volumes.volume_binding import VolumeBinding
+from ..engine.guard import check_request
 from ..engine.profiles import profile_of
-from ..engine.volumes import class_of
-from ..errors import InvalidRequest
-from ..model import Request
+from ..errors import InvalidRequest, PluginFailed
 from .entries import Entry
 
 
 def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> None:
-    """Raise InvalidRequest for an unknown profile or storage class, for patterns and ranges that are none, and for a
-    VMID that they do not allow.
+    """Raise InvalidRequest for an unknown profile, and for what a plugin of a request's profile finds wrong in it.
 
     What is to be absent is not placed, and may name what is not there any more.
     """
@@ -29,20 +24,10 @@ def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], def
         if entry.state == "absent":
             continue
         try:
-            check_request(entry.request, profile_of(entry.request, profiles, default))
+            profile = profile_of(entry.request, profiles, default)
+            # A plugin that raises anything else fails its VM, and no other, when that is placed.
+            with contextlib.suppress(PluginFailed):
+                check_request(profile, entry.request)
         except InvalidRequest as error:
             text = error.message if len(entries) == 1 else f"{error.message}, for {entry.label}"
             raise InvalidRequest(text, **error.details) from error
-
-
-def check_request(request: Request, profile: Profile) -> None:
-    """The same for one request and its profile."""
-    compiled_regex(request)
-    for plugin in profile.all():
-        if isinstance(plugin, (Range, Regex)):
-            choice = plugin.choice(request)
-            if choice is not None and request.vmid is not None and request.vmid not in choice:
-                raise InvalidRequest(f"vmid: {request.vmid} contradicts {choice.describe()}", option="vmid")
-        elif isinstance(plugin, VolumeBinding):
-            for disk in request.disks:
-                class_of(disk, plugin.classes)

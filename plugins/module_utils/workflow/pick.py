@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
+from ..engine.guard import check_request
 from ..engine.plugins.builtin import builtin_registry
 from ..engine.scheduler import Scheduler
 from ..errors import InvalidRequest
 from ..model import Request
 from ..proxmox.options.request import vm_request
 from .access import Access
-from .checks import check_request
 from .counting import cluster_state, count_reservations
 
 PROFILE = "vmid_pick"
@@ -33,7 +33,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
         raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
     request = vm_request({**params, "name": "any"})
     profile = Profile(PROFILE, builtin_registry())
-    check_request(request, profile)
+    check_request(profile, request)
     access = Access.open(params, lambda nodes: {})
     try:
         scheduler = Scheduler(_state(access, request, params), {PROFILE: profile}, PROFILE)

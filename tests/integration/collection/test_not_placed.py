@@ -16,6 +16,20 @@ from support.versions import both_versions
 
 TOO_BIG = 10_000_000
 BRIDGES = {"filters": {"NetworkBridge": {}}}
+PICKY_PLUGIN = """
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+
+
+class Picky(FilterPlugin):
+    name = "Picky"
+
+    def check(self, request):
+        raise InvalidRequest("I am picky") if request.name == "b" else KeyError("fails its VM later")
+
+    def filter(self, state, request, node):
+        return None
+"""
 
 
 def writes(cluster: SimulatedCluster) -> list[str]:
@@ -192,6 +206,7 @@ def test_a_vmid_that_range_and_pattern_allow_is_taken(planner: Controller) -> No
         ({"vmid_regex": "("}, "vmid_regex: "),
         ({"node_regex": "("}, "node_regex: '(' is not a regular expression"),
         ({"context": {"vmid.qemu-scheduler/range": "x"}}, "vmid_range: invalid VMID range 'x'"),
+        ({"context": {"delay": "soon"}}, "context 'delay': expected a number of seconds, got 'soon'"),
         ({"vmid": 500, "vmid_range": "100-200"}, "vmid: 500 contradicts VMID range 100-200"),
         ({"vmid": 500, "context": {"vmid.qemu-scheduler/regex": "9.*"}}, "vmid: 500 contradicts VMID regex '9.*'"),
         (
@@ -210,6 +225,17 @@ def test_what_needs_no_cluster_to_be_seen_is_told_before_one_is_read(
 ) -> None:
     untouched.requests(reset=True)
     assert told in planner.fail("InvalidRequest", **{"name": "web-1", **asked})["msg"]
+    assert untouched.requests() == []
+
+
+def test_a_plugin_of_ones_own_checks_before_the_cluster_is_read(
+    planner: Controller, untouched: SimulatedCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "picky.py"
+    file.write_text(PICKY_PLUGIN, encoding="utf-8")
+    untouched.requests(reset=True)
+    failed = planner.fail("InvalidRequest", vms=[{"name": "a"}, {"name": "b"}], plugin_paths=[str(file)])
+    assert failed["msg"] == 'I am picky, for VM "b"'
     assert untouched.requests() == []
 
 

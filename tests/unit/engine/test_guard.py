@@ -59,6 +59,14 @@ class Unhashable(Signature):
         return t.cast(Hashable, [] if request.name == VICTIM else request.name)
 
 
+class CheckRaises(Trap, FilterPlugin):
+    def check(self, request: Request) -> None:
+        self.spring(request)
+
+    def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
+        return None
+
+
 class FilterRaises(Trap, FilterPlugin):
     def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
         return t.cast("Status | None", self.spring(request))
@@ -186,6 +194,7 @@ class PostFilterRaises(Trap, FilterPlugin, PostFilterPlugin):
 
 RAISING = [
     Signature,
+    CheckRaises,
     FilterRaises,
     DomainFilterRaises,
     DomainRaises,

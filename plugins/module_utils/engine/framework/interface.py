@@ -16,6 +16,7 @@ import enum
 import typing as t
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
+from ...errors import InvalidRequest
 from ...model import Decision, Guest, Request
 from .config import Setting
 from .cycle_state import CycleState
@@ -86,6 +87,10 @@ class Plugin(abc.ABC):
     def reads(self) -> frozenset[Subject]:
         """What it looks at beside nodes, guests and storages, as it is configured. What nobody asks for is not read."""
         return frozenset()
+
+    def check(self, request: Request) -> None:
+        """Raise InvalidRequest for what no cluster could make right. All requests are checked before one is read."""
+        return
 
     def signature(self, request: Request) -> Hashable:
         """Everything in the request that the verdict depends on. Two requests of equal signatures get equal verdicts.
@@ -201,6 +206,11 @@ class ScorePlugin(Plugin):
 
 class VMIDPlugin(Plugin):
     """Says which VMIDs a request may have."""
+
+    def check(self, request: Request) -> None:
+        choice = self.choice(request)
+        if choice is not None and request.vmid is not None and request.vmid not in choice:
+            raise InvalidRequest(f"vmid: {request.vmid} contradicts {choice.describe()}", option="vmid")
 
     @abc.abstractmethod
     def choice(self, request: Request) -> VMIDChoice | None:

@@ -52,6 +52,7 @@ class Profile:
 
     Attributes:
         weights: for each score plugin's name its weight.
+        checking: the plugins that check requests before a cluster is read.
     """
 
     def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
@@ -63,6 +64,7 @@ class Profile:
         for plugin_class in registry:
             self._add(plugin_class, entries)
         self._all = self._once_each()
+        self.checking = [plugin for plugin in self._all if type(plugin).check is not points.Plugin.check]
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""

@@ -27,6 +27,9 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
     name = "NodeRegex"
     events = frozenset({Event.NODE})
 
+    def check(self, request: Request) -> None:
+        compiled_regex(request)
+
     def signature(self, request: Request) -> Hashable:
         return wanted_regex(request)
 

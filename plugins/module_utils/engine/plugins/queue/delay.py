@@ -28,6 +28,9 @@ class Delay(PreFilterPlugin):
     name = "Delay"
     events = frozenset()
 
+    def check(self, request: Request) -> None:
+        wanted(request)
+
     def signature(self, request: Request) -> Hashable:
         text = request.context.get(CONTEXT_KEY)
         return (text, request.created) if text else None

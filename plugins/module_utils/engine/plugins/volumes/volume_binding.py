@@ -43,6 +43,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     def reads(self) -> frozenset[Subject]:
         return frozenset({Subject.VOLUMES})
 
+    def check(self, request: Request) -> None:
+        for disk in request.disks:
+            class_of(disk, self.classes)
+
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
 
@@ -53,7 +57,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         if not request.disks and request.clone is None:
             return SKIP
         for disk in request.disks:
-            class_of(disk, self.classes)
             if disk.source is not None:
                 _check_image(disk, disk.source, cluster)
         return None
