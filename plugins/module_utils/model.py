@@ -94,8 +94,8 @@ class Guest:
 
     @property
     def running(self) -> bool:
-        """Whether it uses its node's CPU and memory, now or as soon as it exists."""
-        return self.status in ("running", "paused", "assumed")
+        """Whether it uses its node's CPU and memory, now or as soon as it exists: QEMU has many words for it."""
+        return self.status not in ("stopped", "unknown")
 
 
 @dataclass(frozen=True, slots=True)

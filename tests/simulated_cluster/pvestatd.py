@@ -129,8 +129,9 @@ class Statistics:
     def _figures(self, guest: Guest) -> GuestFigures:
         node = self._cluster.nodes[guest.node]
         return GuestFigures(
-            name=guest.name, status=guest.status, maxcpu=guest.maxcpu(node.cores), maxmem=guest.maxmem,
-            maxdisk=guest.maxdisk, template=int(guest.template), started_at=guest.started_at,
+            name=guest.name, status=guest.qmpstatus if guest.running else guest.status,
+            maxcpu=guest.maxcpu(node.cores), maxmem=guest.maxmem, maxdisk=guest.maxdisk, template=int(guest.template),
+            started_at=guest.started_at,
             cpu=guest.cpu_use if guest.running else 0,
             mem=int(guest.maxmem * guest.memory_use) if guest.running else 0, node=guest.node,
         )
@@ -178,7 +179,7 @@ class Statistics:
         figures = view.guests.get(guest.vmid)
         if figures is None or self.expired(cluster.nodes[guest.node]):
             return row
-        running = figures.status == "running"
+        running = figures.status != "stopped"
         node = figures.node if figures.node in cluster.nodes else guest.node
         row |= {
             "status": figures.status, "name": figures.name, "maxcpu": figures.maxcpu, "maxmem": figures.maxmem,

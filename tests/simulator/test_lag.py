@@ -52,6 +52,21 @@ def test_a_new_vm_has_no_name_and_no_sizes_until_the_next_round() -> None:
     in_slow_lab(work)
 
 
+def test_the_list_shows_what_qemu_says_of_a_vm_that_stands_still() -> None:
+    async def work(lab: Lab) -> None:
+        await done(lab, "POST", "/nodes/pve1/qemu", NEW)
+        for action in ("start", "suspend"):
+            await done(lab, "POST", f"/nodes/pve1/qemu/150/status/{action}")
+        lab.cluster.clock.skip(ROUND)
+        seen = await row(lab, 150)
+        assert seen is not None
+        assert (seen["status"], seen["mem"] > 0) == ("paused", True)
+        current = await (await lab.ask("GET", "/nodes/pve1/qemu/150/status/current")).json()
+        assert (current["data"]["status"], current["data"]["qmpstatus"]) == ("running", "paused")
+
+    in_slow_lab(work)
+
+
 def test_a_vm_under_creation_exists_with_a_lock_everywhere_at_once() -> None:
     async def work(lab: Lab) -> None:
         lab.cluster.timing.create_seconds = 0.3

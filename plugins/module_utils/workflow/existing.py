@@ -97,6 +97,8 @@ class ExistingPlan:
             report.warnings.append(
                 f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
             )
+        if self.entry.state == "started" and self.status not in ("running", *OFF):
+            report.warnings.append(f"{self.entry.label} runs, but stands still ({self.status}): it is not resumed")
         if self.misplaced and not gone:
             report.warnings.append(
                 f"{self.entry.label} is on {self.guest.node}, asked for on {self.entry.request.node}: it is not moved"
@@ -153,7 +155,7 @@ class Converger:
             if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: template: it runs; state=stopped stops it")
             plan.actions.append("update")
-        if entry.state == "started" and status != "running":
+        if entry.state == "started" and status in OFF:
             plan.actions.append("start")
         if entry.state == "stopped" and status not in OFF:
             # Before all else: only a stopped VM can become a template.

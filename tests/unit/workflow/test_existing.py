@@ -49,6 +49,7 @@ def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "runn
         ("present", "stopped", []),
         ("started", "running", []),
         ("started", "stopped", ["start"]),
+        ("started", "io-error", []),
         ("stopped", "running", ["stop"]),
         ("stopped", "paused", ["stop"]),
         ("stopped", "stopped", []),
@@ -57,6 +58,14 @@ def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "runn
 )
 def test_power_is_changed_where_it_is_not_as_asked_for(state: str, status: str, actions: list[str]) -> None:
     assert plan(entry(state=state), status=status).actions == actions
+
+
+def test_a_vm_that_stands_still_is_told_and_not_started() -> None:
+    """Proxmox refuses to start it, as it runs; the list of the cluster has QEMU's word for it."""
+    found = plan(entry(state="started"), status="paused")
+    assert found.actions == []
+    assert found.report().warnings == ['VM "web" runs, but stands still (paused): it is not resumed']
+    assert plan(entry(), status="paused").report().warnings == []
 
 
 def test_drift_is_applied_only_where_that_is_asked_for() -> None:

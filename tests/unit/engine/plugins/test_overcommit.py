@@ -46,6 +46,7 @@ def test_memory_is_given_out_once() -> None:
         ({}, True),
         ({"kind": "lxc"}, True),
         ({"status": "paused"}, True),
+        ({"status": "io-error"}, True),
         ({"status": "stopped"}, False),
         ({"status": "stopped", "template": True}, False),
     ],
