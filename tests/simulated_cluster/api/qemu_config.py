@@ -111,6 +111,8 @@ def _needs_allocation(guest: Guest, option: str, value: Any) -> bool:
 def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
     if option == "tags":
         value = _tags(cluster, str(value))
+    elif option in ("description", "cpuunits"):
+        value = normalised(cluster, option, value)
     elif re.fullmatch(r"net\d+", option):
         parts, old = parse_net(str(value)), parse_net(str(guest.config.get(option, "")))
         if "macaddr" not in parts and "macaddr" in old:

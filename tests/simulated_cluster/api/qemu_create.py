@@ -111,7 +111,11 @@ def new_config(cluster: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalised(cluster: Any, key: str, value: Any) -> Any:
-    """One option as Proxmox stores it: a network card without a MAC address gets one."""
+    """One option as Proxmox stores it: a network card without a MAC address gets one, say."""
+    if key == "description":
+        return str(value).rstrip()
+    if key == "cpuunits":
+        return min(int(value), 10_000)
     if re.fullmatch(r"net\d+", key):
         parts = parse_net(str(value))
         parts.setdefault("macaddr", cluster.random_mac())

@@ -27,6 +27,7 @@ Value: t.TypeAlias = "str | int | Drive"
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]*={0,3}(?:\s|$)")
+_MOST_SHARES = 10_000
 _VERSIONED_MACHINE = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
 
 
@@ -75,11 +76,11 @@ class Text(Conversion):
 
 
 class Description(Text):
-    """A text of many lines; Proxmox does not keep blank lines at the end."""
+    """A text of many lines; Proxmox does not keep blanks at the end."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         """Compare without what is not kept."""
-        return str(wanted).rstrip("\n") == str(current).rstrip("\n")
+        return str(wanted).rstrip() == str(current).rstrip()
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,14 @@ class Number(Conversion):
             return float(wanted) == float(str(current).removeprefix("current="))
         except ValueError:
             return False
+
+
+class Shares(Number):
+    """A weight for the CPU. Proxmox stores what is above the limit of cgroups v2 as that limit."""
+
+    def same(self, wanted: t.Any, current: t.Any) -> bool:
+        """Compare what is in force."""
+        return min(float(wanted), _MOST_SHARES) == min(float(current), _MOST_SHARES)
 
 
 class Memory(Number):

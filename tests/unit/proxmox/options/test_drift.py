@@ -81,6 +81,8 @@ def test_a_vm_compared_with_what_created_it_shows_no_drift() -> None:
         ({"machine": "q35"}, {"machine": "pc-q35-9.2+pve1"}),
         ({"smbios": "family=QQ=="}, {"smbios1": "family=QQ==,uuid=709b69d8-c35c-4e51-a9e7-d308759b68a0"}),
         ({"description": "hello\nworld\n"}, CHANGED),
+        ({"description": "hello\nworld \n\t\n"}, CHANGED),
+        ({"cpuunits": 20000}, {"cpuunits": 10000}),
         ({"description": ""}, RUNNER),
         ({"tags": ["Lab", "core", "lab"]}, CHANGED),
         ({"tags": []}, {"tags": " "}),
