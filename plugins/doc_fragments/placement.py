@@ -42,8 +42,8 @@ options:
       - Other VMs that the VM is to be with, or apart from.
       - VMs are selected by name, tags, pool or group; where several are given, all must hold. VMs and containers count
         whether they run or not, templates do not.
-      - A VM that this run has placed, or that another run is creating, keeps away those that it must be apart from.
-        Proxmox VE does not store these rules, so VMs of former runs do not; for a rule that lasts, see O(ha).
+      - A VM of this task, new or not, or one that another run is creating, keeps away those that it must be apart from.
+        Proxmox VE does not store these rules, so VMs of other tasks do not; for a rule that lasts, see O(ha).
     type: list
     elements: dict
     suboptions:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ..model import AffinityTerm, Decision, Device, Guest, Node, Snapshot, Storage
+from ..model import AffinityTerm, Decision, Device, Guest, Node, Request, Snapshot, Storage
 from .devices.addresses import share_hardware
 from .vmids.taken import TakenVMIDs
 
@@ -256,7 +256,7 @@ class ClusterState:
 def assumed_guest(decision: Decision) -> Guest:
     """The guest that a decision will become."""
     request = decision.request
-    return Guest(
+    guest = Guest(
         vmid=decision.vmid,
         name=request.name,
         node=decision.node,
@@ -265,9 +265,17 @@ def assumed_guest(decision: Decision) -> Guest:
         memory=request.memory,
         tags=request.tags,
         pool=request.pool,
-        group=request.gang.name if request.gang else None,
-        apart=tuple(term for term in request.affinity if term.required and not term.together),
         ha_rule=request.ha.joins if request.ha else None,
         storage_pending=decision.storage_bytes,
         devices=tuple((a.driver, a.device) for a in decision.devices),
+    )
+    return with_rules(guest, request)
+
+
+def with_rules(guest: Guest, request: Request) -> Guest:
+    """The guest with what the request says of it and Proxmox does not store: its group, what it must be apart from."""
+    return replace(
+        guest,
+        group=request.gang.name if request.gang else None,
+        apart=tuple(term for term in request.affinity if term.required and not term.together),
     )

@@ -8,11 +8,11 @@ A reservation stands in for its VM until the snapshot shows that VM under its re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..engine.cache import ClusterState, assumed_guest
-from ..model import Decision, Guest, Snapshot
+from ..engine.cache import ClusterState, assumed_guest, with_rules
+from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.records import Reservation
 
 
@@ -66,6 +66,19 @@ def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Col
     for reservation in pending:
         state.assume_guest(guest_of(reservation))
     return state
+
+
+def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
+    """Of what a run asks for, by VMID, that of which the VM is among the guests: under another name it is another's."""
+    names = {guest.vmid: guest.name for guest in guests}
+    return {vmid: request for vmid, request in asked.items() if vmid in names and request.name in ("", names[vmid])}
+
+
+def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the groups and rules, which Proxmox does not store, of the VMs that a run asks for."""
+    known = known_among(asked, snapshot.guests)
+    guests = (with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
+    return replace(snapshot, guests=tuple(guests))
 
 
 def is_settled(guest: Guest) -> bool:

@@ -26,7 +26,7 @@ from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster, subjects_of
-from .counting import cluster_state, count_reservations, reservation_of
+from .counting import cluster_state, count_reservations, known_among, reservation_of, with_rules_of
 from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, match_entries
@@ -73,6 +73,8 @@ class Placer:
         self._device_attributes = device_attributes
         self._subjects = subjects_of(manager.profiles.values())
         self._templates = Templates(access.reader)
+        # By VMID, what the run asks for of the VMs that it has found or decided about so far.
+        self._asked: dict[int, Request] = {}
 
     def place(
         self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int] = ()
@@ -141,7 +143,11 @@ class Placer:
         whole = access.complete(counted.snapshot, requests, self._subjects, devices)
         taken_over = {match.take_over for match in matches.values()}
         pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
-        state = cluster_state(whole, pending, excluded)
+        for entry in entries:
+            guest = matches[entry.position].guest
+            if guest is not None and entry.state != "absent":
+                self._asked[guest.vmid] = entry.request
+        state = cluster_state(with_rules_of(self._asked, whole), pending, excluded)
         return self._schedule(entries, matches, state, snapshot)
 
     def _schedule(
@@ -165,12 +171,14 @@ class Placer:
                     continue
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
-        present = [entry.request for entry in entries if entry.position in placement.existing]
+        present = known_among(self._asked, state).values()
         scheduler = self._manager.get_or_create_scheduler(state)
         placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
         outcomes = scheduler.schedule_all(requests, time.time(), present)
         note_after(placement.nodes, scheduler.cluster)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
+        decisions = [outcome.decision for outcome in outcomes if outcome.decision is not None]
+        self._asked.update({decision.vmid: decision.request for decision in decisions})
         for position, outcome in placement.outcomes.items():
             placement.cautions[position] = _cautions(outcome, state)
         return placement

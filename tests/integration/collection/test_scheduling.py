@@ -21,6 +21,10 @@ ONE_NODE: dict[str, Any] = {
     "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
     "guests": [{"vmid": 100, "name": "old", "node": "pve1", "memory": 6144, "status": "running"}],
 }
+UNLIKE_NODES: dict[str, Any] = {
+    "nodes": [{"name": "pve1", "cores": 64, "memory": 65536}, {"name": "pve2", "cores": 8, "memory": 8192}],
+    "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
+}
 OWN_PLUGIN = """
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.config import Setting
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
@@ -210,6 +214,24 @@ def test_a_group_is_placed_whole_or_not_at_all(
     assert [vm["changed"] for vm in failed["vms"]] == [True, True, False]
 
 
+def test_one_more_of_a_group_that_is_large_enough_is_placed_when_there_is_room(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(ONE_NODE)
+    vms = [{"name": f"m-{number}", "memory": 1024} for number in range(2)] + [{"name": "m-2", "memory": 4096}]
+    waiting = control(cluster).start(
+        "qemu_schedule",
+        vms=vms,
+        group={"name": "trio", "min_available": 2},
+        wait_for_capacity=120,
+        all_or_nothing=False,
+    )
+    until_rejected(cluster)
+    cluster.remove_guest(100)
+    cluster.advance(30)
+    assert [vm["changed"] for vm in waiting.result()["vms"]] == [True, True, True]
+
+
 def test_higher_priority_is_placed_first_in_whatever_order_it_is_written(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
@@ -239,6 +261,19 @@ def test_replicas_are_kept_apart_and_spread_over_racks(controller: Controller) -
         "NoNodesAvailable", vms=[*vms, {"name": "web-3"}], affinity=[{"type": "apart", "name": "web-.*"}]
     )
     assert 'VM "web-3"' in failed["msg"]
+
+
+def test_a_vm_keeps_away_those_of_its_task_that_are_placed_later(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    controller = control(start(UNLIKE_NODES))
+    web = {"name": "web-1", "group": {"name": "web"}, "affinity": [{"type": "apart", "name": "db-.*"}]}
+    late = {"name": "db-1", "context": {"delay": "2"}}
+    waited = controller.schedule(vms=[web, late], memory=512, wait_for_capacity=60, all_or_nothing=False)
+    assert nodes_of(waited) == ["pve1", "pve2"]
+    more = [{"name": "db-2"}, {"name": "web-2", "affinity": [{"type": "apart", "group": "web"}]}]
+    assert nodes_of(controller.schedule(vms=[web, *more], memory=512, check=True)) == ["pve1", "pve2", "pve2"]
+    assert nodes_of(controller.schedule(vms=more, memory=512, check=True)) == ["pve1", "pve1"]
 
 
 def test_taints_keep_vms_away_that_do_not_tolerate_them(controller: Controller) -> None:

@@ -60,9 +60,9 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     domains of those that it must be C(apart) from. Scores preferred terms: their weight per VM in the node's domain,
     less for C(apart), the best node 100 and the worst 0.
 
-    VMs and containers of any status count, templates do not. As in Kubernetes, a VM that this run has placed keeps away
-    those that it must be apart from; and a VM that must be C(with) others of its own kind may be the first of them
-    anywhere. Nodes without the label of a C(with) term are rejected.
+    VMs and containers of any status count, templates do not. As in Kubernetes, a VM of the same run keeps away those
+    that it must be apart from; and a VM that must be C(with) others of its own kind may be the first of them anywhere.
+    Nodes without the label of a C(with) term are rejected.
     """
 
     name = "VMAffinity"
