@@ -69,6 +69,8 @@ options:
         C(drift) and warned of.
       - Only what differs is sent. Disks are grown, never shrunk, moved or replaced; if that is what it would take, the
         task fails and the VM is left as it is.
+      - Of what is changed of a VM that runs, some is in force only when it was stopped and started again, its cores for
+        example. That is warned of by the run that changes it, and no drift afterwards.
       - C(cipassword) cannot be compared, as Proxmox VE does not show it.
     type: bool
 """

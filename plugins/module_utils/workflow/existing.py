@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, PermissionDenied, TaskTimeout
@@ -178,7 +179,18 @@ class Converger:
             if report.node is not None:
                 report.node = node
         report.actions = done
+        if "update" in done and plan.status not in OFF and "stop" not in done:
+            report.warnings.extend(self._waiting(plan))
         return report
+
+    def _waiting(self, plan: ExistingPlan) -> list[str]:
+        """A warning of what Proxmox took for a VM that runs, and shows as if it were in force already."""
+        with suppress(CollectionError):
+            rows = self._reader.get(f"/nodes/{plan.guest.node}/qemu/{plan.guest.vmid}/pending")
+            keys = ", ".join(sorted(str(row["key"]) for row in rows if "pending" in row or row.get("delete")))
+            if keys:
+                return [f"{plan.entry.label} runs: {keys} will be in force when it was stopped and started again"]
+        return []
 
     def _carry_out(
         self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool

@@ -52,6 +52,7 @@ def test_update_sends_only_what_differs(controller: Controller, cluster: Simulat
     assert writes(cluster) == []
     result = controller.schedule(**asked, update=True, diff=True)
     assert result["vms"][0]["actions"] == planned["vms"][0]["actions"] == ["update"]
+    assert result["warnings"] == ['VM "app-1" runs: cores will be in force when it was stopped and started again']
     assert result["diff"] == planned["diff"]
     assert "cores: 4" in result["diff"][0]["before"]
     assert "cores: 8" in result["diff"][0]["after"]
