@@ -85,7 +85,9 @@ def cluster_flags(call: Call) -> list[dict[str, Any]]:
     if call.get("arch") == "aarch64":
         return []
     online = [node.name for node in call.cluster.nodes.values() if node.online]
-    names = dict.fromkeys([*VM_FLAGS, *CPU_FLAGS, *(flag for name in online for flag in node_flags(call, name))])
+    names = {*VM_FLAGS, *CPU_FLAGS, *(flag for name in online for flag in node_flags(call, name))}
+    # What is no flag of a CPU, but of the hypervisor, is in the list of a node only.
+    names = {flag for flag in names if not flag.startswith("hv-")}
     by_node = {name: set(node_flags(call, name)) for name in online}
     return [_described(flag, [name for name in online if flag in by_node[name]]) for flag in sorted(names)]
 

@@ -180,6 +180,11 @@ def test_flags_that_are_turned_on_must_be_supported_whatever_the_type() -> None:
         assert with_cpu(cpu_type=cpu_type, cpu_flags=frozenset({"aes", "avx2"})) == {"pve2", "pve3"}
 
 
+def test_flags_that_proxmox_tells_of_no_node_are_not_looked_at() -> None:
+    assert with_cpu(cpu_type="host", cpu_flags=frozenset({"hv-tlbflush"})) == {"pve1", "pve2", "pve3"}
+    assert with_cpu(cpu_type="host", cpu_flags=frozenset({"hv-tlbflush", "avx2"})) == {"pve2", "pve3"}
+
+
 def test_the_reason_names_the_type_or_the_flag() -> None:
     host = node("pve1", cpu_models=frozenset(), cpu_flags=frozenset())
     outcome = scheduler(cluster([host])).schedule(vm(cpu_type="EPYC"))

@@ -18,13 +18,15 @@ NO_FLAG = "didn't support CPU flag '{}'"
 
 EVERYWHERE = frozenset({"host", "max", "kvm32", "kvm64", "qemu32", "qemu64"})
 """CPU types that every node can run."""
+_ENLIGHTENMENT = "hv-"
 
 
 class CPUModel(PreFilterPlugin, FilterPlugin):
     """Rejects a node that cannot run the VM's CPU type, or lacks a CPU flag that the VM turns on.
 
     The types C(host), C(max), C(kvm32), C(kvm64), C(qemu32) and C(qemu64) run everywhere. A node whose CPU types or
-    flags were not read is accepted.
+    flags were not read is accepted. Flags whose name begins with C(hv-) are not looked at: Proxmox VE does not tell
+    which nodes support them.
     """
 
     name = "CPUModel"
@@ -53,4 +55,5 @@ def runs(cpu_type: str, node: Node) -> bool:
 
 def missing_flag(flags: Set[str], node: Node) -> str | None:
     """The first by name of the flags that node does not support, or None."""
-    return None if node.cpu_flags is None else min(flags - node.cpu_flags, default=None)
+    told = (flag for flag in flags if not flag.startswith(_ENLIGHTENMENT))
+    return None if node.cpu_flags is None else min(set(told) - node.cpu_flags, default=None)
