@@ -17,6 +17,9 @@ from ..model import AffinityTerm, Decision, Device, Guest, Node, Request, Snapsh
 from .devices.addresses import share_hardware
 from .vmids.taken import TakenVMIDs
 
+_DIGITS = 6
+"""Containers may have a part of a CPU: without rounding, sums would depend on the order in which guests are counted."""
+
 
 @dataclass(slots=True)
 class StorageUse:
@@ -238,10 +241,10 @@ class ClusterState:
         else:
             del info.guests[guest.vmid]
         if not guest.template:
-            info.cores_all += sign * guest.cores
+            info.cores_all = round(info.cores_all + sign * guest.cores, _DIGITS)
             info.memory_all += sign * guest.memory
             if guest.running:
-                info.cores += sign * guest.cores
+                info.cores = round(info.cores + sign * guest.cores, _DIGITS)
                 info.memory += sign * guest.memory
         for term in guest.apart:
             self.repelling[term] += sign

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import replace
 
@@ -36,6 +37,15 @@ def sums(info: NodeInfo | None) -> tuple[float, float, float, float]:
 
 def decision(vmid: int = 100, at: str = "pve1", **fields: t.Any) -> Decision:
     return Decision(Request("web-1", cores=2, memory=4 * GIB, **fields), at, vmid)
+
+
+@pytest.mark.parametrize("parts", itertools.permutations([0.1, 0.2, 0.3]))
+def test_parts_of_cpus_sum_up_to_the_same_in_whatever_order(parts: tuple[float, ...]) -> None:
+    state = cluster(NODES, [guest(100 + number, "pve1", cores, 1) for number, cores in enumerate(parts)])
+    assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
+    state.assume(decision(200))
+    state.forget(200)
+    assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
 
 
 def test_what_runs_is_summed_and_templates_never_are() -> None:

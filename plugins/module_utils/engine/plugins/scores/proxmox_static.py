@@ -56,7 +56,7 @@ class ProxmoxStatic(PreScorePlugin, ScorePlugin):
         if not self.config["ha_only"]:
             return node.cores, node.memory
         guests = [guest for guest in node.guests.values() if guest.ha_managed and guest.running and not guest.template]
-        return sum(guest.cores for guest in guests), sum(guest.memory for guest in guests)
+        return math.fsum(guest.cores for guest in guests), sum(guest.memory for guest in guests)
 
 
 def static_scores(
