@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 
-from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, PluginFailed, VMIDConflict
+from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .batch import Batch
 from .cache import ClusterState, NodeInfo
@@ -82,13 +82,11 @@ class Scheduler:
                 return not_reserved(request, node.name, rejection, choice)
             decision = draft.decision()
             self.cluster.assume(decision)
-        except PluginFailed as error:
-            self._drop(evaluation)
-            return Outcome(request, error=error, choice=choice)
         except NoVMIDAvailable as error:
             plugins = frozenset(plugin.name for plugin in self.profile(request).plugins("vmids"))
             return Outcome(request, error=error, choice=choice, rejected_by=plugins, resolvable=True)
         except CollectionError as error:
+            self._drop(evaluation)
             return Outcome(request, error=error, choice=choice)
         return Outcome(request, decision=decision, choice=choice)
 

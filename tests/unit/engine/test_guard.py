@@ -26,6 +26,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     VMIDPlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Code, Status
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 
 VICTIM = "victim"
@@ -258,8 +259,9 @@ def test_success_is_a_plain_yes() -> None:
     assert scheduler(cluster([node("pve1")]), own=[Yes]).schedule(vm()).decision is not None
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("boom"), InvalidRequest("to the user")])
 @pytest.mark.parametrize("fails_at", [2, 3])
-def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at: int) -> None:
+def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at: int, error: Exception) -> None:
     calls: list[str] = []
 
     class Counting(Trap, PreFilterPlugin, FilterPlugin):
@@ -276,7 +278,7 @@ def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at:
             state[self.name] += 1
             calls.append("add")
             if len(calls) == fails_at:
-                raise ZeroDivisionError("boom")
+                raise error
 
         def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
             seen.append(state[self.name])
