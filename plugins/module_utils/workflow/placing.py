@@ -111,7 +111,8 @@ class Placer:
         for decision in decisions:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
             scheduler = self._manager.get_or_create_scheduler(ClusterState(replace(snapshot, guests=others)))
-            refusals = scheduler.refusals(decision.request).get(decision.node, {})
+            # HA rules are not read here.
+            refusals = scheduler.refusals(replace(decision.request, ha=None)).get(decision.node, {})
             reasons = [status.text for plugin, status in refusals.items() if plugin in LIMITS]
             if reasons:
                 broken[decision.vmid] = " and ".join(reasons)

@@ -93,6 +93,8 @@ def test_a_vm_joins_ha_on_a_node_where_it_may_stay(
     assert [request["params"]["sid"] for request in joined] == [f"vm:{result['vmid']}"]
     again = controller.schedule(name="web-1", memory=1024, ha=ha)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+    alone = controller.schedule(name="web-2", memory=1024, ha=ha, reservations="none")
+    assert (alone["node"], alone["warnings"]) == ("pve2", []), "its limits are checked once more afterwards"
     late = controller.schedule(name="app-2", ha={"state": "started"}, update=True)
     assert late["vms"][0]["actions"] == ["update"]
     assert controller.schedule(name="app-2", ha={"state": "started"}, update=True)["changed"] is False
