@@ -8,7 +8,9 @@ Ctrl-C.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -27,6 +29,7 @@ def collections_root() -> Path:
     if (INSTALLED / COLLECTION).is_dir():
         return INSTALLED
     root = Path(tempfile.mkdtemp(prefix="qemu-scheduler-collections-"))
+    atexit.register(shutil.rmtree, root)
     link = root / COLLECTION
     link.parent.mkdir(parents=True)
     link.symlink_to(CHECKOUT, target_is_directory=True)
