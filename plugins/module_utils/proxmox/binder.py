@@ -19,14 +19,13 @@ from .lifecycle import LOOK_FOR, Lifecycle
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken
-from .sending import SENDINGS
+from .sending import BUSY_PAUSE, SENDINGS
 from .tasks import TaskResult, Upid
 from .unfinished import Unfinished
 
 _BEING_MADE = frozenset({"create", "clone"})
 # Clocks of nodes differ a little from the one that the API's answers tell.
 _CLOCK_SLACK = 5.0
-_BUSY_PAUSE = 3.0
 _START_SHOWS_IN = 5.0
 
 TEMPLATE = "template"
@@ -245,7 +244,7 @@ class Binder(Lifecycle):
                 if not (tries_left and is_busy(error.message)):
                     self._remove_leftover(making, error)
                     raise
-                self._poller.sleep(_BUSY_PAUSE)
+                self._poller.sleep(BUSY_PAUSE)
         raise lost or AnswerLost(f"VM {making.vmid} could not be made")
 
     def _looked_for(self, making: _Making, since: float | None) -> TaskResult | None:

@@ -27,8 +27,8 @@ R = t.TypeVar("R")
 class Lifecycle:
     """Writes to VMs that exist, each to its real end. May be used from many threads.
 
-    When the answer of a write is lost, the VM is looked at before the write is sent again, three times in all; then
-    AnswerLost is raised.
+    When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is looked at before the write is
+    sent again, three times in all; then the error is raised.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower) -> None:
@@ -153,7 +153,7 @@ class Lifecycle:
 
     def _resize(self, path: str, slot: str, size: int) -> None:
         # An absolute size: it does no harm to send it twice.
-        self._follow(self._sent(lambda: self._session.put(f"{path}/resize", disk=slot, size=size)))
+        self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
     def _switched(self, node: str, vmid: int, action: str, wanted: str, params: Mapping[str, t.Any]) -> str:
         def done() -> str | None:

@@ -72,6 +72,16 @@ def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
     assert [key for key in config(cluster, 100) if key.startswith("unused")] == []
 
 
+def test_a_change_waits_for_a_lock_that_was_busy(cluster, binder):
+    cluster.fault(method="PUT", path="/config$", count=2, status=500, message="can't lock file '...' - got timeout")
+    cluster.fault(method="PUT", path="/resize$", count=2, task_error="cfs-lock 'x' error: got lock request timeout")
+
+    binder.update("pve1", 100, {"memory": "4096"}, {"scsi0": 10 * GIB})
+
+    assert config(cluster, 100)["memory"] == "4096"
+    assert "size=10G" in config(cluster, 100)["scsi0"]
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_disk_is_grown_though_the_answer_was_lost(cluster, binder, when):
     cluster.fault(method="PUT", path="/resize$", count=1, drop=when)
