@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..engine.texts import first, listed
 from ..errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
 from ..model import Guest
 from ..reservations.ledger import AlreadyReserved
 from ..reservations.records import Reservation
 from .counting import guest_of
 from .entries import Entry
+
+VMIDS_TOLD = 10
+"""How many VMIDs a warning lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,26 @@ def match_entries(
     reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
     matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
     return {**matches, **_asked_for_twice(entries, matches)}
+
+
+def doubts(entries: Iterable[Entry], matches: Mapping[int, Match], guests: Iterable[Guest]) -> list[str]:
+    """What the user should know when VMs were not found by their names: which VMs tell none, so that they may be one
+    of them. Proxmox does not know the names of a node that has been offline for some minutes.
+    """
+    unfound = any(matches[entry.position].is_new and entry.request.vmid is None for entry in entries)
+    silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
+    if not unfound or not silent:
+        return []
+    nodes = listed(sorted({guest.node for guest in silent}))
+    vmids = ", ".join(first([str(guest.vmid) for guest in silent], VMIDS_TOLD))
+    return [
+        f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
+        "a VM that is asked for by its name, and may be one of them, is taken for one that does not exist"
+    ]
+
+
+def _is_silent(guest: Guest) -> bool:
+    return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
 
 
 def _asked_for_twice(entries: Sequence[Entry], matches: Mapping[int, Match]) -> dict[int, Match]:
@@ -101,7 +125,7 @@ def _match_by_vmid(
     if guest is not None:
         if guest.kind != "qemu":
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
-        if name and guest.name != name:
+        if name and guest.name != name and not _is_silent(guest):
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {_listed([guest])}")
         return Match(guest=guest)
     if namesakes:

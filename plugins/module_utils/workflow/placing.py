@@ -29,7 +29,7 @@ from .access import Access, OtherCluster, subjects_of
 from .counting import cluster_state, count_reservations, known_among, reservation_of, with_rules_of
 from .device_options import device_needs
 from .entries import Entry
-from .matching import Match, match_entries
+from .matching import Match, doubts, match_entries
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
 
@@ -50,6 +50,7 @@ class Placement:
         errors: of the entries about which nothing can be decided.
         nodes: how full the nodes are before and after.
         cautions: what the user should know about a decision, in sentences.
+        doubts: the same about which VMs exist.
     """
 
     snapshot: Snapshot
@@ -58,6 +59,7 @@ class Placement:
     errors: dict[int, CollectionError] = field(default_factory=dict)
     nodes: list[NodeUsage] = field(default_factory=list)
     cautions: dict[int, list[str]] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
@@ -149,7 +151,9 @@ class Placer:
             if guest is not None and entry.state != "absent":
                 self._asked[guest.vmid] = entry.request
         state = cluster_state(with_rules_of(self._asked, whole), pending, excluded)
-        return self._schedule(entries, matches, state, snapshot)
+        placement = self._schedule(entries, matches, state, snapshot)
+        placement.doubts = doubts(entries, matches, counted.snapshot.guests)
+        return placement
 
     def _schedule(
         self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot

@@ -42,6 +42,7 @@ class Run:
 
     Attributes:
         nodes: how full the nodes were before the run, and are after it.
+        warnings: what the user should know, of no VM in particular.
         interrupted: whether it was ended before its time.
     """
 
@@ -71,6 +72,7 @@ class Run:
         # Those with which nothing is left to do.
         self._settled: set[int] = set()
         self.nodes: list[NodeUsage] = []
+        self.warnings: list[str] = []
         self.interrupted = False
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
@@ -149,6 +151,7 @@ class Run:
         for _attempt in range(ATTEMPTS):
             placement = self._placer.place(entries, all_or_nothing=self._all_or_nothing, reserve=reserve)
             self._existing.update(placement.existing)
+            self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
             for entry in entries:
                 before = self._reports.get(entry.position)
                 report = planned_report(

@@ -62,9 +62,8 @@ def schedule(
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    for report in reports:
-        for text in report.warnings:
-            warn(text)
+    for text in (*run.warnings, *(text for report in reports for text in report.warnings)):
+        warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None)
     if any(report.error is not None for report in reports):
         message, code = failure_of(
