@@ -56,6 +56,9 @@ class Batch:
         self._waiting: dict[int, Queued] = {}
         self._failed: dict[int, Queued] = {}
         self._taken_back: Counter[int] = Counter()
+        # How many requests had been placed when each was tried last.
+        self._tried_after: dict[int, int] = {}
+        self._placements = 0
         for arrival, request in enumerate(requests):
             self._add(arrival, request)
 
@@ -73,7 +76,7 @@ class Batch:
                 self._undecided[queued.arrival] = queued.request
             for queued in due:
                 self._place(queued, scheduler, now)
-            if not self._settle(scheduler):
+            if not (self._try_again() or self._settle(scheduler)):
                 break
         for queued in self._failed.values():
             outcome = self._outcomes[queued.arrival]
@@ -113,6 +116,7 @@ class Batch:
 
     def _place(self, queued: Queued, scheduler: Places, now: float) -> None:
         before = self._outcomes.get(queued.arrival)
+        self._tried_after[queued.arrival] = self._placements
         outcome = scheduler.schedule(queued.request, now)
         outcome.attempts = queued.attempts + 1
         self._outcomes[queued.arrival] = outcome
@@ -122,15 +126,31 @@ class Batch:
             return
         self._placed[queued.arrival] = queued.request
         rejection = self._permit(queued, scheduler, self._undecided.values())
-        if rejection is None:
-            return
-        if rejection.status.code is Code.WAIT:
-            self._waiting[queued.arrival] = queued
+        if rejection is None or rejection.status.code is Code.WAIT:
+            self._placements += 1
+            if rejection is not None:
+                self._waiting[queued.arrival] = queued
             return
         self._take_back(queued, scheduler, rejection)
         if before is not None and before.attempts == outcome.attempts:
             # Why it failed by itself in this pass says more than that its group failed with it.
             self._outcomes[queued.arrival] = before
+
+    def _try_again(self) -> bool:
+        """Have those that failed before others were placed tried once more, as these may be what they must be with;
+        tell whether there are any.
+        """
+        again = [
+            queued
+            for arrival, queued in self._failed.items()
+            if self._outcomes[arrival].resolvable
+            and self._tried_after[arrival] < self._placements
+            and self._taken_back[arrival] < _TAKEN_BACK_MOST
+        ]
+        for queued in again:
+            del self._failed[queued.arrival]
+            self._queue.activate(queued)
+        return bool(again)
 
     def _settle(self, scheduler: Places) -> bool:
         """Ask those that wait again, now that no other is left; tell whether there may be something to try again.

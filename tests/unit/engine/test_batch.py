@@ -24,7 +24,14 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import WAIT, Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, GangRef, Request
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    AffinityTerm,
+    GangRef,
+    Request,
+    Selector,
+    SpreadConstraint,
+)
 
 
 def placed(outcomes: list[Outcome]) -> list[str]:
@@ -107,6 +114,21 @@ def test_a_vm_without_a_free_vmid_is_tried_again_when_guests_change() -> None:
     batch.wake([Event.GUEST])
     assert batch.next_time() == 1.0
     assert placed(batch.run(scheduler(cluster([node("pve1")])), 1.0)) == ["new"]
+
+
+def test_a_vm_may_come_before_the_one_that_it_must_be_with() -> None:
+    beside = [AffinityTerm(True, Selector(name=name)) for name in ("app", "db")]
+    requests = [vm("cache", affinity=(beside[0],)), vm("app", affinity=(beside[1],)), vm("db"), vm("huge", gib=40)]
+    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(requests)
+    assert [outcome.decision and outcome.decision.node for outcome in outcomes] == ["pve1", "pve1", "pve1", None]
+    assert [outcome.decision.vmid for outcome in outcomes if outcome.decision] == [102, 101, 100]
+
+
+def test_a_vm_that_would_break_a_spread_is_placed_when_others_have_evened_it_out() -> None:
+    spread = (SpreadConstraint("node", Selector(name="web-.*")),)
+    requests = [vm(name, gib=gib, topology_spread=spread) for name, gib in (("web-0", 20), ("web-1", 20), ("web-2", 1))]
+    outcomes = scheduler(cluster([node("large", gib=64), node("small", gib=16)])).schedule_all(requests)
+    assert [outcome.decision and outcome.decision.node for outcome in outcomes] == ["large", "large", "small"]
 
 
 # --- groups ---
