@@ -128,7 +128,8 @@ def _with_shared_settings(registry: Registry, layer: Mapping[str, t.Any]) -> Map
         if value:
             told = {"config": {setting: value}}
             asked = {plugin.name: told for plugin in scorers if setting in plugin.settings}
-            layer = laid_over({"scores": asked}, layer)
+            # The filters stay in front: what is wrong is to be told of the place where the user wrote it.
+            layer = laid_over({"filters": {}, "scores": asked}, layer)
     return layer
 
 

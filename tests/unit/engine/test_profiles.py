@@ -115,6 +115,15 @@ def test_a_dict_setting_is_replaced_as_a_whole() -> None:
         ({"profiles": {"mine": {"points": {}}}}, "unknown section 'points'"),
         ({"scores": {"LeastAllocated": True}}, "scores.LeastAllocated: expected a mapping"),
         ({"scores": ["Random"]}, "scores: expected a mapping"),
+        # What scores are told as well is wrong where the user wrote it.
+        (
+            {"filters": {"CPUOvercommit": {"config": {"ratio": "x"}}}},
+            r"filters\.CPUOvercommit\.config\.ratio: expected float",
+        ),
+        (
+            {"filters": {"VolumeBinding": {"config": {"storage_classes": {"fast": {"typs": []}}}}}},
+            r"storage_classes\.fast: unknown key 'typs'",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(config: t.Any, told: str) -> None:

@@ -55,15 +55,15 @@ class Setting:
 
 
 def check_settings(where: str, settings: Mapping[str, Setting], given: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return all settings with the given ones checked and the others at their defaults; where names the plugin."""
+    """Return all settings with the given ones checked and the others at their defaults; where is their place."""
     if not isinstance(given, Mapping):
-        raise InvalidPluginConfig(f"{where}.config: expected a mapping, got {given!r}")
+        raise InvalidPluginConfig(f"{where}: expected a mapping, got {given!r}")
     unknown = sorted(set(given) - set(settings))
     if unknown:
         known = ", ".join(sorted(settings)) or "none: it takes no config"
-        raise InvalidPluginConfig(f"{where}.config: unknown key {unknown[0]!r}; known keys: {known}")
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {known}")
     return {
-        key: setting.check(f"{where}.config.{key}", given[key]) if key in given else setting.default
+        key: setting.check(f"{where}.{key}", given[key]) if key in given else setting.default
         for key, setting in settings.items()
     }
 

@@ -100,7 +100,7 @@ class Profile:
                     )
                 merged[key] = value
         where = ".".join([*list(given)[:1], name])
-        plugin = _made(where, plugin_class, check_settings(where, plugin_class.settings, merged))
+        plugin = _made(where, plugin_class, check_settings(f"{where}.config", plugin_class.settings, merged))
         for section in enabled:
             self._by_section[section].append(plugin)
             if section == "scores":
@@ -159,7 +159,7 @@ def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Ent
     if unknown:
         raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(allowed))}")
     config = body.get("config") or {}
-    check_settings(where, plugin_class.settings, config)
+    check_settings(f"{where}.config", plugin_class.settings, config)
     return Entry(
         enable=_ENABLE.check(f"{where}.enable", body.get("enable")),
         weight=_WEIGHT.check(f"{where}.weight", body.get("weight")),
