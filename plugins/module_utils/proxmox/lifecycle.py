@@ -12,7 +12,7 @@ from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDCo
 from ..model import HAIntent
 from .freshness import read_config
 from .ha import join_ha
-from .options.drives import drive_size
+from .options.drives import drive_size, media_of
 from .outcomes import allocations, is_missing
 from .sending import nothing, sent
 from .session import Session
@@ -44,7 +44,8 @@ class Lifecycle:
         Disks that changes import are grown afterwards; one that is as large already stays.
 
         Raises:
-            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are.
+            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are,
+                and CD drives that came with a boot order may be.
             TaskFailed, TaskTimeout: a resize failed.
         """
         path = f"/nodes/{node}/qemu/{vmid}"
@@ -53,12 +54,16 @@ class Lifecycle:
             if slot not in imported:
                 self._resize(path, slot, size)
         left = dict(changes)
+        media = {slot: left.pop(slot) for slot in media_of(changes)} if "boot" in changes else {}
 
         def forget_what_was_made() -> None:
             config = read_config(self._session, node, vmid) or {}
             for slot in allocations(left) & set(config):
                 del left[slot]
 
+        if media:
+            # They are appended to the boot order, also to one that is set along with them.
+            self._sent(lambda: self._session.put(f"{path}/config", media))
         if left:
             self._sent(lambda: self._session.put(f"{path}/config", left) if left else None, forget_what_was_made)
         config = (read_config(self._session, node, vmid) or {}) if imported else {}

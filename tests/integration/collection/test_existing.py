@@ -91,6 +91,21 @@ def test_the_same_said_otherwise_is_no_drift(controller: Controller, cluster: Si
 
 
 @both_versions
+@pytest.mark.parametrize("boot", ["order=scsi0", "order=net0;scsi0"], ids=["as it was", "another"])
+def test_a_cd_that_an_update_adds_leaves_the_boot_order_as_asked_for(
+    controller: Controller, cluster: SimulatedCluster, boot: str
+) -> None:
+    """Proxmox appends a drive that gets a medium to the boot order."""
+    made = {"name": "web-1", "memory": 1024, "scsi": {"scsi0": {"storage": "shared", "size": 8}}}
+    vmid = controller.schedule(**made, net={"net0": "virtio,bridge=vmbr0"}, boot="order=scsi0")["vmid"]
+    asked = {**made, "ide": {"ide0": "none,media=cdrom"}, "boot": boot, "update": True}
+    result = controller.schedule(**asked)
+    assert set(result["vms"][0]["drift"]) == {"ide0"} | ({"boot"} if boot != "order=scsi0" else set())
+    assert config_of(cluster, vmid)["boot"] == boot
+    assert controller.schedule(**asked)["changed"] is False
+
+
+@both_versions
 def test_an_imported_disk_that_an_update_adds_is_grown_to_its_size_once(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

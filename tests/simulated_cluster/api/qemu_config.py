@@ -97,9 +97,23 @@ async def _apply(
         made = await drives.create_drives(cluster, guest, new, None)
     except TaskError as error:
         raise die(str(error)) from None
+    before = str(guest.config.get("boot", ""))
     for option, value in {**options, **made}.items():
         _set(cluster, guest, option, value)
+    _append_media(cluster, guest, before, options)
     cluster.touch(guest)
+
+
+def _append_media(cluster: Cluster, guest: Guest, before: str, options: dict[str, Any]) -> None:
+    """A CD drive that is set and not in the boot order is appended to the former one, whatever order is set with it.
+
+    Proxmox goes through the options in a random order; this is the one that clients go wrong on.
+    """
+    order = before.removeprefix("order=").split(";")
+    asked = {key: parse(str(value)) for key, value in options.items() if is_drive(key)}
+    media = [key for key, drive in asked.items() if is_cdrom(drive) and key not in order]
+    if before.startswith("order=") and media:
+        _set(cluster, guest, "boot", "order=" + ";".join([*order, *media]))
 
 
 def _needs_allocation(guest: Guest, option: str, value: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from .conversions import Value
 from .drive_changes import compare_drive
-from .drives import Drive
+from .drives import Drive, media_of
 from .table import conversion_of, default_of
 from .values import Secret, boolean
 
@@ -101,6 +101,9 @@ def _differences(
             found.compare_drive(value, None if current is None else str(current), storage, merge=cloned)
         else:
             found.compare_option(key, value, current)
+    if media_of(found.parameters) and wanted.get("boot"):
+        # Proxmox appends what gets a medium to the boot order.
+        found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))
     return found
 
 

@@ -32,6 +32,7 @@ from .values import format_gib, invalid, size_in_config, size_in_gib
 SMALL_VOLUME = 4 * MIB
 
 _KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": EFIDISK, "tpmstate": TPMSTATE}
+_SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")
 _NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,30})?)")
 _CLOUDINIT = re.compile(r"(?:([^/:\s]*):)?cloudinit")
 _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
@@ -54,6 +55,16 @@ def kind_of(slot: str) -> PropertyKind:
 def is_cloudinit(volume: str) -> bool:
     """Tell whether a volume of a config is a cloud-init drive."""
     return _CLOUDINIT_VOLUME.search(volume) is not None
+
+
+def media_of(parameters: Mapping[str, t.Any]) -> frozenset[str]:
+    """Return the slots among a config's parameters that are CD-ROM drives, with a medium or without."""
+    drives = {key: kind_of(key).read(str(value)) for key, value in parameters.items() if _SLOT.fullmatch(key)}
+    return frozenset(
+        slot
+        for slot, drive in drives.items()
+        if "cdrom" in (drive.get("media"), drive.get("file")) and not is_cloudinit(drive.get("file", ""))
+    )
 
 
 def drive_size(slot: str, current: str) -> int:
