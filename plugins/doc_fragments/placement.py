@@ -211,7 +211,7 @@ options:
         type: str
         required: true
       min_available:
-        description: How many of its VMs must find a place. All of them when this is not given.
+        description: How many of its VMs must find a place. All of them when this is not given. The same for all its VMs.
         type: int
   priority:
     description:

@@ -87,6 +87,7 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
         claims = device_claims(body.get("devices"), classes, prefix=where)
         entries.append(_entry(position, where, body, {"created": now, "devices": claims, **rules}))
     _check_unique(entries)
+    _check_groups(entries)
     return entries
 
 
@@ -178,3 +179,23 @@ def _check_unique(entries: list[Entry]) -> None:
             raise InvalidRequest(
                 f"{option}: {twice[0]!r} is given to {values[twice[0]]} entries of vms; expected one each"
             )
+
+
+def _check_groups(entries: list[Entry]) -> None:
+    """The VMs of a group have to agree how many of them are enough."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        gang = entry.request.gang
+        if gang is None or entry.state == "absent":
+            continue
+        other = first.setdefault(gang.name, entry)
+        if other.request.gang != gang:
+            raise InvalidRequest(
+                f"group.min_available: {_least(entry)} and {_least(other)}, both in group {gang.name!r}; "
+                "expected the same for all VMs of a group"
+            )
+
+
+def _least(entry: Entry) -> str:
+    gang = entry.request.gang
+    return f"{gang.min_available if gang and gang.min_available else 'not given'} for {entry.label}"

@@ -83,6 +83,10 @@ def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
             "vms[0].ha.state: 'started' contradicts template",
         ),
         ({"vms": [{"name": "a"}, {"name": "b", "affinity": [{"type": "near"}]}]}, "vms[1].affinity[0].type"),
+        (
+            {"group": {"name": "g"}, "vms": [{"name": "a"}, {"name": "b", "group": {"name": "g", "min_available": 2}}]},
+            'group.min_available: 2 for VM "b" and not given for VM "a", both in group \'g\'',
+        ),
     ],
 )
 def test_a_mistake_is_named(params: dict[str, Any], told: str) -> None:
@@ -100,6 +104,12 @@ def test_options_for_clones_may_be_defaults_where_some_vms_are_none() -> None:
     entries(name="gone", state="absent", storage="fast")
     entries(name="plain", format="unspecified")
     entries(vms=[], storage="fast")
+
+
+def test_groups_of_other_names_and_vms_that_are_to_go_have_no_say_in_a_group() -> None:
+    two = {"name": "g", "min_available": 2}
+    entries(group=two, vms=[{"name": "a"}, {"name": "b", "group": {"name": "h"}}, {"name": "c", "state": "absent"}])
+    entries(group=two, vms=[{"name": "a"}, {"name": "c", "state": "absent", "group": {"name": "g"}}])
 
 
 @pytest.mark.parametrize(
