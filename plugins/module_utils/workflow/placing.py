@@ -179,7 +179,10 @@ class Placer:
         present = known_among(self._asked, state).values()
         scheduler = self._manager.get_or_create_scheduler(state)
         placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
-        outcomes = scheduler.schedule_all(requests, time.time(), present)
+        started = {entry.position for entry in entries if entry.state == "started"}
+        starting = [guest.vmid for position, guest in placement.existing.items() if position in started]
+        with _counted_as_running(state, starting):
+            outcomes = scheduler.schedule_all(requests, time.time(), present)
         note_after(placement.nodes, scheduler.cluster)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
         decisions = [outcome.decision for outcome in outcomes if outcome.decision is not None]
@@ -187,6 +190,19 @@ class Placer:
         for position, outcome in placement.outcomes.items():
             placement.cautions[position] = _cautions(outcome, state)
         return placement
+
+
+@contextlib.contextmanager
+def _counted_as_running(state: ClusterState, vmids: Iterable[int]) -> Iterator[None]:
+    """Count guests that the run starts as running for as long as it is decided about others."""
+    stopped = [guest for vmid in vmids if (guest := state.get(vmid)) is not None and not guest.running]
+    for guest in stopped:
+        state.restore(replace(guest, status="assumed"))
+    try:
+        yield
+    finally:
+        for guest in stopped:
+            state.restore(guest)
 
 
 def _cautions(outcome: Outcome, state: ClusterState) -> list[str]:

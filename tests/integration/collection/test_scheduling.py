@@ -276,6 +276,19 @@ def test_a_vm_keeps_away_those_of_its_task_that_are_placed_later(
     assert nodes_of(controller.schedule(vms=more, memory=512, check=True)) == ["pve1", "pve1"]
 
 
+def test_a_vm_that_the_task_starts_takes_its_room_from_those_that_it_places(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    stopped = {**ONE_NODE["guests"][0], "status": "stopped"}
+    controller = control(start({**ONE_NODE, "guests": [stopped]}))
+    vms = [{"name": "new", "memory": 4096}, {"name": "old"}]
+    failed = controller.fail("NoNodesAvailable", vms=vms, state="started")
+    assert "(10.0 GiB against a limit of 8.0 GiB)" in failed["vms"][0]["decision"]["nodes"][0]["reason"]
+    small = controller.schedule(vms=[{"name": "new", "memory": 1024}, {"name": "old"}], state="started")
+    memory = [small["nodes"][0][when] for when in ("memory_before", "memory_after")]
+    assert memory == [0, 1024 + 6144]
+
+
 def test_taints_keep_vms_away_that_do_not_tolerate_them(controller: Controller) -> None:
     nodes = {"pve[12]": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}}
     assert controller.schedule(name="a", nodes=nodes, check=True)["node"] == "pve3"
