@@ -12,7 +12,13 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import RunnerUp
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.diagnosis.what_if import sentence
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    CloneSource,
+    Disk,
+    Storage,
+    Template,
+)
 
 NODES = [node("pve1"), node("pve2"), node("pve3", online=False)]
 GUESTS = [guest(100, "pve1", gib=30), guest(101, "pve2", cores=30, gib=28)]
@@ -57,6 +63,15 @@ def test_missing_storage_is_told_in_bytes() -> None:
     assert outcome.findings["WhatIf"]["nearest"] == {"node": "pve2", "missing": {"storage": 10 * GIB}, "also": []}
     outcome = scheduler(state).schedule(vm(disks=(Disk("scsi0", size=40 * GIB),)))
     assert outcome.findings["WhatIf"]["nearest"]["missing"] == {"storage": 10 * GIB}
+
+
+def test_what_a_clone_asks_for_is_what_its_template_holds() -> None:
+    storages = [Storage("local", name, total=gib * GIB) for name, gib in (("pve1", 10), ("pve2", 50))]
+    templates = tuple(Template(900 + n, f"pve{n}", "golden", (("scsi0", "local", 20 * GIB),)) for n in (1, 2))
+    state = cluster([node("pve1"), node("pve2")], [guest(100, "pve2", gib=31)], storages=storages)
+    outcome = scheduler(state).schedule(vm(gib=8, clone=CloneSource(templates)))
+    # pve1 lacks half of 20 GiB of storage, pve2 seven eighths of the memory.
+    assert outcome.findings["WhatIf"]["nearest"] == {"node": "pve1", "missing": {"storage": 10 * GIB}, "also": []}
 
 
 def test_a_node_that_is_offline_or_in_maintenance_is_nearest_only_where_no_other_is_left() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 
 from ....model import GIB, Request
 from ...cache import ClusterState
+from ...cloning import cloned_disks
 from ...framework.interface import PostFilterPlugin
 from ...framework.status import Status
 from ...texts import first, listed, vcpus
@@ -96,8 +97,9 @@ def amount_text(resource: str, amount: float) -> str:
 
 
 def _asked_for(request: Request, resource: str) -> float:
-    disks = sum(disk.size for disk in request.disks)
-    asked: Mapping[str, float] = {"cpu": request.cores, "memory": request.memory, "storage": disks}
+    disks = request.disks if request.clone is None else cloned_disks(request, request.clone.templates[0])
+    storage = sum(disk.size for disk in disks)
+    asked: Mapping[str, float] = {"cpu": request.cores, "memory": request.memory, "storage": storage}
     return max(asked.get(resource, 1.0), 1.0)
 
 
