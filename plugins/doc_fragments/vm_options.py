@@ -143,7 +143,8 @@ options:
     type: bool
   hookscript:
     description:
-      - A snippet that the node runs at the steps of the VM's life, for example V(local:snippets/hook.pl).
+      - A snippet that the node runs at the steps of the VM's life, for example V(local:snippets/hook.pl). Only
+        C(root@pam) with its password may set it.
     type: str
   hostpci:
     description:
@@ -243,6 +244,7 @@ options:
   parallel:
     description:
       - 'Parallel ports of the node, as V({parallel0: /dev/parport0}). Keys are C(parallel0) to C(parallel2).'
+      - Only C(root@pam) with its password may set them.
     type: dict
   protection:
     description:

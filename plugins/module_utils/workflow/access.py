@@ -8,6 +8,7 @@ a live session with a ledger, or a recording.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,8 @@ from .device_options import needs_root
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
 """The one user who may pass raw devices and arguments; a token of its own is not the same."""
+ROOT_ONLY = re.compile(r"args|hookscript|parallel\d+")
+"""Options that Proxmox lets nobody else set. Of a clone it would say so only when the clone is made."""
 
 
 class Access:
@@ -94,9 +97,9 @@ class Access:
         """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is somebody else."""
         if self.session is None or self.session.user == ROOT:
             return
-        if "args" in request.options:
+        for option in filter(ROOT_ONLY.fullmatch, sorted(request.options)):
             raise PermissionDenied(
-                f"args: Proxmox VE lets only {ROOT} with its password set it, not {self.session.user}"
+                f"{option}: Proxmox VE lets only {ROOT} with its password set it, not {self.session.user}"
             )
         reason = needs_root(request)
         if reason is not None:

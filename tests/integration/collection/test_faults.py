@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
@@ -222,11 +223,19 @@ def test_without_quorum_the_run_says_so_and_leaves_nothing(controller: Controlle
     assert controller.schedule(name="web-1", **VM)["changed"] is True
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("args", "-no-shutdown"),
+        ("hookscript", "local:snippets/hook.pl"),
+        ("parallel", {"parallel0": "/dev/parport0"}),
+    ],
+)
 def test_what_only_root_may_set_is_refused_before_anything_is_sent(
-    controller: Controller, cluster: SimulatedCluster
+    controller: Controller, cluster: SimulatedCluster, option: str, value: object
 ) -> None:
-    failed = controller.fail("PermissionDenied", name="web-1", memory=1024, args="-no-shutdown")
-    assert "args: " in failed["msg"]
+    failed = controller.fail("PermissionDenied", name="web-1", memory=1024, **{option: value})
+    assert f'VM "web-1": {option}' in failed["msg"]
     assert sent(cluster) == []
 
 

@@ -97,7 +97,16 @@ HOSTPCI = PropertyKind(
     default_key="host",
 )
 IPCONFIG = PropertyKind(
-    "ipconfig", {"gw": _TEXT, "gw6": _TEXT, "ip": _TEXT, "ip6": _TEXT}, example="ip=192.0.2.10/24,gw=192.0.2.1"
+    "ipconfig",
+    {
+        "gw": _TEXT,
+        "gw6": _TEXT,
+        "ip": Property(pattern=r"dhcp|manual|[^/]+/\d+", expected="dhcp, or an address with its prefix: 192.0.2.10/24"),
+        "ip6": Property(
+            pattern=r"auto|dhcp|manual|[^/]+/\d+", expected="auto, dhcp, or an address with its prefix: 2001:db8::10/64"
+        ),
+    },
+    example="ip=192.0.2.10/24,gw=192.0.2.1",
 )
 MACHINE = PropertyKind(
     "machine",

@@ -107,6 +107,8 @@ def test_a_password_is_sent_as_it_is_but_never_printed() -> None:
         ({"balloon": "1G"}, ["balloon", "'1G'", "in MiB: 4096 for 4 GiB"]),
         ({"ipconfig": {"ip": "dhcp"}}, ["ipconfig.ip", "such as {ipconfig0: 'ip=192.0.2.10/24,gw=192.0.2.1'}"]),
         ({"ipconfig": {"ipconfig0": "dhcp"}}, ["ipconfig0", "'dhcp'", "such as ip=192.0.2.10/24,gw=192.0.2.1"]),
+        ({"ipconfig": {"ipconfig0": "ip=192.0.2.10"}}, ["ipconfig0", "'192.0.2.10'", "prefix: 192.0.2.10/24"]),
+        ({"ipconfig": {"ipconfig0": "ip6=2001:db8::1"}}, ["ipconfig0", "'2001:db8::1'", "auto, dhcp, or"]),
         ({"ipconfig": {"ipconfig0": "ipv4=dhcp"}}, ["ipconfig0", "gw, gw6, ip, ip6, such as ip=192.0.2.10/24"]),
         ({"sockets": 0}, ["sockets", "at least 1"]),
         ({"shares": 50001}, ["shares", "0 to 50000"]),
