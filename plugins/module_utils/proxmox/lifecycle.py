@@ -46,7 +46,7 @@ class Lifecycle:
         Raises:
             ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are,
                 and CD drives that came with a boot order may be.
-            TaskFailed, TaskTimeout: a resize failed.
+            TaskFailed, TaskTimeout: a resize failed, or a change that makes volumes.
         """
         path = f"/nodes/{node}/qemu/{vmid}"
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
@@ -65,7 +65,7 @@ class Lifecycle:
             # They are appended to the boot order, also to one that is set along with them.
             self._sent(lambda: self._session.put(f"{path}/config", media))
         if left:
-            self._sent(lambda: self._session.put(f"{path}/config", left) if left else None, forget_what_was_made)
+            self._sent(lambda: self._change(path, left), forget_what_was_made)
         config = (read_config(self._session, node, vmid) or {}) if imported else {}
         for slot, size in imported.items():
             if size > drive_size(slot, str(config.get(slot, ""))):
@@ -155,6 +155,13 @@ class Lifecycle:
         """Tell whether the VM on node is the one called name, by its config, which is never late."""
         config = read_config(self._session, node, vmid)
         return config is not None and config.get("name", "") == name
+
+    def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
+        if allocations(changes):
+            # Copying an image takes minutes: a task, as no answer is waited for so long.
+            self._follow(self._session.post(f"{path}/config", changes))
+        elif changes:
+            self._session.put(f"{path}/config", changes)
 
     def _resize(self, path: str, slot: str, size: int) -> None:
         # An absolute size: it does no harm to send it twice.

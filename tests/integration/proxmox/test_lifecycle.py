@@ -62,7 +62,7 @@ def test_a_change_whose_answer_was_lost_is_in_force(cluster, binder, when):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
-    cluster.fault(method="PUT", path="/config$", count=1, drop=when)
+    cluster.fault(method="POST", path="/config$", count=1, drop=when)
 
     binder.update("pve1", 100, {"scsi1": "local-lvm:4", "memory": "4096"})
 
@@ -70,6 +70,16 @@ def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
     volumes = [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 100]
     assert len(volumes) == 2
     assert [key for key in config(cluster, 100) if key.startswith("unused")] == []
+
+
+def test_a_disk_is_added_by_a_task_as_it_may_take_long(cluster, binder):
+    cluster.fault(method="POST", path="/config$", count=1, task_error="the storage is full")
+
+    with pytest.raises(TaskFailed, match="the storage is full"):
+        binder.update("pve1", 100, {"scsi1": "local-lvm:4"})
+
+    binder.update("pve1", 100, {"scsi1": "local-lvm:4"})
+    assert "size=4G" in config(cluster, 100)["scsi1"]
 
 
 def test_a_change_waits_for_a_lock_that_was_busy(cluster, binder):
