@@ -146,8 +146,8 @@ def test_a_playbook_that_is_interrupted_leaves_nothing_that_goes_on(
         start_new_session=True,
     )
     until(lambda: sent(cluster, "POST"))
-    # As a terminal does with Ctrl-C, and whoever cancels a job with what it has started.
-    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    # As a terminal does with Ctrl-C, and whoever cancels a job with all that it has started.
+    os.killpg(process.pid, number)
     assert process.wait() != 0
     until(lambda: not is_alive(str(tmp_path / "state")))
     assert len(sent(cluster, "POST")) == 1
