@@ -123,7 +123,8 @@ class Scheduler:
         vmid = choice.lowest_free(taken, lower, upper)
         if vmid is None:
             count = choice.count(lower, upper)
-            raise NoVMIDAvailable(f'no free VMID in {choice.describe()} for VM "{request.name}": all {count} are taken')
+            whom = f' for VM "{request.name}"' if request.name else ""
+            raise NoVMIDAvailable(f"no free VMID in {choice.describe()}{whom}: all {count} are taken")
         return vmid
 
     def profile(self, request: Request) -> Profile:

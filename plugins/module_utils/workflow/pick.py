@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.guard import check_request
 from ..engine.plugins.builtin import builtin_registry
 from ..engine.scheduler import Scheduler
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, NoVMIDAvailable
 from ..model import Request
 from ..proxmox.options.request import vm_request
 from .access import Access
@@ -31,7 +32,8 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     count = params["count"]
     if not 1 <= count <= MOST:
         raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
-    request = vm_request({**params, "name": "any"})
+    # The picks are for no VM in particular.
+    request = replace(vm_request({**params, "name": "any"}), name="")
     profile = Profile(PROFILE, builtin_registry())
     check_request(profile, request)
     access = Access.open(params, lambda nodes: {})
@@ -41,7 +43,14 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
         access.close()
     vmids: list[int] = []
     while len(vmids) < count:
-        vmid = scheduler.pick_vmid(request)
+        try:
+            vmid = scheduler.pick_vmid(request)
+        except NoVMIDAvailable as error:
+            if not vmids:
+                raise
+            raise NoVMIDAvailable(
+                f"only {len(vmids)} of {count} VMIDs are to be had; with these taken there is {error.message}"
+            ) from error
         scheduler.cluster.taken.add(vmid)
         vmids.append(vmid)
     return {"changed": False, "vmid": vmids[0], "vmids": vmids}

@@ -54,6 +54,21 @@ def test_what_cannot_be_picked_is_told(planner: Controller, asked: dict[str, Any
     assert planner.fail(code, module="vmid_pick", **asked)["msg"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"vmid_range": "100-102"}, "no free VMID in VMID range 100-102: all 3 are taken"),
+        (
+            {"vmid_range": "100-104", "count": 3},
+            "only 2 of 3 VMIDs are to be had; with these taken there is "
+            "no free VMID in VMID range 100-104: all 5 are taken",
+        ),
+    ],
+)
+def test_that_too_few_are_free_is_told_of_no_vm(planner: Controller, asked: dict[str, Any], told: str) -> None:
+    assert planner.fail("NoVMIDAvailable", module="vmid_pick", **asked)["msg"] == told
+
+
 @pytest.mark.parametrize("regex", ["(1*)*0", "(.*)*.*3", "(1|11|111)*[0-9]{2}"])
 def test_a_pattern_made_to_backtrack_is_answered_or_refused(planner: Controller, regex: str) -> None:
     result = planner.run("vmid_pick", vmid_regex=regex)
