@@ -211,7 +211,7 @@ options:
         type: str
         required: true
       min_available:
-        description: How many of its VMs must find a place. All of them when this is not given. The same for all its VMs.
+        description: How many of its VMs must find a place, the same for all of them. Without it, all of them must.
         type: int
   priority:
     description:

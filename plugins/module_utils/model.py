@@ -70,9 +70,9 @@ class Guest:
     name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...),
     or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
     to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
-    on its node that it will hold but that Device.in_use does not count yet. group and
-    apart (what it must be apart from) are known only for VMs that a run asks for or has decided about, ha_rule (the HA
-    rule or group that it joins) only for those decided: Proxmox does not tell them of a guest.
+    on its node that it will hold but that Device.in_use does not count yet. group and apart (what it must be apart
+    from) are known only for VMs that a run asks for or has decided about, ha_rule (the HA rule or group that it joins)
+    only for those decided: Proxmox does not tell them of a guest.
     """
 
     vmid: int
