@@ -296,7 +296,8 @@ options:
   serial:
     description:
       - 'Serial ports, as V({serial0: socket}). Keys are C(serial0) to C(serial3).'
-      - Values are V(socket) or a device of the node below C(/dev), which binds the VM to it.
+      - Values are V(socket) or a device of the node below C(/dev), which binds the VM to it, and which only C(root@pam)
+        with its password may set.
     type: dict
   shares:
     description:

@@ -124,6 +124,8 @@ def needs_root(request: Request) -> str | None:
     device through by its address. No token will do, not even one of C(root@pam).
     """
     for option, value in sorted(request.options.items()):
+        if re.fullmatch(r"serial\d+", option) and value != "socket":
+            return f"{option}: {str(value)!r} is a device, which Proxmox VE allows to root@pam with its password only"
         for driver, (prefix, _number) in OPTIONS.items():
             if (
                 re.fullmatch(rf"{prefix}\d+", option)

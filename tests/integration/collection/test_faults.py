@@ -229,6 +229,7 @@ def test_without_quorum_the_run_says_so_and_leaves_nothing(controller: Controlle
         ("args", "-no-shutdown"),
         ("hookscript", "local:snippets/hook.pl"),
         ("parallel", {"parallel0": "/dev/parport0"}),
+        ("serial", {"serial0": "/dev/ttyS0"}),
     ],
 )
 def test_what_only_root_may_set_is_refused_before_anything_is_sent(

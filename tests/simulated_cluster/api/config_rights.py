@@ -63,8 +63,13 @@ def check_options(call: Call, vmid: int, options: list[str], pool: str | None = 
         needed = privilege(option)
         if needed is None:
             raise die(f"only root can set '{option}' config")
-        if needed and not (pool and call.allowed(f"/pool/{pool}", needed)):
-            call.require(f"/vms/{vmid}", needed)
+        if needed:
+            _require(call, vmid, needed, pool)
+
+
+def _require(call: Call, vmid: int, needed: str, pool: str | None) -> None:
+    if not (pool and call.allowed(f"/pool/{pool}", needed)):
+        call.require(f"/vms/{vmid}", needed)
 
 
 def check_devices(call: Call, values: dict[str, object], vmid: int, pool: str | None = None) -> None:
@@ -82,6 +87,10 @@ def check_devices(call: Call, values: dict[str, object], vmid: int, pool: str | 
             elif kind == "hostpci" or parts.get("host") != "spice":
                 what = "non-mapped devices" if kind == "hostpci" else "real devices"
                 raise die(f"only root can set '{option}' config for {what}")
+        elif kind == "serial" and match and not call.who.is_root:
+            if value != "socket":
+                raise die(f"only root can set '{option}' config for real devices")
+            _require(call, vmid, "VM.Config.HWType", pool)
         elif kind == "virtiofs" and match and not call.who.is_root:
             call.require(f"/mapping/dir/{parts.get('dirid', parts.get('host'))}", "Mapping.Use")
         elif option == "cpu" and call.cluster.modern:

@@ -207,7 +207,13 @@ def test_what_is_wrong_with_one_vm_does_not_keep_others_from_being_read() -> Non
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("hostpci0", "0000:01:00.0,pcie=1"), ("hostpci3", "host=01:00"), ("usb0", "host=1-2")]
+    ("option", "value"),
+    [
+        ("hostpci0", "0000:01:00.0,pcie=1"),
+        ("hostpci3", "host=01:00"),
+        ("usb0", "host=1-2"),
+        ("serial1", "/dev/ttyS0"),
+    ],
 )
 def test_a_device_by_its_address_needs_root_with_a_password(option: str, value: str) -> None:
     reason = needs_root(Request("vm", options={option: value}))
@@ -217,7 +223,10 @@ def test_a_device_by_its_address_needs_root_with_a_password(option: str, value: 
     assert "root@pam with its password" in reason
 
 
-@pytest.mark.parametrize(("option", "value"), [("hostpci0", "mapping=gpu"), ("usb0", "spice"), ("usb0", "mapping=key")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("hostpci0", "mapping=gpu"), ("usb0", "spice"), ("usb0", "mapping=key"), ("serial0", "socket")],
+)
 def test_mapped_devices_need_no_root(option: str, value: str) -> None:
     assert needs_root(Request("vm", options={option: value, "memory": 512})) is None
 
