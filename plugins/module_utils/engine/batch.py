@@ -59,6 +59,9 @@ class Batch:
         # How many requests had been placed when each was tried last.
         self._tried_after: dict[int, int] = {}
         self._placements = 0
+        # What this pass has placed, and how many placements came before the first that was taken back.
+        self._decided: dict[int, Queued] = {}
+        self._gap: int | None = None
         for arrival, request in enumerate(requests):
             self._add(arrival, request)
 
@@ -68,6 +71,7 @@ class Batch:
         now is in seconds, on the clock of Request.created.
         """
         self._taken_back.clear()
+        self._decided.clear()
         while True:
             due: list[Queued] = []
             while (queued := self._queue.pop(now)) is not None:
@@ -76,7 +80,7 @@ class Batch:
                 self._undecided[queued.arrival] = queued.request
             for queued in due:
                 self._place(queued, scheduler, now)
-            if not (self._try_again() or self._settle(scheduler)):
+            if not (self._try_again() or self._settle(scheduler) or self._decide_again(scheduler)):
                 break
         for queued in self._failed.values():
             outcome = self._outcomes[queued.arrival]
@@ -128,6 +132,7 @@ class Batch:
         rejection = self._permit(queued, scheduler, self._undecided.values())
         if rejection is None or rejection.status.code is Code.WAIT:
             self._placements += 1
+            self._decided[queued.arrival] = queued
             if rejection is not None:
                 self._waiting[queued.arrival] = queued
             return
@@ -181,6 +186,25 @@ class Batch:
             self._queue.activate(queued)
         return True
 
+    def _decide_again(self, scheduler: Places) -> bool:
+        """Take back what was placed after one that did not stay, to be decided without it: it may be where it is
+        because of that one. Tell whether there is any.
+        """
+        gap, self._gap = self._gap, None
+        later = [q for a, q in self._decided.items() if gap is not None and self._tried_after[a] > gap]
+        for queued in later:
+            error = self._undo(queued, scheduler)
+            if error is None:
+                del self._outcomes[queued.arrival]
+                self._queue.activate(queued)
+            else:
+                self._outcomes[queued.arrival] = Outcome(queued.request, error=error)
+                self._fail(queued)
+        if later:
+            # What was placed before may have been permitted because of what is open again now.
+            self._waiting.update(self._decided)
+        return bool(later)
+
     def _permit(self, queued: Queued, scheduler: Places, undecided: Collection[Request]) -> Rejection | None:
         """The first answer of a Permit plugin that is not a yes; one that raises says no."""
         plugins: list[PermitPlugin] = scheduler.profile(queued.request).plugins("permits")
@@ -196,16 +220,26 @@ class Batch:
 
     def _take_back(self, queued: Queued, scheduler: Places, rejection: Rejection) -> None:
         self._taken_back[queued.arrival] += 1
-        self._waiting.pop(queued.arrival, None)
-        del self._placed[queued.arrival]
-        outcome = self._outcomes[queued.arrival]
-        self._outcomes[queued.arrival] = not_permitted(outcome, rejection)
-        try:
-            if outcome.decision is not None:
-                scheduler.undo(outcome.decision)
-        except CollectionError as error:
-            self._outcomes[queued.arrival].error = error
+        if queued.arrival in self._decided:
+            tried_after = self._tried_after[queued.arrival]
+            self._gap = tried_after if self._gap is None else min(self._gap, tried_after)
+        error = self._undo(queued, scheduler)
+        outcome = self._outcomes[queued.arrival] = not_permitted(self._outcomes[queued.arrival], rejection)
+        outcome.error = error or outcome.error
         self._fail(queued)
+
+    def _undo(self, queued: Queued, scheduler: Places) -> CollectionError | None:
+        """Give up what was decided; the error of a plugin that raised meanwhile."""
+        self._waiting.pop(queued.arrival, None)
+        self._decided.pop(queued.arrival, None)
+        del self._placed[queued.arrival]
+        decision = self._outcomes[queued.arrival].decision
+        try:
+            if decision is not None:
+                scheduler.undo(decision)
+        except CollectionError as error:
+            return error
+        return None
 
     def _fail(self, queued: Queued) -> None:
         self._unplaced[queued.arrival] = queued.request

@@ -255,6 +255,42 @@ def test_a_group_is_never_placed_in_part_and_memory_is_never_exceeded(
     assert [o.decision for o in again] == [o.decision for o in outcomes]
 
 
+WITH_DB = (AffinityTerm(True, Selector(name="db-.*")),)
+
+
+def test_who_must_be_with_a_group_that_is_taken_back_is_not_left_alone() -> None:
+    requests = [
+        member("db-1", "db", 8),
+        vm("app", affinity=WITH_DB),
+        vm("proxy", affinity=(AffinityTerm(True, Selector(name="app")),)),
+        vm("other"),
+        member("db-2", "db", 40),
+    ]
+    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(requests)
+    assert placed(outcomes) == ["other"]
+    assert outcomes[1].rejected_by == {"VMAffinity"}
+
+
+@settings(max_examples=200)
+@given(
+    nodes=st.integers(1, 3),
+    vms=st.lists(st.tuples(st.sampled_from(["app", "a", "b", None]), st.integers(1, 30)), max_size=10),
+)
+def test_rules_hold_without_what_was_taken_back(nodes: int, vms: list[tuple[str | None, int]]) -> None:
+    requests = [
+        vm(f"app-{number}", gib=gib, affinity=WITH_DB)
+        if group == "app"
+        else vm(f"db-{number}", gib=gib, gang=GangRef(group, 0) if group else None)
+        for number, (group, gib) in enumerate(vms)
+    ]
+    state = cluster([node(f"pve{index}") for index in range(nodes)])
+    outcomes = scheduler(state).schedule_all(requests)
+    where = {outcome.request.name: outcome.decision.node for outcome in outcomes if outcome.decision}
+    databases = {at for name, at in where.items() if name.startswith("db-")}
+    assert {at for name, at in where.items() if name.startswith("app-")} <= databases
+    assert used_gib(state) == sum(outcome.request.memory for outcome in outcomes if outcome.decision) / GIB
+
+
 # --- Permit plugins of one's own ---
 
 
