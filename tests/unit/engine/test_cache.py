@@ -39,7 +39,7 @@ def decision(vmid: int = 100, at: str = "pve1", **fields: t.Any) -> Decision:
     return Decision(Request("web-1", cores=2, memory=4 * GIB, **fields), at, vmid)
 
 
-@pytest.mark.parametrize("parts", itertools.permutations([0.1, 0.2, 0.3]))
+@pytest.mark.parametrize("parts", list(itertools.permutations([0.1, 0.2, 0.3])))
 def test_parts_of_cpus_sum_up_to_the_same_in_whatever_order(parts: tuple[float, ...]) -> None:
     state = cluster(NODES, [guest(100 + number, "pve1", cores, 1) for number, cores in enumerate(parts)])
     assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
