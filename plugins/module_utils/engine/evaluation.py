@@ -219,8 +219,9 @@ class Evaluation:
 
     def _join(self, info: NodeInfo) -> _Group:
         """Find the group of a node, once and for all, when no plugin of Scope.NODE rejects it for the first time."""
-        view = self._view(info)
-        key = view, *[guarded(f, f.domain, self.state, self.request, info) for f in self._domain_filters]
+        view = self._view(info) if self._storage_plugins else ()
+        domains = [guarded(f, f.domain, self.state, self.request, info) for f in self._domain_filters]
+        key: Hashable = (view, *domains) if domains else view
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(view, [info])

@@ -9,7 +9,6 @@ import pytest
 from support.looking import allowed, reasons
 from support.small_cluster import cluster, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_name import fits
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -29,9 +28,8 @@ def test_a_named_node_is_the_only_one() -> None:
     assert reasons(outcome, "NodeName")["pve10"] == "didn't match the requested node name"
 
 
-@pytest.mark.parametrize(("wanted", "expected"), [(None, True), ("pve1", True), ("pve2", False)])
-def test_a_name_fits_that_node_or_no_name_any(wanted: str | None, expected: bool) -> None:
-    assert fits(vm(node=wanted), cluster(NODES).nodes[1]) is expected
+def test_without_a_name_every_node_will_do() -> None:
+    assert allowed(scheduler(cluster(NODES)).schedule(vm())) == {"pve1", "pve10", "db1"}
 
 
 def test_a_pattern_must_match_the_whole_name() -> None:

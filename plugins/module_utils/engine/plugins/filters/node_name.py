@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin
-from ...framework.status import Status, unresolvable
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.status import SKIP, Status, unresolvable
 
 REASON = "didn't match the requested node name"
 
 
-class NodeName(FilterPlugin):
+class NodeName(PreFilterPlugin, FilterPlugin):
     """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
 
     name = "NodeName"
@@ -25,10 +25,8 @@ class NodeName(FilterPlugin):
     def signature(self, request: Request) -> Hashable:
         return request.node
 
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return SKIP if request.node is None else None
+
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        return None if fits(request, node) else unresolvable(REASON)
-
-
-def fits(request: Request, node: NodeInfo) -> bool:
-    """Whether the request names this node, or none."""
-    return request.node is None or request.node == node.name
+        return None if request.node == node.name else unresolvable(REASON)

@@ -41,6 +41,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Scope.NODE
 
     def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+        if not request.node_preferred:
+            return SKIP
         most = max((preference(request.node_preferred, info.node) for info in nodes), default=0)
         state[self.name] = most
         return None if most else SKIP

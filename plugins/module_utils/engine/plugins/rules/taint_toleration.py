@@ -43,7 +43,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return Scope.NODE
 
     def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        most = max((_unwelcome(request, info.node) for info in nodes), default=0)
+        most = max((_unwelcome(request, info.node) for info in nodes if info.node.taints), default=0)
         state[self.name] = most
         return None if most else SKIP
 
