@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Putting a new VM under the HA manager's care: as a resource, and into a group or a rule."""
+"""Putting a VM under the HA manager's care: as a resource, and into a group or a rule."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _JOIN_SECONDS = 60.0
 def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> None:
     """Add the VM to HA in the intended state (C(started) when only a rule or group is given), then to its rule.
 
+    One that is there already is given the state and the group that are intended, and keeps what is not.
+
     Raises ApiError or PermissionDenied as Proxmox answers, InvalidRequest when the rule is gone.
     """
     resource: dict[str, t.Any] = {"sid": f"vm:{vmid}", "state": intent.state or "started"}
@@ -31,6 +33,10 @@ def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> No
     except ApiError as error:
         if "already defined" not in error.message:
             raise
+        given = {"state": intent.state, "group": intent.group}
+        changes = {key: value for key, value in given.items() if value is not None}
+        if changes:
+            sent(lambda: session.put(f"/cluster/ha/resources/vm:{vmid}", changes), poller.sleep)
     name = intent.rule
     if name is None:
         return

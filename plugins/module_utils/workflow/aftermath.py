@@ -53,7 +53,7 @@ class Aftermath:
         if found is None:
             report.ended_with(applied, None)
             return report
-        changed = found.changes.changes != plan.changes.changes or found.joins_ha is not plan.joins_ha
+        changed = found.changes.changes != plan.changes.changes or found.ha != plan.ha
         done = {
             "finish": changed or "finish" not in found.actions,
             "update": changed,

@@ -9,17 +9,17 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
-from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, PermissionDenied, TaskTimeout
+from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskTimeout
 from ..model import Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
-from ..proxmox.failures import NotRecorded
 from ..proxmox.freshness import read_config
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import Unfinished, unfinished
 from .entries import Entry
+from .existing_ha import HA, HADrift, ha_drift
 from .report import VMReport
 
 POOL = "pool"
@@ -41,7 +41,7 @@ class ExistingPlan:
     guest: Guest
     status: str
     changes: ChangeSet
-    joins_ha: bool = False
+    ha: HADrift | None = None
     actions: list[str] = field(default_factory=list)
     unfinished: Unfinished | None = None
 
@@ -49,9 +49,8 @@ class ExistingPlan:
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
         """Everything that differs: the config, and the care of the HA manager."""
         drift = dict(self.changes.changes)
-        if self.joins_ha and self.entry.request.ha is not None:
-            wanted = {key: value for key, value in asdict(self.entry.request.ha).items() if value is not None}
-            drift["ha"] = {"old": None, "new": wanted}
+        if self.ha is not None:
+            drift[HA] = {"old": self.ha.old, "new": self.ha.new}
         if self.misplaced:
             drift["node"] = {"old": self.guest.node, "new": self.entry.request.node}
         return drift
@@ -93,11 +92,13 @@ class ExistingPlan:
             )
         elif "update" in self.actions:
             report.after = {**self.changes.after, "status": status}
-        elif (self.changes or self.joins_ha) and not gone:
+        elif (self.changes or self.ha) and not gone:
             listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()) if key != "node")
             report.warnings.append(
                 f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
             )
+            if self.ha is not None and self.ha.problem is not None:
+                report.warnings.append(f"{self.entry.label} cannot be given that: {self.ha.problem}")
         if self.entry.state == "started" and self.status not in ("running", *OFF):
             report.warnings.append(f"{self.entry.label} runs, but stands still ({self.status}): it is not resumed")
         if self.misplaced and not gone:
@@ -145,20 +146,25 @@ class Converger:
                 devices=begun.devices,
             )
         status = self._status(guest)
-        joins_ha = entry.request.ha is not None and not self._is_in_ha(guest)
-        plan = ExistingPlan(entry, guest, status, changes, joins_ha=joins_ha, unfinished=begun)
+        starts = entry.state == "started" and status in OFF
+        stops = entry.state == "stopped" and status not in OFF
+        ha = ha_drift(self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
+        plan = ExistingPlan(entry, guest, status, changes, ha=ha, unfinished=begun)
         if begun is not None:
             plan.actions.append("finish")
-        elif (changes or plan.joins_ha) and entry.update:
-            if changes.unappliable:
-                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(changes.unappliable.items()))
+        elif (changes or ha) and entry.update:
+            unappliable = dict(changes.unappliable)
+            if ha is not None and ha.problem is not None:
+                unappliable[HA] = ha.problem
+            if unappliable:
+                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
             if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: template: it runs; state=stopped stops it")
             plan.actions.append("update")
-        if entry.state == "started" and status in OFF:
+        if starts:
             plan.actions.append("start")
-        if entry.state == "stopped" and status not in OFF:
+        if stops:
             # Before all else: only a stopped VM can become a template.
             plan.actions.insert(0, "stop")
         return plan
@@ -222,7 +228,7 @@ class Converger:
             binder.convert_to_template(guest.node, guest.vmid)
         if POOL in plan.changes.changes:
             binder.move_to_pool(guest.vmid, str(plan.changes.after[POOL]))
-        if plan.joins_ha and ha is not None:
+        if plan.ha is not None and ha is not None:
             binder.join_ha(guest.vmid, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, Mapping[str, t.Any]]:
@@ -254,16 +260,6 @@ class Converger:
         if node in (None, guest.node):
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
         return str(node)
-
-    def _is_in_ha(self, guest: Guest) -> bool:
-        """One that was just added is shown as such only after the HA manager's next round."""
-        if guest.ha_managed:
-            return True
-        try:
-            resources = self._reader.get("/cluster/ha/resources")
-        except (PermissionDenied, NotRecorded):
-            return False
-        return any(resource.get("sid") == f"vm:{guest.vmid}" for resource in resources)
 
     def _status(self, guest: Guest) -> str:
         if guest.status not in ("assumed", "unknown"):

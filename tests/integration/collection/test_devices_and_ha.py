@@ -98,3 +98,24 @@ def test_a_vm_joins_ha_on_a_node_where_it_may_stay(
     late = controller.schedule(name="app-2", ha={"state": "started"}, update=True)
     assert late["vms"][0]["actions"] == ["update"]
     assert controller.schedule(name="app-2", ha={"state": "started"}, update=True)["changed"] is False
+
+
+@pytest.mark.parametrize("version", ["8.4", "9.2"])
+def test_a_vm_that_ha_keeps_already_is_given_the_group_or_rule_that_it_lacks(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], version: str
+) -> None:
+    rules = {
+        "8.4": {"groups": [{"group": "two", "nodes": "pve1,pve2"}]},
+        "9.2": {"rules": [{"rule": "two", "type": "node-affinity", "nodes": "pve1,pve2", "resources": "vm:101"}]},
+    }[version]
+    resources = [{"sid": "vm:100"}, {"sid": "vm:101"}]
+    cluster = start({**THREE_NODES, "version": version, "ha": {"resources": resources, **rules}})
+    controller = control(cluster)
+    name = {guest["vmid"]: guest["name"] for guest in THREE_NODES["guests"]}[100]
+    kind = "group" if version == "8.4" else "rule"
+    told = controller.schedule(name=name, ha={kind: "two"})
+    assert (told["changed"], told["vms"][0]["drift"]["ha"]) == (False, {"old": {kind: None}, "new": {kind: "two"}})
+    done = controller.schedule(name=name, ha={kind: "two", "state": "ignored"}, update=True)
+    assert done["vms"][0]["actions"] == ["update"]
+    again = controller.schedule(name=name, ha={kind: "two", "state": "ignored"}, update=True)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})

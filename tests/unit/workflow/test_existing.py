@@ -118,15 +118,6 @@ def test_the_status_of_a_vm_that_the_list_does_not_show_whole_is_read() -> None:
         assert found.actions == actions
 
 
-@pytest.mark.parametrize(("resources", "joins"), [([], True), ([{"sid": "vm:100"}], False), ([{"sid": "vm:1"}], True)])
-def test_a_vm_joins_ha_unless_it_is_there_already(resources: list[dict[str, str]], joins: bool) -> None:
-    asked = entry(ha={"state": "started"}, update=True)
-    found = converger({}, **{"/cluster/ha/resources": resources}).plan(asked, guest(100, "pve1", name="web"))
-    assert (found.joins_ha, found.actions) == (joins, ["update"] if joins else [])
-    managed = converger({}).plan(asked, guest(100, "pve1", name="web", ha_managed=True))
-    assert managed.actions == []
-
-
 @pytest.mark.parametrize("update", [False, True])
 def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool) -> None:
     found = plan(entry(node="pve2", update=update))
