@@ -186,8 +186,8 @@ options:
       - Makes the VM one that the HA manager keeps. It goes where the HA manager would leave it.
       - A rule that does not exist, or that Proxmox VE would refuse with this VM in it, fails the VM before anything is
         written.
-      - Of a VM that exists, what is given here is compared, and applied with O(update). A VM is never taken out of HA or
-        a rule.
+      - Of a VM that exists, what is given here is compared, and applied with O(update). A VM is never taken out of HA
+        or a rule.
     type: dict
     suboptions:
       rule:
