@@ -33,7 +33,8 @@ options:
     default: true
   force:
     description:
-      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in the time that Proxmox VE grants.
+      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in the time that Proxmox VE grants,
+        60 seconds or C(down) of its O(startup). O(timeout) has to be longer.
     type: bool
     default: false
   parallel_creates:
