@@ -48,6 +48,16 @@ def test_the_answers_to_the_survey_make_the_vms(cluster: SimulatedCluster, play:
     assert "changed=0 " in again.output
 
 
+def test_no_answer_becomes_an_option_of_the_vms(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    name = 'gitlab", "state": "absent", "description": "'
+    answers = {"survey_name": name, "survey_count": 1, "survey_cores": 1, "survey_memory": 512, "survey_disk": 8}
+    run = play("from_survey", answers)
+    assert set(cluster.state()["guests"]) == before
+    assert run.last["error_code"] == "InvalidRequest"
+    assert "vms[0].name" in run.last["msg"]
+
+
 def test_a_template_can_be_named_and_its_network_kept(cluster: SimulatedCluster, play: Play) -> None:
     answers = {"survey_name": "copy", "survey_count": "1", "survey_clone": "debian-13", "survey_cores": "1"}
     run = play("from_survey", {**answers, "survey_memory": "1024", "survey_disk": "8", "survey_bridge": ""})
