@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from simulated_cluster.client import SimulatedCluster
@@ -121,6 +122,61 @@ def test_a_vm_whose_agent_keeps_silent_fails_the_run_by_name(play: Play) -> None
     run = play("provision", variables)
     assert run.code != 0
     assert "up to 600 s: web-1 (its guest agent is not enabled)." in run.last["msg"]
+
+
+def test_without_an_address_the_vms_are_told_and_added_all_the_same(play: Play) -> None:
+    options = {**VMS["qemu_options"], "all_or_nothing": False}
+    vms = [*VMS["qemu_vms"], {"name": "mute", "agent": "0"}, {"name": "huge", "memory": 9999999}]
+    variables = {"qemu_vms": vms, "qemu_options": options, "provision_wait_for_address": True}
+    told = seen("provision_vms | map(attribute='name') | list", "groups['web']", "hostvars['web-1'].ansible_host")
+    failure = {"ansible.builtin.debug": {"msg": "{{ ansible_failed_result.msg }}"}, "name": "failure"}
+    run = play([somebodys_play({"block": [PROVISION], "rescue": [failure, told]})], variables)
+    assert run.code == 0, run.output
+    facts = run.of("seen")["msg"]
+    assert facts["provision_vms | map(attribute='name') | list"] == ["web-1", "db-1", "mute"]
+    assert facts["groups['web']"] == ["web-1"]
+    assert facts["hostvars['web-1'].ansible_host"].startswith("192.0.2.")
+    message = run.of("failure")["msg"]
+    assert message.startswith("NoNodesAvailable: ")
+    assert "up to 300 s: mute (its guest agent is not enabled)." in message
+
+
+def test_addresses_that_cannot_be_asked_for_do_not_hide_what_was_made(play: Play) -> None:
+    variables = {**VMS, "provision_wait_for_address": True, "provision_address_networks": ["192.0.2"]}
+    told = seen("provision_vms | map(attribute='name') | list")
+    run = play([somebodys_play({"block": [PROVISION], "rescue": [told]})], variables)
+    assert run.code == 0, run.output
+    assert run.of("seen")["msg"]["provision_vms | map(attribute='name') | list"] == ["web-1", "db-1"]
+    assert "InvalidRequest: networks: '192.0.2' does not appear to be an IPv4 or IPv6 network" in run.output
+
+
+def test_a_page_that_cannot_be_written_is_told_before_anything_is(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    for page in ("/no/such/folder/page.html", "/"):
+        run = play("provision", {**VMS, "provision_page": page})
+        assert run.code != 0
+        assert run.last["msg"].startswith(f"provision_page: {page} cannot be written")
+    assert set(cluster.state()["guests"]) == before
+
+
+def test_a_vm_that_is_asked_for_by_its_vmid_alone_bears_its_name_in_the_inventory(play: Play) -> None:
+    run = play([somebodys_play(PROVISION, seen("groups['lab']"))], {"qemu_vms": [{"vmid": 124, "tags": ["lab"]}]})
+    assert run.code == 0, run.output
+    assert run.of("seen")["msg"]["groups['lab']"] == ["lab-4"]
+
+
+def test_a_recording_among_the_options_of_the_task_writes_nothing_either(play: Play, tmp_path: Path) -> None:
+    record = {"qemu_scheduler.proxmox.cluster_snapshot_info": {"dest": str(tmp_path / "cluster.json")}}
+    variables = {
+        "qemu_vms": [{"name": "web-1", "memory": 512}],
+        "qemu_options": {"snapshot": str(tmp_path / "cluster.json")},
+        "provision_wait_for_address": True,
+        "provision_page": str(tmp_path / "page.html"),
+    }
+    run = play([somebodys_play(record, PROVISION, seen("provision_vms", "groups['all']"))], variables)
+    assert run.code == 0, run.output
+    assert run.of("seen")["msg"] == {"provision_vms": [], "groups['all']": []}
+    assert "Plan: nothing was written" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_wrong_credentials_fail_with_the_code(play: Play) -> None:
