@@ -123,9 +123,9 @@ class Converger:
         self._clock = clock
         self._sleep = sleep
 
-    def plan(self, entry: Entry, guest: Guest) -> ExistingPlan:
+    def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM with what is asked for, by its fresh config. Only reads. An unfinished one is to be finished,
-        whether update is asked for or not.
+        whether update is asked for or not. What is the same for all VMs of a run is read from cluster, if given.
 
         Raises GuestVanished; DriftNotApplicable when update is asked for and not all of it is possible.
         """
@@ -148,7 +148,7 @@ class Converger:
         status = self._status(guest)
         starts = entry.state == "started" and status in OFF
         stops = entry.state == "stopped" and status not in OFF
-        ha = ha_drift(self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
+        ha = ha_drift(cluster or self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
         plan = ExistingPlan(entry, guest, status, changes, ha=ha, unfinished=begun)
         if begun is not None:
             plan.actions.append("finish")

@@ -16,6 +16,7 @@ from ..errors import CollectionError, GuestVanished, Interrupted
 from ..model import Decision, Guest
 from ..proxmox.binder import Binder
 from ..proxmox.polling import Poller
+from ..proxmox.reader import ReadOnce
 from ..proxmox.tasks import TaskFollower
 from .access import Access
 from .aftermath import Aftermath
@@ -180,9 +181,10 @@ class Run:
     def _plans(self, existing: Mapping[int, Guest]) -> dict[int, ExistingPlan]:
         """Plans for the VMs that exist, each from its own config; their reports are kept."""
         plans: dict[int, ExistingPlan] = {}
+        cluster = ReadOnce(self._access.reader)
         with self._stop.threads(self._parallel) as pool:
             futures = {
-                pool.submit(self._converger.plan, self._entries[position], guest): position
+                pool.submit(self._converger.plan, self._entries[position], guest, cluster): position
                 for position, guest in existing.items()
             }
             for future in as_completed(futures):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -119,3 +120,15 @@ def test_a_vm_that_ha_keeps_already_is_given_the_group_or_rule_that_it_lacks(
     assert done["vms"][0]["actions"] == ["update"]
     again = controller.schedule(name=name, ha={kind: "two", "state": "ignored"}, update=True)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+@both_versions
+def test_what_ha_makes_of_many_vms_is_read_once(controller: Controller, cluster: SimulatedCluster) -> None:
+    vms = [{"name": f"web-{number}"} for number in range(4)]
+    controller.schedule(vms=vms, memory=512, ha={"state": "stopped"})
+    cluster.advance(60)
+    cluster.requests(reset=True)
+    assert controller.schedule(vms=vms, memory=512, ha={"state": "stopped"})["changed"] is False
+    read = Counter(request["path"] for request in cluster.requests() if "/ha/" in request["path"])
+    assert read
+    assert set(read.values()) == {1}
