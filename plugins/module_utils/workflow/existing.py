@@ -73,6 +73,7 @@ class ExistingPlan:
         report = VMReport(
             self.entry,
             actions=list(self.actions),
+            name=self.guest.name,
             node=None if gone else self.guest.node,
             vmid=self.guest.vmid,
             status="absent" if gone else status,

@@ -31,6 +31,7 @@ class VMReport:
     Attributes:
         actions: create, clone, finish, update, start, stop, delete: what is to be done, after the run what was done.
         not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
+        name: that of a VM that exists, which need not be asked for.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
         drift: for each parameter that differs from the request C(old) and C(new).
@@ -45,6 +46,7 @@ class VMReport:
     entry: Entry
     actions: list[str] = field(default_factory=list)
     not_done: list[str] = field(default_factory=list)
+    name: str | None = None
     node: str | None = None
     vmid: int | None = None
     status: str | None = None
@@ -108,7 +110,7 @@ class VMReport:
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(vms) in the module's result."""
         result: dict[str, t.Any] = {
-            "name": self.entry.request.name or None,
+            "name": self.entry.request.name or self.name,
             "vmid": self.vmid,
             "node": self.node,
             "status": self.status,
@@ -244,7 +246,7 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
         result["diff"] = diffs
     if single:
         report = reports[0]
-        result.update(name=report.entry.request.name or None, vmid=report.vmid, node=report.node)
+        result.update(name=report.entry.request.name or report.name, vmid=report.vmid, node=report.node)
     return result
 
 

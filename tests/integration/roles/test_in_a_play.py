@@ -160,9 +160,11 @@ def test_a_page_that_cannot_be_written_is_told_before_anything_is(cluster: Simul
 
 
 def test_a_vm_that_is_asked_for_by_its_vmid_alone_bears_its_name_in_the_inventory(play: Play) -> None:
-    run = play([somebodys_play(PROVISION, seen("groups['lab']"))], {"qemu_vms": [{"vmid": 124, "tags": ["lab"]}]})
+    vms = [{"vmid": 124, "tags": ["lab", "2nd"]}]
+    run = play([somebodys_play(PROVISION, seen("groups['lab']", "groups['_2nd']"))], {"qemu_vms": vms})
     assert run.code == 0, run.output
-    assert run.of("seen")["msg"]["groups['lab']"] == ["lab-4"]
+    assert run.of("seen")["msg"] == {"groups['lab']": ["lab-4"], "groups['_2nd']": ["lab-4"]}
+    assert "Invalid characters" not in run.output
 
 
 def test_a_recording_among_the_options_of_the_task_writes_nothing_either(play: Play, tmp_path: Path) -> None:
