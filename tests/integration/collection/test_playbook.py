@@ -20,6 +20,8 @@ from support.versions import both_versions
 Tasks = Callable[..., PlayRun]
 
 PASSWORD = "very-geheim-cipassword"
+WITH_ARGUMENTS = {"ANSIBLE_INJECT_INVOCATION": "true"}
+"""Since ansible-core 2.21 results have the arguments of their module only where that is asked for."""
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaGeheim user@host"
 WEB: dict[str, Any] = {"memory": 1024, "cores": 2, "scsi": {"scsi0": {"size": 4}}, "state": "started"}
 THREE = [{"name": "web-1"}, {"name": "web-2"}, {"name": "web-3", "memory": 2048}]
@@ -70,6 +72,7 @@ def test_no_secret_is_shown_however_much_is(tasks: Tasks, cluster: SimulatedClus
         {"qemu_schedule": {**template, "name": "web-2", "cores": 0}, "ignore_errors": True},
         "-vvv",
         "--diff",
+        env=WITH_ARGUMENTS,
     )
     assert run.code == 0, run.output
     assert [task.failed for task in run.tasks] == [False, False, True, True]
@@ -85,7 +88,8 @@ def test_no_secret_is_shown_however_much_is(tasks: Tasks, cluster: SimulatedClus
 
 def test_the_password_of_a_ledger_is_shown_nowhere(tasks: Tasks) -> None:
     ledger = "postgresql://scheduler:geheim%21pw@127.0.0.1:1/ledger?sslpassword=sslgeheim"
-    run = tasks({"qemu_schedule": {"name": "web-1", "reservations": ledger}, "ignore_errors": True}, "-vvv")
+    task = {"qemu_schedule": {"name": "web-1", "reservations": ledger}, "ignore_errors": True}
+    run = tasks(task, "-vvv", env=WITH_ARGUMENTS)
     assert run.tasks[0].result["error_code"] == "LedgerUnavailable"
     assert "postgresql://scheduler:****" in run.output
     for secret in ("geheim%21pw", "geheim!pw", "sslgeheim"):
