@@ -9,6 +9,7 @@ One run may make several passes, each with a scheduler of its own, when the clus
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -61,7 +62,7 @@ class Batch:
         self._placements = 0
         # What this pass has placed, and how many placements came before the first that was taken back.
         self._decided: dict[int, Queued] = {}
-        self._gap: int | None = None
+        self._gap = math.inf
         for arrival, request in enumerate(requests):
             self._add(arrival, request)
 
@@ -190,8 +191,8 @@ class Batch:
         """Take back what was placed after one that did not stay, to be decided without it: it may be where it is
         because of that one. Tell whether there is any.
         """
-        gap, self._gap = self._gap, None
-        later = [q for a, q in self._decided.items() if gap is not None and self._tried_after[a] > gap]
+        gap, self._gap = self._gap, math.inf
+        later = [queued for arrival, queued in self._decided.items() if self._tried_after[arrival] > gap]
         for queued in later:
             error = self._undo(queued, scheduler)
             if error is None:
@@ -221,8 +222,7 @@ class Batch:
     def _take_back(self, queued: Queued, scheduler: Places, rejection: Rejection) -> None:
         self._taken_back[queued.arrival] += 1
         if queued.arrival in self._decided:
-            tried_after = self._tried_after[queued.arrival]
-            self._gap = tried_after if self._gap is None else min(self._gap, tried_after)
+            self._gap = min(self._gap, self._tried_after[queued.arrival])
         error = self._undo(queued, scheduler)
         outcome = self._outcomes[queued.arrival] = not_permitted(self._outcomes[queued.arrival], rejection)
         outcome.error = error or outcome.error
