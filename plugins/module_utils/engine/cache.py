@@ -9,6 +9,7 @@ was made before can look at what changed and at nothing else.
 
 from __future__ import annotations
 
+import typing as t
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -259,7 +260,7 @@ class ClusterState:
 def assumed_guest(decision: Decision) -> Guest:
     """The guest that a decision will become."""
     request = decision.request
-    guest = Guest(
+    return Guest(
         vmid=decision.vmid,
         name=request.name,
         node=decision.node,
@@ -271,14 +272,18 @@ def assumed_guest(decision: Decision) -> Guest:
         ha_rule=request.ha.joins if request.ha else None,
         storage_pending=decision.storage_bytes,
         devices=tuple((a.driver, a.device) for a in decision.devices),
+        **_not_stored(request),
     )
-    return with_rules(guest, request)
 
 
 def with_rules(guest: Guest, request: Request) -> Guest:
-    """The guest with what the request says of it and Proxmox does not store: its group, what it must be apart from."""
-    return replace(
-        guest,
-        group=request.gang.name if request.gang else None,
-        apart=tuple(term for term in request.affinity if term.required and not term.together),
-    )
+    """The guest with what the request says of it and Proxmox does not store."""
+    return replace(guest, **_not_stored(request))
+
+
+def _not_stored(request: Request) -> dict[str, t.Any]:
+    """A guest's group, and what it must be apart from."""
+    return {
+        "group": request.gang.name if request.gang else None,
+        "apart": tuple(term for term in request.affinity if term.required and not term.together),
+    }
