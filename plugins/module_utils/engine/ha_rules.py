@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Proxmox's HA manager makes of its rules for one VM: where it will run the VM, and which rules it refuses.
 
-Pure functions over rules whose members already include the VM. An HA group is a node-affinity rule here.
+Pure functions, all but find_rule over rules whose members already include the VM. An HA group is a node-affinity rule
+here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model import HARule
+from ..errors import InvalidRequest
+from ..model import HAIntent, HARule
 
 NODES = "node-affinity"
 RESOURCES = "resource-affinity"
@@ -31,6 +33,22 @@ class Enforced:
     by_nodes: HARule | None = None
     together: tuple[str, str] | None = None
     apart: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
+    """The rule or group that intent names; None when it names none. Raises InvalidRequest."""
+    if intent.joins is None:
+        return None
+    groups = {rule.name: rule for rule in rules if rule.from_group}
+    others = {rule.name: rule for rule in rules if not rule.from_group}
+    kind, known, unused = ("rule", others, groups) if intent.rule is not None else ("group", groups, others)
+    if intent.joins in known:
+        return known[intent.joins]
+    text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {', '.join(sorted(known)) or 'none'}"
+    if unused and not known:
+        other = "rule" if kind == "group" else "group"
+        text = f"{text}; this cluster has HA {other}s, use ha.{other}: {', '.join(sorted(unused))}"
+    raise InvalidRequest(text)
 
 
 def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:

@@ -9,8 +9,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from ..engine.ha_rules import refusal
-from ..engine.plugins.rules.ha_rules import find_rule
+from ..engine.ha_rules import find_rule, refusal
 from ..errors import InvalidRequest, PermissionDenied
 from ..model import Guest, HAIntent
 from ..proxmox.failures import NotRecorded

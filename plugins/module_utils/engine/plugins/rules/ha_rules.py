@@ -9,12 +9,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from ....errors import InvalidRequest
-from ....model import HAIntent, HARule, Request
+from ....model import HARule, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import UNIQUE, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status, unresolvable, unschedulable
-from ...ha_rules import Enforced, enforced, preference, refusal
+from ...ha_rules import Enforced, enforced, find_rule, preference, refusal
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
 NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"
@@ -81,22 +81,6 @@ def fits(found: Enforced, node: str) -> Status | None:
     if node in found.apart:
         return unschedulable(NOT_APART.format(found.apart[node]))
     return None
-
-
-def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
-    """The rule or group that intent names; None when it names none. Raises InvalidRequest."""
-    if intent.joins is None:
-        return None
-    groups = {rule.name: rule for rule in rules if rule.from_group}
-    others = {rule.name: rule for rule in rules if not rule.from_group}
-    kind, known, unused = ("rule", others, groups) if intent.rule is not None else ("group", groups, others)
-    if intent.joins in known:
-        return known[intent.joins]
-    text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {', '.join(sorted(known)) or 'none'}"
-    if unused and not known:
-        other = "rule" if kind == "group" else "group"
-        text = f"{text}; this cluster has HA {other}s, use ha.{other}: {', '.join(sorted(unused))}"
-    raise InvalidRequest(text)
 
 
 def with_members(cluster: ClusterState, vmid: int, joined: HARule | None) -> Iterable[HARule]:
