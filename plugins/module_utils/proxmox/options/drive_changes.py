@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...engine.volumes import ROUNDING
-from .drives import CREATION_ONLY, Drive, is_cloudinit, kind_of
+from .drives import CREATION_ONLY, Drive, is_cloudinit, is_medium, kind_of
 from .values import format_size, size_in_config
 
 
@@ -59,7 +59,7 @@ def _occupied(drive: Drive, current: str) -> str | None:
     """
     present = kind_of(drive.slot).read(current)
     file = present.get("file", "")
-    medium = present.get("media") == "cdrom" or file == "cdrom"
+    medium = is_medium(present)
     if medium != (drive.cdrom or drive.cloudinit):
         there = "a CD-ROM or cloud-init drive" if medium else "a disk"
         return f"{there} is there ({file}) and is not replaced"

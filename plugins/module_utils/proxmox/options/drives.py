@@ -32,7 +32,6 @@ from .values import format_gib, invalid, size_in_config, size_in_gib
 SMALL_VOLUME = 4 * MIB
 
 _KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": EFIDISK, "tpmstate": TPMSTATE}
-_SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")
 _NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,30})?)")
 _CLOUDINIT = re.compile(r"(?:([^/:\s]*):)?cloudinit")
 _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
@@ -57,13 +56,17 @@ def is_cloudinit(volume: str) -> bool:
     return _CLOUDINIT_VOLUME.search(volume) is not None
 
 
+def is_medium(drive: Mapping[str, str]) -> bool:
+    """Tell of a drive's properties whether they are those of a CD-ROM drive, a cloud-init drive among them."""
+    return "cdrom" in (drive.get("media"), drive.get("file"))
+
+
 def media_of(parameters: Mapping[str, t.Any]) -> frozenset[str]:
     """Return the slots among a config's parameters that are CD-ROM drives, with a medium or without."""
-    drives = {key: kind_of(key).read(str(value)) for key, value in parameters.items() if _SLOT.fullmatch(key)}
+    kinds = {key: _KINDS.get(key.rstrip("0123456789")) for key in parameters}
+    drives = {key: kind.read(str(parameters[key])) for key, kind in kinds.items() if kind is not None}
     return frozenset(
-        slot
-        for slot, drive in drives.items()
-        if "cdrom" in (drive.get("media"), drive.get("file")) and not is_cloudinit(drive.get("file", ""))
+        slot for slot, drive in drives.items() if is_medium(drive) and not is_cloudinit(drive.get("file", ""))
     )
 
 
