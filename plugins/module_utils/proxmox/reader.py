@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future
 
 from ..errors import CollectionError
 
@@ -37,27 +37,22 @@ class ReadOnce:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._answers: dict[str, Callable[[], t.Any]] = {}
+        self._answers: dict[str, Future[t.Any]] = {}
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Return what was answered the first time, or raise it."""
         question = repr((path, params, more))
         with self._lock:
-            if question not in self._answers:
-                self._answers[question] = self._asked(path, params, more)
-        return self._answers[question]()
+            answer = self._answers.get(question)
+            if answer is None:
+                answer = Future()
+                try:
+                    answer.set_result(self._reader.get(path, params, **more))
+                except CollectionError as error:
+                    answer.set_exception(error)
+                self._answers[question] = answer
+        return answer.result()
 
     def server_time(self) -> float | None:
         """Return the server's clock at its latest answer."""
         return self._reader.server_time()
-
-    def _asked(self, path: str, params: Mapping[str, t.Any] | None, more: Mapping[str, t.Any]) -> Callable[[], t.Any]:
-        try:
-            answer = self._reader.get(path, params, **more)
-        except CollectionError as error:
-            return functools.partial(_raised, error)
-        return lambda: answer
-
-
-def _raised(error: CollectionError) -> t.NoReturn:
-    raise error
