@@ -18,6 +18,9 @@ GIB = 1024**3
 VMID_MIN = 100
 VMID_MAX = 999_999_999
 
+OFF = frozenset({"stopped", "unknown"})
+"""The status of guests that use nothing of their node, as far as is known. QEMU has many words for the others."""
+
 _EMPTY: Mapping[str, t.Any] = {}
 
 
@@ -95,8 +98,8 @@ class Guest:
 
     @property
     def running(self) -> bool:
-        """Whether it uses its node's CPU and memory, now or as soon as it exists: QEMU has many words for it."""
-        return self.status not in ("stopped", "unknown")
+        """Whether it uses its node's CPU and memory, now or as soon as it exists."""
+        return self.status not in OFF
 
 
 @dataclass(frozen=True, slots=True)

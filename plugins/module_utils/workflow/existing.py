@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskTimeout
-from ..model import Guest
+from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.freshness import read_config
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
@@ -24,7 +24,6 @@ from .report import VMReport
 
 POOL = "pool"
 
-OFF = frozenset({"stopped", "unknown"})
 BEING_MADE = frozenset({"create", "clone"})
 POLL_EVERY = 0.5
 
@@ -73,7 +72,7 @@ class ExistingPlan:
         report = VMReport(
             self.entry,
             actions=list(self.actions),
-            name=self.guest.name,
+            found_name=self.guest.name,
             node=None if gone else self.guest.node,
             vmid=self.guest.vmid,
             status="absent" if gone else status,

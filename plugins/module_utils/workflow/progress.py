@@ -69,7 +69,7 @@ def _of_step(step: Step) -> dict[str, t.Any]:
     return {
         "done": step.done,
         "total": step.total,
-        "name": report.entry.request.name or report.name,
+        "name": report.name,
         "vmid": report.vmid,
         "node": report.node,
         "actions": report.actions,

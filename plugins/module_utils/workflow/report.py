@@ -31,7 +31,7 @@ class VMReport:
     Attributes:
         actions: create, clone, finish, update, start, stop, delete: what is to be done, after the run what was done.
         not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
-        name: that of a VM that exists, which need not be asked for.
+        found_name: that of a VM that exists, which need not be asked for.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
         drift: for each parameter that differs from the request C(old) and C(new).
@@ -46,7 +46,7 @@ class VMReport:
     entry: Entry
     actions: list[str] = field(default_factory=list)
     not_done: list[str] = field(default_factory=list)
-    name: str | None = None
+    found_name: str | None = None
     node: str | None = None
     vmid: int | None = None
     status: str | None = None
@@ -63,6 +63,11 @@ class VMReport:
     waited_for: list[str] = field(default_factory=list)
     hopeless: bool = False
     limit_broken: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The VM's name, as asked for or found."""
+        return self.entry.request.name or self.found_name
 
     @property
     def changed(self) -> bool:
@@ -110,7 +115,7 @@ class VMReport:
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(vms) in the module's result."""
         result: dict[str, t.Any] = {
-            "name": self.entry.request.name or self.name,
+            "name": self.name,
             "vmid": self.vmid,
             "node": self.node,
             "status": self.status,
@@ -246,7 +251,7 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
         result["diff"] = diffs
     if single:
         report = reports[0]
-        result.update(name=report.entry.request.name or report.name, vmid=report.vmid, node=report.node)
+        result.update(name=report.name, vmid=report.vmid, node=report.node)
     return result
 
 
