@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
@@ -79,3 +81,36 @@ def test_every_field_of_the_credential_is_handed_over() -> None:
         assert "{{ " + field["id"] in injectors
     secrets = {field["id"] for field in type_["awx_credential_inputs"]["fields"] if field.get("secret")}
     assert secrets == {"token_secret", "ledger_password"}
+
+
+@pytest.mark.parametrize(("fields", "path"), [({"ca": "-----BEGIN"}, "/runner/ca"), ({"ca": ""}, ""), ({}, "")])
+def test_credential__names_a_ca_file_only_if_a_certificate_is_given(fields: dict[str, str], path: str) -> None:
+    # AWX renders the injectors in a sandbox of this kind, in which a field left out is undefined.
+    template = read("awx_credential_type.yml")["awx_credential_injectors"]["env"]["PROXMOX_CA_PATH"]
+    tower = {"filename": {"ca": "/runner/ca"}}
+    assert ImmutableSandboxedEnvironment().from_string(template).render(tower=tower, **fields) == path
+
+
+def test_credential__requires_no_ca() -> None:
+    assert "ca" not in read("awx_credential_type.yml")["awx_credential_inputs"]["required"]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "simultaneous"),
+    [("default", False), ("/var/lib/ledger.db", False), ("postgresql://scheduler@db/scheduler", True)],
+)
+def test_job_templates__run_simultaneously_only_with_a_shared_ledger(
+    ledger: str, simultaneous: bool, play: Play
+) -> None:
+    (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
+    (template,) = (task["awx.awx.job_template"] for task in setup["tasks"] if "awx.awx.job_template" in task)
+    show = {"ansible.builtin.debug": {"msg": {"simultaneous": template["allow_simultaneous"]}}}
+    run = play([{"hosts": "localhost", "gather_facts": False, "tasks": [show]}], {"awx_ledger": ledger})
+    assert f'"simultaneous": {str(simultaneous).lower()}' in run.output
+
+
+def test_credential__keeps_its_secrets_on_a_second_run() -> None:
+    (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
+    (credential,) = (task["awx.awx.credential"] for task in setup["tasks"] if "awx.awx.credential" in task)
+    assert credential["update_secrets"] == "{{ awx_update_secrets }}"
+    assert setup["vars"]["awx_update_secrets"] is False
