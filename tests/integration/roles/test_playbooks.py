@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from .conftest import VMS, Play
@@ -127,3 +128,28 @@ def test_no_secret_is_in_the_output_at_any_verbosity(cluster: SimulatedCluster, 
         assert run.code == 0, run.output
         assert "correct-horse" not in run.output.replace('-e "@', ""), name
         assert cluster.token_secret not in run.output
+
+
+@pytest.mark.parametrize(
+    ("playbook", "misspelt", "meant"),
+    [
+        ("provision", "provision_plan_onyl", "provision_plan_only"),
+        ("teardown", "teardown_planonly", "teardown_plan_only"),
+    ],
+)
+def test_roles__refuse_unknown_variables_before_anything_is_read(
+    cluster: SimulatedCluster, play: Play, playbook: str, misspelt: str, meant: str
+) -> None:
+    before = set(cluster.state()["guests"])
+    run = play(playbook, VMS, "-e", f"{misspelt}=true")
+    assert run.code != 0
+    assert f"unknown variable {misspelt}; did you mean {meant}?" in run.output
+    assert set(cluster.state()["guests"]) == before
+
+
+def test_roles__know_the_variables_that_they_set(play: Play) -> None:
+    play("provision", VMS)
+    play_ = {"hosts": "localhost", "gather_facts": False}
+    role = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.provision"}}
+    run = play([{**play_, "tasks": [role, role]}], VMS)
+    assert run.code == 0, run.output
