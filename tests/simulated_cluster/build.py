@@ -75,6 +75,7 @@ def _storages(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
         for place in places:
             storage.sizes[place] = _bytes(size, place)
             storage.base_used[place] = _bytes(entry.get("used", 0), place)
+            storage.reserved[place] = _bytes(entry.get("reserved", 0), place)
         cluster.storages[storage.name] = storage
 
 

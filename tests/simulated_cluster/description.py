@@ -24,7 +24,7 @@ NODE = {
     "cpu", "pci", "usb",
 }
 CPU = {"vendor", "model", "models", "flags"}
-STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "enabled", "options"}
+STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",
     "config", "agent", "cpu_use", "memory_use", "acpi",

@@ -68,6 +68,7 @@ class Storage:
     enabled: bool = True
     sizes: dict[str | None, int] = field(default_factory=dict)
     base_used: dict[str | None, int] = field(default_factory=dict)
+    reserved: dict[str | None, int] = field(default_factory=dict)
     allocated: dict[str | None, int] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     full: bool = False
@@ -99,6 +100,10 @@ class Storage:
         if self.full:
             return self.total(node)
         return min(self.total(node), self.base_used.get(place, 0) + self.allocated.get(place, 0))
+
+    def available(self, node: str) -> int:
+        """What can still be written: less than total - used where a file system or a quota keeps some back."""
+        return max(0, self.total(node) - self.used(node) - self.reserved.get(self.place(node), 0))
 
 
 @dataclass

@@ -86,9 +86,9 @@ class Volumes:
                 "unable to create image: qemu-img: Invalid image size specified. "
                 f"Must be between 0 and {MAX_IMAGE}."
             )
-        free = storage.total(node) - storage.used(node)
+        free = storage.available(node)
         if storage.full or (storage.type in THICK_TYPES and size > free):
-            raise TaskError(_no_space(storage, size, max(0, free)))
+            raise TaskError(_no_space(storage, size, free))
 
     def name(self, storage: Storage, vmid: int, node: str, image_format: str, prefix: str = "vm") -> str:
         """The next free volume name of a guest on a storage."""

@@ -105,7 +105,7 @@ def _nodes(call: Call) -> list[dict[str, Any]]:
     cluster, rows, memory = call.cluster, [], guest_memory(call.cluster)
     for node in cluster.nodes.values():
         row = node_figures(call, node, memory[node.name]) | {"cgroup-mode": 2 if cluster.modern else 1}
-        if (cluster.ha.ever_active or node.maintenance) and call.allowed(f"/nodes/{node.name}", "Sys.Audit"):
+        if cluster.ha.ever_active or node.maintenance:
             row["hastate"] = _ha_state(call, node)
         rows.append(row)
     return cluster.shuffled(rows)
@@ -123,9 +123,8 @@ def _ha_state(call: Call, node: Any) -> str:
 def _storages(call: Call, view: View) -> list[dict[str, Any]]:
     cluster, rows = call.cluster, []
     for storage in cluster.storages.values():
-        if not storage.enabled or not call.allowed(
-            f"/storage/{storage.name}", "Datastore.Audit", "Datastore.AllocateSpace", any_of=True
-        ):
+        # Unlike the lists of storages, this one is not shown for Datastore.AllocateSpace alone.
+        if not storage.enabled or not call.allowed(f"/storage/{storage.name}", "Datastore.Audit"):
             continue
         for node in cluster.nodes.values():
             if not storage.on_node(node.name):

@@ -116,9 +116,10 @@ def _state(storage: Storage, node: str) -> dict[str, Any]:
     usable = storage.usable(node)
     total = storage.total(node) if usable else 0
     used = storage.used(node) if usable else 0
+    avail = storage.available(node) if usable else 0
     return {
         "type": storage.type, "content": ",".join(storage.content), "shared": int(storage.shared),
-        "active": int(usable), "enabled": int(usable), "total": total, "used": used, "avail": total - used,
+        "active": int(usable), "enabled": int(usable), "total": total, "used": used, "avail": avail,
     }
 
 

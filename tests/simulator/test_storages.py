@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is shown which storages, and how much of them is available."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_cluster.access import AclEntry
+from simulator.lab import Lab, in_lab, keys, recording
+
+ALLOCATOR = "nobody@pve"
+
+
+@pytest.mark.parametrize(
+    "name", ["cluster-resources-storage-allocatespace-only", "node-storage-allocatespace-only",
+             "storage-allocatespace-only"]
+)
+def test_allocate_space_alone__is_shown_the_storages_in_their_lists_but_not_in_the_resources(name: str) -> None:
+    recorded = recording("9.2", name)
+
+    async def replay(lab: Lab) -> Any:
+        access = lab.cluster.access
+        access.roles["Allocator"] = frozenset({"Datastore.AllocateSpace"})
+        access.acl.append(AclEntry("/", "user", ALLOCATOR, "Allocator"))
+        access.changed()
+        request = recorded["request"]
+        response = await lab.ask(request["method"], request["path"], request["params"], f"token:{ALLOCATOR}!tok")
+        return (await response.json())["data"]
+
+    shown, wanted = in_lab("9.2", replay), recorded["body"]["data"]
+    assert bool(shown) == bool(wanted)
+    assert keys(shown).keys() == keys(wanted).keys()
+
+
+def test_available_space__is_less_than_what_is_not_used_where_some_is_reserved() -> None:
+    rows = {row["storage"]: row for row in recording("9.2", "node-storage-avail-not-total-minus-used")["body"]["data"]}
+    recorded = rows["shared"]
+
+    async def replay(lab: Lab) -> Any:
+        shared = lab.cluster.storages["shared"]
+        shared.sizes[None], shared.base_used[None] = recorded["total"], recorded["used"]
+        shared.reserved[None] = recorded["total"] - recorded["used"] - recorded["avail"]
+        shared.allocated[None] = 0
+        found = (await (await lab.ask("GET", "/nodes/pve1/storage")).json())["data"]
+        return next(row for row in found if row["storage"] == "shared")
+
+    shown = in_lab("9.2", replay)
+    assert {key: shown[key] for key in ("total", "used", "avail")} == {
+        key: recorded[key] for key in ("total", "used", "avail")
+    }
