@@ -12,9 +12,14 @@ from .cache import ClusterState
 from .node_selection import compiled_regex
 from .texts import known
 
+NO_STORAGES = "no storage is visible: the user needs Datastore.Audit on /storage"
+
 
 def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
-    """For each name that nothing bears, and a pattern that no node matches, a text with the names that there are."""
+    """For each name that nothing bears, and a pattern that no node matches, a text with the names that there are.
+
+    Where there is no storage at all, that is told of a request with disks.
+    """
     nodes = [info.name for info in cluster.nodes]
     texts = []
     if request.node is not None and request.node not in nodes:
@@ -23,6 +28,8 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     if pattern is not None and not any(pattern.fullmatch(name) for name in nodes):
         texts.append(f"no node matches '{pattern.pattern}', known: {known(nodes, pattern.pattern)}")
     storages = {name for info in cluster.nodes for name in info.storages}
+    if not storages and (request.disks or request.clone is not None):
+        return [*texts, NO_STORAGES]
     for name in dict.fromkeys(_storages(request)):
         if name not in storages:
             texts.append(f"no storage '{name}', known: {known(storages, name)}")

@@ -57,6 +57,17 @@ def test_names_that_there_are_and_paths_are_not_told(request_: Request) -> None:
     assert "known" not in outcome.message
 
 
+@pytest.mark.parametrize("request_", [vm(disks=(Disk("scsi0", GIB),)), vm(disks=(Disk("scsi0", GIB, storage="a"),))])
+def test_storages__none_is_visible(request_: Request) -> None:
+    message = scheduler(cluster(NODES)).schedule(request_).message
+    assert message.endswith("; no storage is visible: the user needs Datastore.Audit on /storage")
+    assert "known" not in message
+
+
+def test_storages__a_vm_without_disks_needs_none() -> None:
+    assert "storage" not in scheduler(cluster(NODES)).schedule(vm(gib=999)).message
+
+
 def test_of_many_names_the_most_alike_are_told() -> None:
     names = [f"pve{number}" for number in range(1, 41)]
     told = known(names, "pve3a")

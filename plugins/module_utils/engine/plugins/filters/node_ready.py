@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NodeReady: nodes that are up and not being emptied."""
+"""NodeReady: nodes that are up, not being emptied, and of a known size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from ...framework.status import Status, unschedulable
 
 OFFLINE = "were offline"
 MAINTENANCE = "were in HA maintenance"
+NO_SIZE = "didn't show their CPU and memory: the user needs Sys.Audit on /nodes"
 
 
 class NodeReady(FilterPlugin):
-    """Rejects nodes that are offline, and nodes in HA maintenance (Proxmox itself would accept a VM there)."""
+    """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), and nodes whose
+    size Proxmox does not show to this user.
+    """
 
     name = "NodeReady"
     events = frozenset({Event.NODE})
@@ -29,4 +32,7 @@ class NodeReady(FilterPlugin):
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         if not node.node.online:
             return unschedulable(OFFLINE)
-        return unschedulable(MAINTENANCE) if node.node.maintenance else None
+        if node.node.maintenance:
+            return unschedulable(MAINTENANCE)
+        # A node that has just booted shows no size either, for some seconds.
+        return None if node.node.memory else unschedulable(NO_SIZE)
