@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientResponse
@@ -21,7 +19,6 @@ from simulated_cluster.cluster import Cluster
 from simulated_cluster.description import load
 from simulated_cluster.server import Server
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 PASSWORD = "a password of the lab"
 SECRET = "00000000-0000-4000-a000-000000000000"
 LAB_ROLE = [
@@ -172,10 +169,6 @@ def in_lab(version: str, work: Callable[[Lab], Awaitable[Any]], time_scale: floa
                 await server.stop()
 
     return asyncio.run(run())
-
-
-def recording(version: str, name: str) -> dict[str, Any]:
-    return dict(json.loads((RECORDINGS / version / f"{name}.json").read_text(encoding="utf-8")))
 
 
 _VARYING = (

@@ -87,6 +87,8 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
     "err-delete-template-with-clones": CLONES[:1],
     "qemu-12[123]-config*": CLONES,
     "err-perm-agent-*": CLONES,
+    "err-start-too-many-vcpus": (guest(191, cores=6),),
+    "setup-vm-in-pool": (asked("POST", "/pools", {"poolid": "prod"}),),
     "err-group-delete-used": (g12, managed(120, group="g12")),
     "ha-group-one": (g12,),
     "ha-groups": (g12,),
@@ -213,6 +215,7 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
 }
 
 UNCOMPARED = {
+    "move-*": "made on another cluster",
     "bulk-*": "bulk actions are not simulated",
     "*-index": "directory listings are not simulated",
     "root-index": "directory listings are not simulated",

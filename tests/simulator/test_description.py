@@ -12,7 +12,7 @@ from simulated_cluster.build import build
 from simulated_cluster.client import CLUSTERS
 from simulated_cluster.description import DescriptionError, load
 from simulated_cluster.property_strings import GIB, MIB
-from simulator.lab import recording
+from support.recordings import recording
 from support.versions import VERSIONS
 
 NODE = {"name": "pve1", "cores": 4, "memory": 8192}

@@ -9,8 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from simulator.lab import PASSWORD, RECORDINGS, Lab, in_lab, keys, plain, recording
+from simulator.lab import PASSWORD, Lab, in_lab, keys, plain
 from simulator.prepared import OWN_LOGINS, OWN_STATE, preparation, uncompared
+from support.recordings import VERSIONS, recording, recordings
 
 # Keys that a row has or lacks by the state of the one thing that it describes.
 BY_STATE = {"lock", "tags", "pool", "hastate", "template", "description", "comment", "email", "errors", "disable",
@@ -22,14 +23,14 @@ OF_THE_LAB = {"prune-backups", "priority", "gateway", "exists"}
 
 def recorded() -> list[Any]:
     found = []
-    for version in ("8.4", "9.2"):
-        for path in sorted((RECORDINGS / version).glob("*.json")):
-            data = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(data, dict) or "request" not in data or uncompared(path.stem):
+    for version in VERSIONS:
+        for name in recordings(version):
+            data = recording(version, name)
+            if not isinstance(data, dict) or "request" not in data or uncompared(name):
                 continue
             login = data["request"]["auth"]
             if login in OWN_LOGINS or login.startswith("token:"):
-                found.append(pytest.param(version, path.stem, id=f"{version}-{path.stem}"))
+                found.append(pytest.param(version, name, id=f"{version}-{name}"))
     return found
 
 

@@ -6,14 +6,11 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
+from support.recordings import recording as load_recording
 
 Recording = Callable[[str, str], dict[str, t.Any]]
 
@@ -21,9 +18,4 @@ Recording = Callable[[str, str], dict[str, t.Any]]
 @pytest.fixture
 def recording() -> Recording:
     """Return a function that loads one recording: (version, name) -> the request, its status and its answer."""
-
-    def load(version: str, name: str) -> dict[str, t.Any]:
-        loaded: dict[str, t.Any] = json.loads((RECORDINGS / version / f"{name}.json").read_text(encoding="utf-8"))
-        return loaded
-
-    return load
+    return load_recording
