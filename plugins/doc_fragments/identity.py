@@ -29,6 +29,7 @@ options:
   pool:
     description:
       - Pool that the VM is put into. With O(update) one that exists is moved there from another pool.
+      - The pool of a VM that exists is compared only if the user may see it, which needs C(Pool.Audit).
     type: str
   clone:
     description:

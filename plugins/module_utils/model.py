@@ -162,7 +162,8 @@ class Snapshot:
 
     next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
     guests that this user may not see. volumes are those that were looked for, by (node, volume): their bytes, None when
-    they are not there. cluster is its identity, independent of the address it was read from.
+    they are not there. pools are those that this user may see: a guest in another one shows none. cluster is its
+    identity, independent of the address it was read from.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -173,6 +174,7 @@ class Snapshot:
     next_id: tuple[int, int] = (VMID_MIN, VMID_MAX)
     vmids_unseen: frozenset[int] = frozenset()
     volumes: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
+    pools: frozenset[str] = frozenset()
     cluster: str = ""
 
 

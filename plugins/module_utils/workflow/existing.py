@@ -20,6 +20,7 @@ from ..proxmox.reader import Reader
 from ..proxmox.unfinished import Unfinished, unfinished
 from .entries import Entry
 from .existing_ha import HA, HADrift, ha_drift
+from .pools import is_elsewhere, missing_pool
 from .report import VMReport
 
 POOL = "pool"
@@ -109,7 +110,11 @@ class ExistingPlan:
 
 
 class Converger:
-    """Plans for existing VMs, and carries plans out. patience: seconds to wait for a VM that is still being made."""
+    """Plans for existing VMs, and carries plans out. patience: seconds to wait for a VM that is still being made.
+
+    Attributes:
+        pools: those that this user may see.
+    """
 
     def __init__(
         self,
@@ -122,6 +127,7 @@ class Converger:
         self._patience = patience
         self._clock = clock
         self._sleep = sleep
+        self.pools: Collection[str] = frozenset()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM with what is asked for, by its fresh config. Only reads. An unfinished one is to be finished,
@@ -137,7 +143,7 @@ class Converger:
         begun = unfinished(config)
         if begun is None:
             changes = compare(entry.request.options, config, cloned=entry.clone is not None)
-            changes = _with_pool(changes, entry, guest)
+            changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
             changes = clone_adjustments(
                 entry.request.options,
@@ -261,18 +267,24 @@ class Converger:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
         return str(node)
 
+    def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
+        """The changes, and that of the pool, which is not in the config."""
+        wanted = entry.request.pool
+        if not wanted or wanted == guest.pool:
+            return changes
+        missing = None if wanted in self.pools else missing_pool(reader, wanted)
+        if missing is None and not is_elsewhere(wanted, guest.pool, self.pools):
+            return changes
+        return replace(
+            changes,
+            changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}},
+            unappliable={**changes.unappliable, **({POOL: missing} if missing else {})},
+        )
+
     def _status(self, guest: Guest) -> str:
         if guest.status not in ("assumed", "unknown"):
             return guest.status
         return str(self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")["status"])
-
-
-def _with_pool(changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
-    """The changes, and that of the pool, which is not in the config."""
-    wanted = entry.request.pool
-    if not wanted or wanted == guest.pool:
-        return changes
-    return replace(changes, changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}})
 
 
 def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:

@@ -162,7 +162,7 @@ class Run:
                 report.attempts = before.attempts + 1 if before else 1
                 report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
                 self._reports[entry.position] = report
-            plans = self._plans(placement.existing)
+            plans = self._plans(placement.existing, placement.snapshot.pools)
             errors = (self._reports[position].error for position in placement.existing)
             if not any(isinstance(error, GuestVanished) for error in errors):
                 break
@@ -178,9 +178,13 @@ class Run:
         self._settled.update(p for p, report in reports.items() if report.error is None and not report.actions)
         return placement, plans
 
-    def _plans(self, existing: Mapping[int, Guest]) -> dict[int, ExistingPlan]:
-        """Plans for the VMs that exist, each from its own config; their reports are kept."""
+    def _plans(self, existing: Mapping[int, Guest], pools: Collection[str]) -> dict[int, ExistingPlan]:
+        """Plans for the VMs that exist, each from its own config; their reports are kept.
+
+        pools are those that this user may see.
+        """
         plans: dict[int, ExistingPlan] = {}
+        self._converger.pools = pools
         cluster = ReadOnce(self._access.reader)
         with self._stop.threads(self._parallel) as pool:
             futures = {

@@ -150,20 +150,6 @@ def test_an_existing_vm_that_was_locked_meanwhile_fails_alone(
     assert [vm["changed"] for vm in failed["vms"]] == [False, True]
 
 
-@both_versions
-def test_a_vm_is_moved_to_its_pool(controller: Controller, cluster: SimulatedCluster) -> None:
-    told = controller.schedule(name="app-1", pool="web", diff=True)
-    assert told["vms"][0]["drift"] == {"pool": {"old": None, "new": "web"}}
-    assert (told["changed"], writes(cluster)) == (False, [])
-    moved = controller.schedule(name="app-1", pool="web", update=True, diff=True)
-    assert "pool: web" in moved["diff"][0]["after"]
-    assert cluster.state()["guests"][100]["pool"] == "web"
-    again = controller.schedule(name="app-1", pool="web", update=True)
-    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
-    failed = controller.fail("ApiError", name="app-1", pool="nope", update=True)
-    assert "pool 'nope' does not exist" in failed["msg"]
-
-
 def test_a_running_vm_is_stopped_and_made_a_template(controller: Controller, cluster: SimulatedCluster) -> None:
     asked = {"name": "app-1", "template": True, "cores": 2, "update": True}
     failed = controller.fail("DriftNotApplicable", **asked)

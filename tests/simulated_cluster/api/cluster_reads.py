@@ -80,6 +80,9 @@ def _guests(call: Call, view: View) -> list[dict[str, Any]]:
     if not call.who.is_root:
         visible = [guest for guest in visible if call.allowed(f"/vms/{guest.vmid}", "VM.Audit")]
     rows = [cluster.statistics.guest_row(guest, view) for guest in visible]
+    for row in rows:
+        if "pool" in row and not call.allowed(f"/pool/{row['pool']}", "Pool.Audit"):
+            del row["pool"]
     return cluster.shuffled(rows)
 
 

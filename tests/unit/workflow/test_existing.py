@@ -89,13 +89,22 @@ def test_a_vm_is_stopped_before_it_becomes_a_template() -> None:
 @pytest.mark.parametrize("pool", [None, "lab"])
 def test_another_pool_is_drift_that_an_update_applies(pool: str | None) -> None:
     for update, actions in ((False, []), (True, ["update"])):
-        found = converger({}).plan(entry(pool="web", update=update), guest(100, "pve1", name="web", pool=pool))
+        planner = converger({})
+        planner.pools = {"web"}
+        found = planner.plan(entry(pool="web", update=update), guest(100, "pve1", name="web", pool=pool))
         assert found.drift == {"pool": {"old": pool, "new": "web"}}
         assert found.actions == actions
         assert (found.report().after or {}).get("pool") == ("web" if update else pool)
         assert bool(found.report().warnings) is not update
     for same in (entry(pool=pool), entry()):
         assert not converger({}).plan(same, guest(100, "pve1", name="web", pool=pool)).drift
+
+
+def test_pool__is_no_drift_where_neither_pool_can_be_seen() -> None:
+    hidden = converger({}).plan(entry(pool="web", update=True), guest(100, "pve1", name="web"))
+    assert (hidden.drift, hidden.actions) == ({}, [])
+    elsewhere = converger({}).plan(entry(pool="web"), guest(100, "pve1", name="web", pool="lab"))
+    assert elsewhere.drift == {"pool": {"old": "lab", "new": "web"}}
 
 
 def test_a_vm_that_is_called_otherwise_by_now_is_not_touched() -> None:
