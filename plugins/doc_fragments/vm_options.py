@@ -279,7 +279,7 @@ options:
       - An imported disk that is to be larger than its image has a V(size), too.
       - On a VM that exists, the name of a disk's volume means nothing. A larger size makes the disk grow. A smaller
         size, another storage and another volume are reported and never applied.
-      - Of a clone's disks only the properties that are given are compared, the others are its template's.
+      - Of a disk that exists only the properties that are given are compared. The others stay as they are.
       - 'A disk that a clone has from its template may be given without a size, as V({scsi0: {ssd: true}}), and never
         with a smaller one.'
     type: dict

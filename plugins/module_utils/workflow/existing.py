@@ -142,7 +142,7 @@ class Converger:
         guest, config = self._config(entry, guest)
         begun = unfinished(config)
         if begun is None:
-            changes = compare(entry.request.options, config, cloned=entry.clone is not None)
+            changes = compare(entry.request.options, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
             changes = clone_adjustments(

@@ -147,7 +147,7 @@ def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
     """
     if current is None:
         return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []
-    change = compare_drive(replace(drive, storage=None), str(current), "any", merge=True)
+    change = compare_drive(replace(drive, storage=None), str(current), "any")
     if change is not None and change.reasons:
         return change.reasons
     return ["the template's disk is there, and import-from is for new ones"] if drive.source is not None else []

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Drift: what an existing VM's config lacks of what is asked for, compared as Proxmox reads it.
 
-Only what is asked for is compared. A value that equals Proxmox's default is no drift when the config has none. What
-cannot be compared is C(cipassword): Proxmox shows stars, so a password that is set counts as the one that is wanted.
+Only what is asked for is compared, of a drive its properties one by one. A value that equals Proxmox's default is no
+drift when the config has none. What cannot be compared is C(cipassword): Proxmox shows stars, so a password that is set
+counts as the one that is wanted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ def compare(
     wanted: Mapping[str, Value],
     config: Mapping[str, t.Any],
     *,
-    cloned: bool = False,
     storages: Mapping[str, str] | None = None,
 ) -> ChangeSet:
     """Return how a VM's config differs from the wanted options.
@@ -62,10 +62,9 @@ def compare(
     Args:
         wanted: options by API name, as to_api gives them; an empty text means that the option is to be unset.
         config: the answer of C(GET .../config).
-        cloned: the VM is a clone: properties of its drives that are not asked for are its template's and stay.
         storages: where drives that name no storage and do not exist are to be made, by slot.
     """
-    return _differences(wanted, config, cloned=cloned, storages=storages or {}).change_set()
+    return _differences(wanted, config, storages or {}).change_set()
 
 
 def clone_adjustments(
@@ -80,7 +79,7 @@ def clone_adjustments(
     wanted, config and storages are those of compare, devices the values of the parameters that attach what was
     allocated. A password is always set, as the clone has its template's.
     """
-    found = _differences(wanted, config, cloned=True, storages=storages or {})
+    found = _differences(wanted, config, storages or {})
     for key, value in wanted.items():
         if isinstance(value, Secret) and value:
             found.set(key, value, config.get(key))
@@ -90,15 +89,13 @@ def clone_adjustments(
     return found.change_set()
 
 
-def _differences(
-    wanted: Mapping[str, Value], config: Mapping[str, t.Any], *, cloned: bool, storages: Mapping[str, str]
-) -> _Differences:
+def _differences(wanted: Mapping[str, Value], config: Mapping[str, t.Any], storages: Mapping[str, str]) -> _Differences:
     found = _Differences()
     for key, value in wanted.items():
         current = config.get(key)
         if isinstance(value, Drive):
             storage = value.storage or storages.get(key)
-            found.compare_drive(value, None if current is None else str(current), storage, merge=cloned)
+            found.compare_drive(value, None if current is None else str(current), storage)
         else:
             found.compare_option(key, value, current)
     if media_of(found.parameters) and wanted.get("boot"):
@@ -135,8 +132,8 @@ class _Differences:
         elif present is None or not conversion_of(key).same(value, present):
             self.set(key, value, current)
 
-    def compare_drive(self, drive: Drive, current: str | None, storage: str | None, *, merge: bool) -> None:
-        change = compare_drive(drive, current, storage, merge=merge)
+    def compare_drive(self, drive: Drive, current: str | None, storage: str | None) -> None:
+        change = compare_drive(drive, current, storage)
         if change is None:
             return
         self.changes[drive.slot] = {"old": current, "new": change.new}

@@ -9,7 +9,7 @@ A volume's name is Proxmox's own affair and never differs. A volume is never rep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...engine.volumes import ROUNDING
 from .drives import CREATION_ONLY, Drive, is_cloudinit, is_medium, kind_of
@@ -31,11 +31,11 @@ class DriveChange:
     reasons: tuple[str, ...] = ()
 
 
-def compare_drive(drive: Drive, current: str | None, storage: str | None, *, merge: bool) -> DriveChange | None:
+def compare_drive(drive: Drive, current: str | None, storage: str | None) -> DriveChange | None:
     """Return what has to change, None when nothing has to.
 
     current is the value in the VM's config, None when it has no such drive. storage is where a missing drive is made,
-    None when that was not decided. merge leaves alone the properties that are not asked for; else they are to be unset.
+    None when that was not decided. Properties of a drive that are not asked for stay as they are.
     """
     if current is None and drive.unsized:
         return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
@@ -49,7 +49,7 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None, *, mer
         return DriveChange(_shown(drive, storage), reasons=(reason,))
     if drive.cdrom or drive.cloudinit:
         return _compare_medium(drive, file, present, storage)
-    return _compare_disk(drive, file, present, merge=merge)
+    return _compare_disk(drive, file, present)
 
 
 def _occupied(drive: Drive, current: str) -> str | None:
@@ -70,11 +70,10 @@ def _occupied(drive: Drive, current: str) -> str | None:
     return None
 
 
-def _compare_disk(drive: Drive, file: str, present: dict[str, str], *, merge: bool) -> DriveChange | None:
+def _compare_disk(drive: Drive, file: str, present: dict[str, str]) -> DriveChange | None:
     kind = kind_of(drive.slot)
     size = size_in_config(present.pop("size", ""))
-    wanted = {key: value for key, value in drive.options.items() if key not in CREATION_ONLY}
-    wanted = kind.keep_generated({**present, **wanted} if merge else wanted, present)
+    wanted = {**present, **{key: value for key, value in drive.options.items() if key not in CREATION_ONLY}}
     differ = not kind.same(wanted, present)
     reasons = _fixed(drive, file, size, differ=differ)
     grows = bool(drive.size and size and drive.size > size and not drive.small)
@@ -120,9 +119,10 @@ def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage
     if drive.cloudinit:
         return _add(drive, storage, "it is a CD-ROM drive")
     given = {key: value for key, value in present.items() if key != "size"}
-    if drive.volume == file and kind_of(drive.slot).same(drive.options, given):
+    wanted = replace(drive, options={**given, **drive.options})
+    if drive.volume == file and kind_of(drive.slot).same(wanted.options, given):
         return None
-    return _add(drive, storage, "it holds another medium")
+    return _add(wanted, storage, "it holds another medium")
 
 
 def _add(drive: Drive, storage: str | None, state: str) -> DriveChange:

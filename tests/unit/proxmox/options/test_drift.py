@@ -183,6 +183,18 @@ def test_a_larger_disk_is_resized() -> None:
     assert found.after == {"scsi0": "vmdata:120/vm-120-disk-0.raw,size=8G"}
 
 
+def test_drive__keeps_the_properties_that_are_not_asked_for() -> None:
+    config = {"scsi0": "vmdata:vm-120-disk-0,backup=0,cache=writeback,discard=on,iothread=1,size=1G,ssd=1"}
+    grown = drift({"scsi": {"scsi0": {"size": 3}}}, config)
+    assert (grown.parameters, grown.resizes) == ({}, {"scsi0": 3 * GIB})
+    changed = drift({"scsi": {"scsi0": {"size": 1, "ssd": False}}}, config)
+    assert changed.parameters == {
+        "scsi0": "vmdata:vm-120-disk-0,backup=0,cache=writeback,discard=on,iothread=1,size=1G,ssd=0"
+    }
+    medium = drift({"ide": {"ide2": "local:iso/b.iso,media=cdrom"}}, {"ide2": "local:iso/a.iso,media=cdrom,serial=x"})
+    assert medium.parameters == {"ide2": "local:iso/b.iso,media=cdrom,serial=x"}
+
+
 def test_a_larger_disk_with_other_properties_is_set_in_its_size_and_then_resized() -> None:
     found = drift({"scsi": {"scsi0": "vmdata:8,ssd=1"}}, RUNNER)
     assert found.parameters == {"scsi0": "vmdata:120/vm-120-disk-0.raw,size=1G,ssd=1"}
@@ -307,18 +319,17 @@ def test_a_disk_of_a_clone_may_be_given_without_a_size() -> None:
     found = adjust(drives)
     assert found.parameters == {"scsi0": "vmdata:123/vm-123-disk-0.qcow2,discard=on,iothread=1,size=1G,ssd=1"}
     assert not found.resizes
-    assert not drift(drives, {**CLONE, **found.parameters}, cloned=True)
+    assert not drift(drives, {**CLONE, **found.parameters})
 
 
 def test_a_disk_that_somebody_removed_from_a_clone_is_not_made_without_a_size() -> None:
-    found = drift({"scsi": {"scsi7": {"iothread": True}}}, CLONE, cloned=True)
+    found = drift({"scsi": {"scsi7": {"iothread": True}}}, CLONE)
     assert found.parameters == {}
     assert found.unappliable == {"scsi7": "it does not exist, and no size is given to create it with"}
 
 
 def test_a_clone_that_was_adjusted_shows_no_drift_on_the_next_run() -> None:
-    assert not drift({"scsi": {"scsi0": ":1"}}, CLONE, cloned=True)
-    assert drift({"scsi": {"scsi0": ":1"}}, CLONE)
+    assert not drift({"scsi": {"scsi0": ":1"}}, CLONE)
 
 
 def test_a_clone_never_keeps_the_password_of_its_template() -> None:
