@@ -20,6 +20,9 @@ options:
   node_regex:
     description:
       - Regular expression that the whole name of the node must match, for example V(pve[1-3]).
+      - Every pattern of names, here and in other options, may use literals, classes, groups, alternatives, repeats and
+        anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\b) are errors, so that no
+        pattern takes long to match.
     type: str
   vmid_range:
     description:
@@ -29,7 +32,7 @@ options:
     description:
       - Regular expression that the whole VMID must match, for example V((12[0-9]|130\)). The lowest free one is taken.
       - With O(vmid_range) as well, both must hold.
-      - Back-references, look-around and inline flags are refused, so that any pattern is answered at once.
+      - The same syntax as in O(node_regex).
     type: str
   context:
     description:

@@ -8,11 +8,11 @@ Shared by the filters that decide it and by the rules that look only at nodes th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from ..errors import InvalidRequest
 from ..model import Expression, Node, Request
+from .patterns.names import NamePattern, checked_pattern
 
 NODE_KEY = "node"
 """The label that every node has: its own name."""
@@ -59,13 +59,10 @@ def wanted_regex(request: Request) -> str | None:
     return request.node_regex or request.context.get(REGEX_CONTEXT_KEY)
 
 
-def compiled_regex(request: Request) -> re.Pattern[str] | None:
+def compiled_regex(request: Request) -> NamePattern | None:
     """The same, compiled. Raises InvalidRequest."""
     text = wanted_regex(request)
-    try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise InvalidRequest(f"node_regex: {text!r} is not a regular expression: {error}") from error
+    return None if text is None else checked_pattern("node_regex", text)
 
 
 def asked_for(request: Request) -> Callable[[Node], bool]:
@@ -75,7 +72,7 @@ def asked_for(request: Request) -> Callable[[Node], bool]:
     def allowed(node: Node) -> bool:
         return (
             (request.node is None or request.node == node.name)
-            and (pattern is None or pattern.fullmatch(node.name) is not None)
+            and (pattern is None or pattern.matches(node.name))
             and matches_all(request.node_required, node)
         )
 

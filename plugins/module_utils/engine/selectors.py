@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
-from ..errors import InvalidRequest
 from ..model import Guest, Request, Selector
+from .patterns.names import checked_pattern
 
 
 def selects(selector: Selector, guest: Guest) -> bool:
@@ -28,15 +26,6 @@ def selected_by(request: Request) -> Callable[[Selector], bool]:
     return lambda selector: selects_request(selector, request)
 
 
-@lru_cache(maxsize=1024)
-def name_pattern(text: str) -> re.Pattern[str]:
-    """The compiled pattern. Raises InvalidRequest."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise InvalidRequest(f"name: {text!r} is not a regular expression: {error}") from error
-
-
 def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> bool:
     if selector.pool is not None and selector.pool != pool:
         return False
@@ -45,4 +34,4 @@ def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str 
     # Proxmox keeps tags as they were written by a create, and lower-cases them when a config is changed.
     if selector.tags and not {tag.lower() for tag in selector.tags} <= {tag.lower() for tag in tags}:
         return False
-    return selector.name is None or (name is not None and name_pattern(selector.name).fullmatch(name) is not None)
+    return selector.name is None or (name is not None and checked_pattern("name", selector.name).matches(name))

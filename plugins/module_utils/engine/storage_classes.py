@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from ..errors import InvalidPluginConfig
 from ..model import GIB, StorageClass
 from .framework.config import Setting, check_settings
+from .patterns.names import name_pattern
+from .patterns.syntax import InvalidPattern
 
 SETTINGS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
@@ -32,10 +34,12 @@ def _parse(where: str, name: str, body: Mapping[str, t.Any]) -> StorageClass:
         body = {**body, "reserved": str(body["reserved"])}
     values = check_settings(where, SETTINGS, body)
     for pattern in values["storages"]:
+        if not isinstance(pattern, str):
+            raise InvalidPluginConfig(f"{where}.storages: {pattern!r} is not valid, expected a regular expression")
         try:
-            re.compile(pattern)
-        except (re.error, TypeError) as error:
-            raise InvalidPluginConfig(f"{where}.storages: {pattern!r} is not a regular expression: {error}") from error
+            name_pattern(pattern)
+        except InvalidPattern as error:
+            raise InvalidPluginConfig(f"{where}.storages: invalid regular expression {pattern!r}: {error}") from error
     return StorageClass(
         name=name,
         storages=tuple(values["storages"]),

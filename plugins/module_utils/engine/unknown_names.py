@@ -25,8 +25,8 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     if request.node is not None and request.node not in nodes:
         texts.append(f"no node '{request.node}', known: {known(nodes, request.node)}")
     pattern = compiled_regex(request)
-    if pattern is not None and not any(pattern.fullmatch(name) for name in nodes):
-        texts.append(f"no node matches '{pattern.pattern}', known: {known(nodes, pattern.pattern)}")
+    if pattern is not None and not any(pattern.matches(name) for name in nodes):
+        texts.append(f"no node matches '{pattern.text}', known: {known(nodes, pattern.text)}")
     storages = {name for info in cluster.nodes for name in info.storages}
     if not storages and (request.disks or request.clone is not None):
         return [*texts, NO_STORAGES]

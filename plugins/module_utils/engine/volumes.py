@@ -9,7 +9,6 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +17,7 @@ from ..model import GIB, MIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
 from .cloning import cloned_disks, misplaced, source_for
 from .conflict import Conflict
+from .patterns.names import name_pattern
 
 NOT_FOUND = "didn't have storage '{}'"
 NOT_ACTIVE = "had storage '{}' not active"
@@ -117,7 +117,7 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
         return False
     if wanted.types and use.type not in wanted.types:
         return False
-    return not wanted.storages or any(re.fullmatch(pattern, use.name) for pattern in wanted.storages)
+    return not wanted.storages or any(name_pattern(pattern).matches(use.name) for pattern in wanted.storages)
 
 
 def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:

@@ -8,10 +8,10 @@ each mistake is an error that names the option, the value and what was expected.
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ..engine.patterns.names import checked_pattern
 from ..errors import InvalidRequest
 from ..proxmox.options.values import boolean, invalid, number
 
@@ -79,7 +79,7 @@ class Fields:
         """A regular expression, or None."""
         found = self.text(key)
         if found is not None:
-            check_pattern(self.path(key), found)
+            checked_pattern(self.path(key), found)
         return found
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -113,11 +113,3 @@ def text_of(where: str, value: t.Any) -> str:
 def whole_of(where: str, value: t.Any, minimum: int, maximum: int | None = None) -> int:
     """A whole number within bounds."""
     return int(number(where, value, minimum, maximum, whole=True))
-
-
-def check_pattern(where: str, text: str) -> None:
-    """Raise InvalidRequest when text is not a regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise invalid(where, text, f"a regular expression ({error})") from error

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from ..engine.patterns.names import checked_pattern, name_pattern
 from ..engine.texts import known
 from ..errors import InvalidRequest
 from ..model import MIB, Node, Taint
 from ..proxmox.options.values import invalid
-from .fields import Fields, check_pattern, text_of
+from .fields import Fields, text_of
 from .rules import EFFECTS
 
 FACTS = ("labels", "taints", "reserved", "overcommit")
@@ -48,7 +48,7 @@ def _read(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
     if not isinstance(nodes, Mapping):
         raise invalid("nodes", nodes, "a mapping of node names or patterns")
     for key in nodes:
-        check_pattern(f"nodes.{key}", str(key))
+        checked_pattern(f"nodes.{key}", str(key))
     return {str(key): _facts(Fields(f"nodes.{key}", body or {}, FACTS)) for key, body in nodes.items()}
 
 
@@ -62,7 +62,7 @@ def _by_node(said: Mapping[str, Mapping[str, t.Any]], node_names: Collection[str
 
 
 def _named(key: str, node_names: Collection[str]) -> list[str]:
-    names = [key] if key in node_names else sorted(name for name in node_names if re.fullmatch(key, name))
+    names = [key] if key in node_names else sorted(filter(name_pattern(key).matches, node_names))
     if not names:
         raise InvalidRequest(f"nodes: {key!r} matches no node; the cluster's nodes: {known(node_names, key)}")
     return names

@@ -73,7 +73,8 @@ def test_several_that_speak_of_one_node_add_up_and_its_own_name_wins() -> None:
     [
         ([], "nodes: [] is not valid, expected a mapping of node names or patterns"),
         ({"pve[3-9]": {}}, "nodes: 'pve[3-9]' matches no node; the cluster's nodes: pve1, pve10, pve2"),
-        ({"pve[": {}}, "nodes.pve[: 'pve[' is not valid, expected a regular expression"),
+        ({"(?=p)pve1": {}}, "nodes.(?=p)pve1: invalid regular expression '(?=p)pve1': look-ahead is not supported"),
+        ({"pve[": {}}, "nodes.pve[: invalid regular expression 'pve[': a class is not closed by ']' (at character 4)"),
         ({"pve1": ["a"]}, "nodes.pve1: ['a'] is not valid, expected a mapping"),
         (
             {"pve1": {"label": {}}},

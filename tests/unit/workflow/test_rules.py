@@ -121,7 +121,14 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
             {"affinity": web(type="with", required="perhaps")},
             "affinity[0].required: 'perhaps' is not valid, expected true or false",
         ),
-        ({"affinity": [{"type": "with", "name": "a["}]}, "affinity[0].name: 'a[' is not valid, expected a regular"),
+        (
+            {"affinity": [{"type": "with", "name": "a["}]},
+            "affinity[0].name: invalid regular expression 'a[': a class is not closed by ']'",
+        ),
+        (
+            {"topology_spread": [{"topology_key": "rack", "name": "(?=a)a"}]},
+            "topology_spread[0].name: invalid regular expression '(?=a)a': look-ahead is not supported",
+        ),
         ({"affinity": [{"type": "with", "tags": "web"}]}, "affinity[0].tags: 'web' is not valid, expected a list"),
         ({"affinity": [{"type": "with", "tags": [""]}]}, "affinity[0].tags[0]: '' is not valid, expected a text"),
         ({"affinity": [{"type": "with", "pool": ["a"]}]}, "affinity[0].pool: ['a'] is not valid, expected a text"),

@@ -9,7 +9,8 @@ import abc
 from collections.abc import Iterator
 
 from ...model import VMID_MAX, VMID_MIN
-from .taken import BLOCK_SIZE, TakenVMIDs, lowest_bit
+from ..bits import lowest_bit
+from .taken import BLOCK_SIZE, TakenVMIDs
 
 
 class InvalidVMIDChoice(ValueError):

@@ -10,10 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model import VMID_MAX, VMID_MIN
-from .automaton import MAX_POSITIONS, MAX_STEPS, Digits, TooComplex, matching_numbers
-from .choice import VMIDChoice
-from .syntax import InvalidVMIDPattern, parse
+from ..patterns.automaton import TooComplex
+from ..patterns.syntax import InvalidPattern, parse
+from .automaton import Digits, matching_numbers
+from .choice import InvalidVMIDChoice, VMIDChoice
 from .taken import BLOCK_DIGITS, BLOCK_SIZE, window
+
+
+class InvalidVMIDPattern(InvalidVMIDChoice):
+    """A VMID regex has a mistake, uses what is not supported, is too complex, or can match no VMID."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        super().__init__(f"invalid VMID regex {shown!r}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +61,17 @@ class VMIDPattern(VMIDChoice):
 def compile_pattern(text: str) -> VMIDPattern:
     """Read a regular expression that a VMID's decimal number has to match in full.
 
-    See `syntax` for what is understood. Whatever the expression, this takes less than about a second (`9\\d{8}`: well
-    under a millisecond), and finding ids afterwards does not depend on how it is written.
+    See `patterns.syntax` for what is understood. Whatever the expression, this takes less than about a second
+    (`9\\d{8}`: well under a millisecond), and finding ids afterwards does not depend on how it is written.
 
     Raises:
         InvalidVMIDPattern: the expression has a mistake, uses something that is not regular or not supported, is more
-            complex than `automaton.MAX_POSITIONS` and `automaton.MAX_STEPS` allow, or matches none of 100..999999999.
+            complex than `patterns.automaton` allows, or matches none of 100..999999999.
     """
     try:
         numbers = matching_numbers(parse(text))
-    except TooComplex:
-        raise InvalidVMIDPattern(
-            text,
-            f"it is too complex (more than {MAX_POSITIONS} symbols with repeats written out, or {MAX_STEPS} steps)",
-        ) from None
+    except (InvalidPattern, TooComplex) as error:
+        raise InvalidVMIDPattern(text, str(error)) from None
     if not numbers:
         raise InvalidVMIDPattern(
             text, f"it matches no VMID; all digits of a number from {VMID_MIN} to {VMID_MAX} have to match"

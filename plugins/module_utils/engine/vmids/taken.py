@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSet
 
+from ..bits import set_bits
+
 # A block is the thousand ids that share all but their last three digits. The ids of one block are handled together, as
 # the bits of one integer: bit i stands for the id BLOCK_SIZE * block + i.
 BLOCK_DIGITS = 3
@@ -14,18 +16,6 @@ BLOCK_SIZE: int = 10**BLOCK_DIGITS
 
 _FULL = (1 << BLOCK_SIZE) - 1
 _BITS = tuple(1 << offset for offset in range(BLOCK_SIZE))
-
-
-def lowest_bit(bits: int) -> int:
-    """Return the index of the lowest bit of `bits` that is set; `bits` is not 0."""
-    return (bits & -bits).bit_length() - 1
-
-
-def set_bits(bits: int) -> Iterator[int]:
-    """Yield the indices of the bits of `bits` that are set, lowest first."""
-    while bits:
-        yield lowest_bit(bits)
-        bits &= bits - 1
 
 
 def window(block: int, lower: int, upper: int) -> int:

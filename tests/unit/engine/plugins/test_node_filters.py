@@ -46,7 +46,13 @@ def test_the_pattern_may_stand_in_the_context() -> None:
 def test_a_broken_pattern_is_named() -> None:
     error = scheduler(cluster(NODES)).schedule(vm(node_regex="pve[")).error
     assert isinstance(error, InvalidRequest)
-    assert "node_regex: 'pve['" in error.message
+    assert "node_regex: invalid regular expression 'pve['" in error.message
+
+
+def test_node_regex__refuses_what_could_take_exponential_time() -> None:
+    error = scheduler(cluster(NODES)).schedule(vm(node_regex="(?=pve)pve1")).error
+    assert isinstance(error, InvalidRequest)
+    assert "node_regex: invalid regular expression '(?=pve)pve1': look-ahead is not supported" in error.message
 
 
 def test_patterns_and_names_are_final() -> None:

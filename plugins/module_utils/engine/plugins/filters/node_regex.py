@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 
 from ....model import Request
@@ -14,6 +13,7 @@ from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
 from ...framework.status import SKIP, Status, unresolvable
 from ...node_selection import compiled_regex, wanted_regex
+from ...patterns.names import NamePattern
 
 REASON = "didn't match node regex '{}'"
 
@@ -21,7 +21,7 @@ REASON = "didn't match node regex '{}'"
 class NodeRegex(PreFilterPlugin, FilterPlugin):
     """Keeps the nodes whose whole name matches C(node_regex), or the context key C(node.qemu-scheduler/regex).
 
-    Python's regular expressions, always anchored at both ends. A request without a pattern may go anywhere.
+    The pattern is always anchored at both ends. A request without a pattern may go anywhere.
     """
 
     name = "NodeRegex"
@@ -38,5 +38,5 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
         return SKIP if state[self.name] is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        pattern: re.Pattern[str] = state[self.name]
-        return None if pattern.fullmatch(node.name) else unresolvable(REASON.format(pattern.pattern))
+        pattern: NamePattern = state[self.name]
+        return None if pattern.matches(node.name) else unresolvable(REASON.format(pattern.text))

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a regular expression into a tree, as far as it says something about decimal numbers.
+"""Reads a regular expression into a tree.
 
-What is read: digits and other literals, `.`, `\\d \\D \\w \\W \\s \\S`, classes, groups (plain, `?:`, named), `|`,
-`? * + {m} {m,} {m,n}` and their lazy forms, and the anchors `^ $ \\A \\Z \\z`. All of it is regular, so that
-a match can be found without trying one way after the other. Whatever else Python or Go would read is an error.
+What is read: literals, `.`, `\\d \\D \\w \\W \\s \\S`, classes, groups (plain, `?:`, named), `|`, the repeats
+`? * + {m} {m,} {m,n}` and their lazy forms, the anchors `^ $ \\A \\Z \\z`, `(?i)` at the beginning and `(?i:...)`. All
+of it is regular, so that a match can be found without backtracking. Whatever else Python or Go would read is an error.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .choice import InvalidVMIDChoice
-
-DIGITS = "0123456789"
 START = "^"
 END = "$"
 
@@ -24,14 +21,14 @@ END = "$"
 # interpreter's own limit.
 MAX_LENGTH = 10_000
 MAX_NESTED_GROUPS = 50
+MAX_COUNT_DIGITS = 9
 
-_ALL = frozenset(DIGITS)
-_NONE: frozenset[str] = frozenset()
-_ESCAPED_CLASSES = {"d": _ALL, "w": _ALL, "S": _ALL, "D": _NONE, "W": _NONE, "s": _NONE}
-_ESCAPED_ANCHORS = {"A": START, "Z": END, "z": END}
+_CLASSES = frozenset("dDwWsS")
+_ANCHORS = {"A": START, "Z": END, "z": END}
 _QUANTIFIERS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_COUNTS = re.compile(r"\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
-_GROUP_PREFIX = re.compile(r"\?(?::|P?<[A-Za-z_]\w*>)")
+_COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
+_GROUP_PREFIX = re.compile(r"\?(?:(i)?:|P?<[A-Za-z_]\w*>)")
+_IGNORE_CASE = "(?i)"
 _UNSUPPORTED_GROUPS = {
     "?=": "look-ahead is",
     "?!": "look-ahead is",
@@ -44,19 +41,48 @@ _UNSUPPORTED_GROUPS = {
 }
 
 
-class InvalidVMIDPattern(InvalidVMIDChoice):
-    """A VMID regex has a mistake, uses what is not supported, is too complex, or can match no VMID."""
+class InvalidPattern(ValueError):
+    """A regular expression has a mistake, uses what is not supported, or is too complex. The text says which."""
 
-    def __init__(self, text: str, reason: str) -> None:
-        shown = text if len(text) <= 80 else f"{text[:77]}..."
-        super().__init__(f"invalid VMID regex {shown!r}: {reason}")
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """The characters in one of `ranges` or `classes` (the letters of `\\d`, `\\W`, ...), or, negated, all others."""
+
+    ranges: tuple[tuple[str, str], ...] = ()
+    classes: tuple[str, ...] = ()
+    negated: bool = False
+    ignore_case: bool = False
+
+    def __contains__(self, char: str) -> bool:
+        return self._lists(char) is not self.negated
+
+    def _lists(self, char: str) -> bool:
+        for case in (char.lower(), char.upper()) if self.ignore_case else (char,):
+            if any(first <= case <= last for first, last in self.ranges):
+                return True
+        return any(_in_class(letter, char) for letter in self.classes)
+
+
+def _in_class(letter: str, char: str) -> bool:
+    match letter.lower():
+        case "d":
+            holds = char.isdecimal()
+        case "s":
+            holds = char.isspace()
+        case _:
+            holds = char.isalnum() or char == "_"
+    return holds is letter.islower()
+
+
+ANY = Characters(ranges=(("\n", "\n"),), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One of `allowed`: digits, or one of the markers `START` and `END`. Empty: matches nothing."""
+    """One character of a set, or one of the anchors `START` and `END`."""
 
-    allowed: frozenset[str]
+    reads: Characters | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +115,10 @@ def parse(text: str) -> Tree:
     """Read a regular expression.
 
     Raises:
-        InvalidVMIDPattern: it has a mistake, or something that is not supported; the message says what and where.
+        InvalidPattern: it has a mistake, or something that is not supported; the message says what and where.
     """
     if len(text) > MAX_LENGTH:
-        raise InvalidVMIDPattern(text, f"it is longer than {MAX_LENGTH} characters")
+        raise InvalidPattern(f"it is longer than {MAX_LENGTH} characters")
     return _Parser(text).parse()
 
 
@@ -101,7 +127,8 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._ignore_case = text.startswith(_IGNORE_CASE)
+        self._at = len(_IGNORE_CASE) if self._ignore_case else 0
         self._open_groups = 0
 
     def parse(self) -> Tree:
@@ -140,6 +167,8 @@ class _Parser:
         match = _COUNTS.match(self._text, self._at)
         if match is None:
             raise self._error("a repeat is written {m}, {m,} or {m,n}, and a literal brace \\{")
+        if max(len(match[1]), len(match[3])) > MAX_COUNT_DIGITS:
+            raise self._error(f"a repeat count has more than {MAX_COUNT_DIGITS} digits")
         least = int(match[1])
         most = int(match[3]) if match[3] else None if match[2] else least
         if most is not None and least > most:
@@ -158,10 +187,11 @@ class _Parser:
         if char == "\\":
             return Symbol(self._escaped())
         if char in {START, END}:
-            return Symbol(frozenset(char))
-        return Symbol(_ALL if char == "." else _ALL & {char})
+            return Symbol(char)
+        return Symbol(ANY if char == "." else self._characters(char))
 
     def _group(self) -> Tree:
+        outside = self._ignore_case
         if self._next == "?":
             self._group_prefix()
         self._open_groups += 1
@@ -171,6 +201,7 @@ class _Parser:
         if not self._skip(")"):
             raise self._error("a group is not closed")
         self._open_groups -= 1
+        self._ignore_case = outside
         return tree
 
     def _group_prefix(self) -> None:
@@ -178,34 +209,38 @@ class _Parser:
         if match is None:
             rest = self._text[self._at :]
             kinds = (kind for prefix, kind in _UNSUPPORTED_GROUPS.items() if rest.startswith(prefix))
-            raise self._error(f"{next(kinds, 'inline flags and other (?...) groups are')} not supported")
+            raise self._error(f"{next(kinds, 'this kind of group is')} not supported")
+        self._ignore_case = self._ignore_case or match[1] is not None
         self._at = match.end()
 
-    def _escaped(self) -> frozenset[str]:
+    def _escaped(self) -> Characters | str:
         char = self._take()
-        if char in _ESCAPED_ANCHORS:
-            return frozenset(_ESCAPED_ANCHORS[char])
-        return self._escaped_in_class(char)
+        return _ANCHORS[char] if char in _ANCHORS else self._escaped_in_class(char)
 
-    def _escaped_in_class(self, char: str) -> frozenset[str]:
-        if char in _ESCAPED_CLASSES:
-            return _ESCAPED_CLASSES[char]
+    def _escaped_in_class(self, char: str) -> Characters:
+        if char in _CLASSES:
+            return Characters(classes=(char,))
         if not char:
             raise self._error("nothing follows the last backslash")
-        if char in DIGITS:
+        if char.isdecimal():
             raise self._error("backreferences and octal escapes are not supported")
         if char.isalpha():
             raise self._error(f"\\{char} is not supported")
-        return _NONE
+        return self._characters(char)
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Characters:
         negated = self._skip("^")
-        allowed = self._class_item()
+        items = [self._class_item()]
         while not self._skip("]"):
-            allowed |= self._class_item()
-        return _ALL - allowed if negated else allowed
+            items.append(self._class_item())
+        return Characters(
+            ranges=tuple(bounds for item in items for bounds in item.ranges),
+            classes=tuple(letter for item in items for letter in item.classes),
+            negated=negated,
+            ignore_case=self._ignore_case,
+        )
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_item(self) -> Characters:
         if self._text.startswith(("[:", "[.", "[="), self._at):
             raise self._error("POSIX classes are not supported; [[:digit:]] is \\d")
         first = self._take()
@@ -213,10 +248,10 @@ class _Parser:
             raise self._error("a class is not closed by ']'")
         if first == "\\":
             first = self._take()
-            if first in _ESCAPED_CLASSES or first.isalnum() or not first:
+            if first in _CLASSES or first.isalnum() or not first:
                 return self._escaped_in_class(first)
         if self._next != "-" or self._text[self._at + 1 : self._at + 2] in {"", "]"}:
-            return _ALL & {first}
+            return self._characters(first)
         self._take()
         last = self._take()
         if last == "\\":
@@ -225,7 +260,10 @@ class _Parser:
                 raise self._error(f"\\{last} cannot end a range in a class")
         if first > last:
             raise self._error(f"the range {first}-{last} in a class runs backwards")
-        return frozenset(digit for digit in DIGITS if first <= digit <= last)
+        return self._characters(first, last)
+
+    def _characters(self, first: str, last: str | None = None) -> Characters:
+        return Characters(ranges=((first, last or first),), ignore_case=self._ignore_case)
 
     @property
     def _next(self) -> str:
@@ -243,5 +281,5 @@ class _Parser:
         self._at += 1
         return True
 
-    def _error(self, reason: str) -> InvalidVMIDPattern:
-        return InvalidVMIDPattern(self._text, f"{reason} (at character {min(self._at + 1, len(self._text))})")
+    def _error(self, reason: str) -> InvalidPattern:
+        return InvalidPattern(f"{reason} (at character {min(self._at + 1, len(self._text))})")

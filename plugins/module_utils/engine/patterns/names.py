@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Regular expressions that the names of nodes, VMs and storages have to match in full."""
+
+from __future__ import annotations
+
+import functools
+
+from ...errors import InvalidRequest
+from .automaton import Automaton, TooComplex
+from .syntax import END, START, InvalidPattern, parse
+
+MAX_KNOWN_STEPS = 10_000
+"""The number of steps that one pattern remembers. Beyond it, it starts anew."""
+
+MAX_SHOWN = 80
+"""The most characters of a pattern that an error shows."""
+
+
+class _State:
+    """A set of positions that may be read next, and the states that are known to follow it."""
+
+    __slots__ = ("accepts", "following", "positions")
+
+    def __init__(self, positions: int, accepts: bool) -> None:
+        self.positions = positions
+        self.accepts = accepts
+        self.following: dict[str, _State] = {}
+
+
+class NamePattern:
+    """A pattern that `name_pattern` has compiled. Matching takes time in proportion to the name.
+
+    Attributes:
+        text: the expression as the user wrote it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._automaton = Automaton(parse(text))
+        self._at_start = self._automaton.anchored(START)
+        self._at_end = self._automaton.anchored(END)
+        self._forget()
+
+    def matches(self, name: str) -> bool:
+        """Whether all of `name` matches."""
+        state = self._start
+        for char in name:
+            state = state.following.get(char) or self._step(state, char)
+            if not state.positions:
+                return False
+        # Both anchors hold at both ends of an empty name.
+        return state.accepts if name else self._ends(self._start.positions, self._at_start | self._at_end)
+
+    def _step(self, state: _State, char: str) -> _State:
+        if self._steps == MAX_KNOWN_STEPS:
+            self._forget()
+        self._steps += 1
+        if char not in self._reading:
+            self._reading[char] = self._automaton.reading(char)
+        found = state.following[char] = self._state(self._automaton.after(state.positions & self._reading[char]))
+        return found
+
+    def _state(self, positions: int) -> _State:
+        if positions not in self._states:
+            self._states[positions] = _State(positions, self._ends(positions, self._at_end))
+        return self._states[positions]
+
+    def _ends(self, positions: int, anchors: int) -> bool:
+        return bool(self._automaton.passing(positions, anchors) & self._automaton.end)
+
+    def _forget(self) -> None:
+        self._steps = 0
+        self._reading: dict[str, int] = {}
+        self._states: dict[int, _State] = {}
+        self._start = self._state(self._automaton.passing(self._automaton.first, self._at_start))
+
+
+@functools.cache
+def name_pattern(text: str) -> NamePattern:
+    """Compile a pattern. Each is kept: a cache that holds less than a run's patterns compiles all of them for each VM.
+
+    Raises:
+        InvalidPattern: the expression has a mistake, uses what is not supported (see `syntax`), or is too complex.
+    """
+    try:
+        return NamePattern(text)
+    except TooComplex as error:
+        raise InvalidPattern(str(error)) from None
+
+
+def checked_pattern(option: str, text: str) -> NamePattern:
+    """Compile the pattern that a user gave for an option. Raises InvalidRequest, which names both."""
+    try:
+        return name_pattern(text)
+    except InvalidPattern as error:
+        shown = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+        message = f"{option}: invalid regular expression {shown!r}: {error}"
+        raise InvalidRequest(message, option=option, value=shown, expected="a regular expression") from None
