@@ -13,9 +13,14 @@ class ModuleDocFragment:
 options:
   api_host:
     description:
-      - Name or address of any node of the Proxmox VE cluster, without scheme and path.
-      - Taken from the environment variable E(PROXMOX_HOST) when it is not set.
-    type: str
+      - Name or address of a node of the Proxmox VE cluster, without scheme and path, or a list of such nodes.
+      - The first one that can be reached is used. When it fails, the next one of the list takes its place, also in the
+        middle of a run. A write whose answer was lost is never sent to another node. All of them must belong to one
+        cluster.
+      - An entry may have a port of its own, as in V(pve1.example.com:443).
+      - Taken from the environment variable E(PROXMOX_HOST) when it is not set, where commas separate several nodes.
+    type: list
+    elements: str
   api_port:
     description:
       - Port of the API.
@@ -58,13 +63,14 @@ options:
     type: path
   api_timeout:
     description:
-      - How long to wait for a connection, and for the answer to one request, in seconds.
+      - The longest time that one request may take, from connecting to the end of its answer, in seconds.
+      - With several nodes in O(api_host), a connection to one of them is waited for no longer than 5 seconds while there
+        is another one to try.
       - Taken from the environment variable E(PROXMOX_TIMEOUT) when it is not set.
     type: int
     default: 30
 requirements:
   - python >= 3.11
-  - proxmoxer >= 2.0
   - requests
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import typing as t
 from collections.abc import Iterator, Mapping
 
@@ -18,6 +19,8 @@ CONNECTION_TO_NODE_FAILED = 595
 _BROKEN_ON_THE_WAY = frozenset({502, 504, 596, 597, 598, 599})
 _BUSY = 503
 WORTH_ANOTHER_READ = frozenset({502, _BUSY, CONNECTION_TO_NODE_FAILED, 596, 597})
+# A proxy that does not reach the API behind it.
+AT_ANOTHER_HOST = frozenset({502, _BUSY, 504})
 
 _SECRET_PARAMETERS = frozenset({"cipassword", "password", "secret", "sshkeys", "tfa-challenge", "ticket", "value"})
 _HIDDEN = "********"
@@ -64,28 +67,46 @@ def failure_of_answer(
     return ApiError(f"{call}: {message}", **details)
 
 
-def failure_of_exception(error: Exception, method: str, path: str, where: str) -> ConnectionFailed:
+def redirected(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:
+    """Return the error for an answer that points elsewhere: nothing of ours is sent there. where is C(host:port)."""
+    return ConnectionFailed(
+        f"{where}: {method} {path}: redirected to {_without_secrets(location or 'nowhere')}, which is not followed; "
+        "set api_host and api_port to where the API itself answers",
+        method=method,
+        path=path,
+    )
+
+
+def failure_of_exception(error: Exception, method: str, path: str, where: str, *, repeatable: bool) -> ConnectionFailed:
     """Return the error for an exception of C(requests): no usable answer came at all. where is C(host:port).
 
-    AnswerLost is returned for a write that may have reached the server.
+    AnswerLost is returned for what may have reached the server and is not repeatable.
     """
     import requests
 
     details = {"method": method, "path": path}
     if isinstance(error, requests.exceptions.SSLError):
-        return ConnectionFailed(
-            f"{where}: the TLS connection failed: {_innermost(error)}; for a private CA set ca_path", **details
-        )
+        if re.search(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST", str(error)):
+            return ConnectionFailed(
+                f"{where}: the port does not speak HTTPS, but perhaps HTTP; check api_port (8006 is Proxmox VE's own)",
+                **details,
+            )
+        text = f"{where}: the TLS connection failed: {_innermost(error)}"
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+            return ConnectionFailed(f"{text}; for a private CA set ca_path", **details)
+        # It may have failed while the answer was read.
+        return (ConnectionFailed if repeatable else AnswerLost)(text, **details)
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return ConnectionFailed(f"{where}: no connection within api_timeout", **details)
     if isinstance(error, requests.exceptions.ProxyError) or _was_never_sent(error):
         return ConnectionFailed(f"{where}: cannot connect: {_innermost(error)}", **details)
-    what = (
-        "no answer within api_timeout"
-        if isinstance(error, requests.exceptions.Timeout)
-        else f"the connection was lost before the answer came: {_innermost(error)}"
-    )
-    kind = ConnectionFailed if method == "GET" else AnswerLost
+    if _is_timeout(error):
+        what = "no answer within api_timeout"
+    elif isinstance(error, requests.exceptions.ContentDecodingError):
+        what = f"the answer cannot be read: {_innermost(error)}"
+    else:
+        what = f"the connection was lost before the answer came: {_innermost(error)}"
+    kind = ConnectionFailed if repeatable else AnswerLost
     return kind(f"{where}: {method} {path}: {what}", **details)
 
 
@@ -93,9 +114,21 @@ def worth_another_read(error: Exception) -> bool:
     """Tell whether a read that failed with this exception of C(requests) may succeed a moment later."""
     import requests
 
-    hopeless = (requests.exceptions.SSLError, requests.exceptions.Timeout, requests.exceptions.ProxyError)
+    hopeless = (requests.exceptions.SSLError, requests.exceptions.ProxyError)
     lost = (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError)
-    return isinstance(error, lost) and not isinstance(error, hopeless)
+    return isinstance(error, lost) and not isinstance(error, hopeless) and not _is_timeout(error)
+
+
+def _is_timeout(error: BaseException) -> bool:
+    # One in the middle of an answer arrives as a lost connection.
+    return any(
+        type(cause).__name__ in ("ConnectTimeout", "ReadTimeout", "ReadTimeoutError") for cause in _causes(error)
+    )
+
+
+def _without_secrets(location: str) -> str:
+    """Return a URL without user, password, query and fragment."""
+    return re.sub(r"//[^/]*@", "//", re.sub(r"[?#].*", "", location, flags=re.DOTALL))[:200]
 
 
 def _parsed(body: str) -> Mapping[str, t.Any]:

@@ -1,29 +1,31 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the connection options to a login of proxmoxer: a token (no request) or a ticket (one request)."""
+"""The connection options: which hosts, which credentials, and how a user proves to be who he is."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 import sys
+import threading
 import time
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.module_utils.basic import env_fallback
 
-from ..errors import ApiError, AuthenticationFailed, CollectionError, InvalidRequest, MissingLibrary
-from .answers import WORTH_ANOTHER_READ, failure_of_answer, failure_of_exception, worth_another_read
+from ..errors import AuthenticationFailed, InvalidRequest, MissingLibrary
+from .hosts import Host
 
 _DEFAULT_PORT = 8006
 _DEFAULT_TIMEOUT = 30
-_LOGIN_PATH = "/access/ticket"
-# Seconds before each further try of a read (a login is one) whose connection broke.
-READ_AGAIN_AFTER = (0.2, 1.0)
+_LONGEST_TIMEOUT = 24 * 3600
+# Tickets are valid for two hours.
+_RENEW_AFTER = 3600.0
+
+LOGIN_PATH = "/access/ticket"
 
 
 def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
@@ -33,7 +35,7 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
         return {"fallback": (env_fallback, [variable]), **spec}
 
     return {
-        "api_host": option("PROXMOX_HOST", type="str"),
+        "api_host": option("PROXMOX_HOST", type="list", elements="str"),
         "api_port": option("PROXMOX_PORT", type="int"),
         "api_user": option("PROXMOX_USER", type="str"),
         "api_password": option("PROXMOX_PASSWORD", type="str", no_log=True),
@@ -45,139 +47,148 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A login that worked.
+class Login(t.Protocol):
+    """Who calls.
 
     Attributes:
-        user: who calls, as Proxmox names them in tasks (C(root@pam), C(op@pve!token)).
-        where: C(host:port), for messages.
-        requests: how many requests it took.
-        base_url: what API paths are appended to.
-        verify: whether certificates are verified, or the path of the authorities that are trusted.
-        timeout: seconds to wait for a connection, and then for an answer.
-        new_http: makes a C(requests) session that carries this login; each is for one thread at a time.
+        user: as Proxmox names him in tasks (C(root@pam), C(op@pve!token)).
     """
 
     user: str
-    where: str
-    requests: int
-    base_url: str
-    verify: bool | str
-    timeout: int
-    new_http: Callable[[], t.Any]
+
+    def headers(self, method: str) -> Mapping[str, str]:
+        """Return the headers that a request is sent with."""
 
 
-def log_in(params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Login:
-    """Log in with the options of C(connection_argument_spec); with both a password and a token, with the password.
+class TokenLogin:
+    """An API token, which costs no request."""
 
-    Raises:
-        MissingLibrary: proxmoxer or requests is not installed.
-        InvalidRequest: the host, the user or the credentials are missing, or ca_path does not exist.
-        AuthenticationFailed, ConnectionFailed, ApiError: the login failed.
+    def __init__(self, user: str, secret: str) -> None:
+        self.user = user
+        self._headers = {"Authorization": f"PVEAPIToken={user}={secret}"}
+
+    def headers(self, method: str) -> Mapping[str, str]:
+        return self._headers
+
+
+class TicketLogin:
+    """A user with a password: one request for a ticket, and one an hour to renew it. May be used from many threads.
+
+    Args:
+        ask: sends a login and returns the data of its answer.
     """
-    user, arguments = _credentials(params)
-    host, port = _required(params, "api_host"), params.get("api_port") or _DEFAULT_PORT
-    if "://" in host or "/" in host:
-        raise InvalidRequest(f'api_host: expected a host name or address without scheme and path, got "{host}"')
-    arguments |= {"host": host, "port": port, "verify_ssl": _verification(params)}
-    arguments["timeout"] = params.get("api_timeout") or _DEFAULT_TIMEOUT
-    where = host if re.search(r"[^:]:\d+$", host) else f"{host}:{port}"
-    backend_class = _proxmoxer_backend()
-    tries = 0
-    while True:
-        tries += 1
-        again = tries <= len(READ_AGAIN_AFTER)
-        try:
-            backend = backend_class(**arguments)
-        except _login_exceptions() as error:
-            failure, temporary = _login_failure(error, where, user)
-            if not (temporary and again):
-                raise failure from None
-        else:
-            requests = tries if "password" in arguments else 0
-            base_url, verify, timeout = backend.get_base_url(), arguments["verify_ssl"], arguments["timeout"]
-            return Login(user, where, requests, base_url, verify, timeout, backend.get_session)
-        sleep(READ_AGAIN_AFTER[tries - 1])
+
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        ask: Callable[[Mapping[str, str]], Mapping[str, t.Any]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.user = user
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._log_in(password)
+
+    def headers(self, method: str) -> Mapping[str, str]:
+        with self._lock:
+            if self._clock() - self._since >= _RENEW_AFTER:
+                self._log_in(self._ticket)
+            cookie = {"Cookie": f"PVEAuthCookie={self._ticket}"}
+            return cookie if method == "GET" else {**cookie, "CSRFPreventionToken": self._csrf_token}
+
+    def _log_in(self, password: str) -> None:
+        answer = self._ask({"username": self.user, "password": password})
+        if answer.get("NeedTFA"):
+            raise AuthenticationFailed(
+                f"{self.user} needs a second factor, which cannot be given here; use an API token"
+            )
+        self._ticket, self._csrf_token = str(answer["ticket"]), str(answer["CSRFPreventionToken"])
+        self._since = self._clock()
 
 
-def _credentials(params: Mapping[str, t.Any]) -> tuple[str, dict[str, t.Any]]:
-    """Return the user as tasks name them, and the arguments of proxmoxer's backend that say who logs in."""
-    user = _required(params, "api_user")
+def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | None]:
+    """Return the user as tasks name him, and his password or the token's secret; with both given, the password.
+
+    Raises InvalidRequest when they are missing or do not fit together.
+    """
+    user = str(_required(params, "api_user"))
     if "@" not in user:
         raise InvalidRequest(f'api_user: expected user@realm, for example root@pam, got "{user}"')
     if params.get("api_password"):
-        return user, {"user": user, "password": params["api_password"]}
+        return user, str(params["api_password"]), None
     token, secret = params.get("api_token_id"), params.get("api_token_secret")
     if not (token and secret):
         raise InvalidRequest("api_password is missing, or api_token_id with api_token_secret")
-    owner, _separator, name = token.rpartition("!")
+    owner, _separator, name = str(token).rpartition("!")
     if owner not in ("", user):
         raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"): "{token}"')
-    return f"{user}!{name}", {"user": user, "token_name": name, "token_value": secret}
+    full = f"{user}!{name}"
+    if not re.fullmatch(r"[!-~]+", full):
+        raise InvalidRequest(f'api_token_id: expected a name without spaces and control characters, got "{full}"')
+    if not re.fullmatch(r"[!-~]+", str(secret)):
+        raise InvalidRequest("api_token_secret: expected printable characters without spaces")
+    return full, None, str(secret)
 
 
-def _required(params: Mapping[str, t.Any], option: str) -> str:
-    value = params.get(option)
-    if not value:
-        variable = option.upper().replace("API_", "PROXMOX_")
-        raise InvalidRequest(f"{option} is missing: set it, or {variable} in the environment", option=option)
-    return str(value)
+def hosts(params: Mapping[str, t.Any]) -> list[Host]:
+    """Return the hosts in the order in which they are tried. Raises InvalidRequest."""
+    port = params.get("api_port") or _DEFAULT_PORT
+    return [_host(text.strip(), port) for text in _required(params, "api_host")]
 
 
-def _verification(params: Mapping[str, t.Any]) -> bool | str:
+def verification(params: Mapping[str, t.Any]) -> bool | str:
+    """Return whether certificates are verified, or the path of the authorities that are trusted. Raises
+    InvalidRequest.
+    """
     if params.get("validate_certs") is False:
         return False
     ca_path = params.get("ca_path")
     if not ca_path:
         return True
-    if not Path(ca_path).exists():
-        raise InvalidRequest(f'ca_path: no such file or directory: "{ca_path}"')
-    return str(ca_path)
+    text = str(ca_path)
+    if "\0" in text or not (Path(text).is_file() or Path(text).is_dir()):
+        raise InvalidRequest(f"ca_path: no such file or directory: {text!r}")
+    return text
 
 
-def _proxmoxer_backend() -> t.Any:
-    # Without requests, importing proxmoxer's backend ends the process.
-    for package in ("requests", "proxmoxer"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingLibrary(
-                f"the Python package {package} is not installed for {sys.executable}",
-                package=package,
-                interpreter=sys.executable,
-            )
-    from proxmoxer.backends.https import Backend
-
-    return Backend
+def timeout(params: Mapping[str, t.Any]) -> int:
+    """Return the seconds for one request. Raises InvalidRequest."""
+    given = params.get("api_timeout")
+    seconds = _DEFAULT_TIMEOUT if given is None else int(given)
+    if not 1 <= seconds <= _LONGEST_TIMEOUT:
+        raise InvalidRequest(f"api_timeout: expected 1 to {_LONGEST_TIMEOUT} seconds, got {seconds}")
+    return seconds
 
 
-def authentication_error() -> type[Exception]:
-    """Return what proxmoxer raises when a ticket is refused."""
-    from proxmoxer.core import AuthenticationError
-
-    return t.cast("type[Exception]", AuthenticationError)
-
-
-def _login_exceptions() -> tuple[type[Exception], ...]:
-    import requests
-
-    # The last three: an answer of status 200 that is not one of the Proxmox API.
-    return (requests.exceptions.RequestException, authentication_error(), ValueError, KeyError, TypeError)
+def require_requests() -> None:
+    """Raise MissingLibrary when C(requests) is not installed."""
+    if importlib.util.find_spec("requests") is None:
+        raise MissingLibrary(
+            f"the Python package requests is not installed for {sys.executable}",
+            package="requests",
+            interpreter=sys.executable,
+        )
 
 
-def _login_failure(error: Exception, where: str, user: str) -> tuple[CollectionError, bool]:
-    """Return the error to tell, and whether another try may help."""
-    import requests
+def _host(text: str, port: int) -> Host:
+    if "://" in text or "/" in text:
+        raise InvalidRequest(f'api_host: expected a host name or address without scheme and path, got "{text}"')
+    found = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d{1,5}))?|([\w.-]+):(\d{1,5})", text)
+    name, own_port = (found[1] or found[3], found[2] or found[4]) if found else (text, None)
+    if not re.fullmatch(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?", name):
+        raise InvalidRequest(f"api_host: expected a host name or address, got {text!r}")
+    number = int(own_port or port)
+    if not 1 <= number <= 65535:
+        raise InvalidRequest(f"{'api_host' if own_port else 'api_port'}: expected a port from 1 to 65535, got {number}")
+    address = f"[{name}]" if ":" in name else name
+    return Host(f"{address}:{number}", f"https://{address}:{number}/api2/json")
 
-    if isinstance(error, authentication_error()):
-        if "Two Factor" in str(error):
-            message = f"{where}: {user} needs a second factor, which cannot be given here; use an API token"
-            return AuthenticationFailed(message), False
-        # Early versions of proxmoxer do not tell the status.
-        status = re.search(r"code: (\d{3})$", str(error))
-        code = int(status[1]) if status else 401
-        if code == 401:
-            return AuthenticationFailed(f'{where}: user "{user}" or the password was refused'), False
-        return failure_of_answer("POST", _LOGIN_PATH, code, "login refused", "", {}), code in WORTH_ANOTHER_READ
-    if isinstance(error, requests.exceptions.JSONDecodeError) or not isinstance(error, requests.RequestException):
-        return ApiError(f"{where}: the login's answer is not of the Proxmox API; is this its address and port?"), False
-    return failure_of_exception(error, "GET", _LOGIN_PATH, where), worth_another_read(error)
+
+def _required(params: Mapping[str, t.Any], option: str) -> t.Any:
+    value = params.get(option)
+    if not value or value == [""]:
+        variable = option.upper().replace("API_", "PROXMOX_")
+        raise InvalidRequest(f"{option} is missing: set it, or {variable} in the environment", option=option)
+    return value

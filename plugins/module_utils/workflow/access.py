@@ -80,7 +80,7 @@ class Access:
         where = params.get("reservations")
         ledger = open_ledger(where)
         session = Session.connect(params)
-        endpoint = str(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
+        endpoint = ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
         return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts)
 
     @property

@@ -14,7 +14,6 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import log_in
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.polling import Poller
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
@@ -66,7 +65,7 @@ BLIND = {
 def parameters(cluster: SimulatedCluster, **changes: t.Any) -> dict[str, t.Any]:
     """The connection options for the cluster's own token."""
     return {
-        "api_host": cluster.host,
+        "api_host": [cluster.host],
         "api_port": cluster.port,
         "api_user": cluster.token_user,
         "api_token_id": cluster.token_id,
@@ -101,7 +100,7 @@ def connect(cluster: SimulatedCluster) -> Callable[..., Session]:
         def sleep(seconds: float) -> None:
             time.sleep(seconds * SCALE)
 
-        return Session(log_in(parameters(cluster, **changes), sleep), sleep)
+        return Session.connect(parameters(cluster, **changes), sleep)
 
     return login
 

@@ -71,7 +71,7 @@ def test_nobody_listening_is_a_failed_connection(connect, options):
     ("options", "named"),
     [
         ({"api_host": None}, "api_host"),
-        ({"api_host": "https://pve:8006"}, "api_host"),
+        ({"api_host": ["https://pve:8006"]}, "api_host"),
         ({"api_user": "root"}, "api_user"),
         ({"api_token_secret": None}, "api_token_secret"),
         ({"api_token_id": "other@pve!tok"}, "api_token_id"),
@@ -84,10 +84,10 @@ def test_a_connection_option_that_cannot_be_right_is_named(connect, options, nam
 
 
 def test_a_missing_library_is_named_with_its_interpreter(connect, monkeypatch):
-    monkeypatch.setitem(sys.modules, "proxmoxer", None)
+    monkeypatch.delitem(sys.modules, "requests", raising=False)
     monkeypatch.setattr(sys, "path", [])
 
-    with pytest.raises(MissingLibrary, match="proxmoxer") as raised:
+    with pytest.raises(MissingLibrary, match="requests") as raised:
         connect()
     assert sys.executable in raised.value.message
 

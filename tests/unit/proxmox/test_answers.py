@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import typing as t
 
 import pytest
@@ -118,20 +119,26 @@ def dropped() -> requests.exceptions.ConnectionError:
 
 
 def test_a_write_was_not_sent_when_the_connection_was_refused():
-    error = failure_of_exception(refused(), "POST", "/nodes/a/qemu", "pve:8006")
+    error = failure_of_exception(refused(), "POST", "/nodes/a/qemu", "pve:8006", repeatable=False)
 
     assert type(error) is ConnectionFailed
     assert "Connection refused" in error.message
 
 
-@pytest.mark.parametrize("lost", [dropped(), requests.exceptions.ReadTimeout()])
+@pytest.mark.parametrize(
+    "lost", [dropped(), requests.exceptions.ReadTimeout(), requests.exceptions.SSLError("EOF occurred")]
+)
 def test_a_write_without_an_answer_may_have_been_done(lost):
-    assert isinstance(failure_of_exception(lost, "POST", "/nodes/a/qemu", "pve:8006"), AnswerLost)
-    assert type(failure_of_exception(lost, "GET", "/nodes/a/qemu", "pve:8006")) is ConnectionFailed
+    def failure(*, repeatable: bool) -> ConnectionFailed:
+        return failure_of_exception(lost, "POST", "/nodes/a/qemu", "pve:8006", repeatable=repeatable)
+
+    assert isinstance(failure(repeatable=False), AnswerLost)
+    assert type(failure(repeatable=True)) is ConnectionFailed
 
 
 def test_an_untrusted_certificate_is_told_with_its_cure():
-    error = failure_of_exception(requests.exceptions.SSLError("certificate verify failed"), "GET", "/", "pve:8006")
+    untrusted = requests.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed"))
+    error = failure_of_exception(untrusted, "PUT", "/", "pve:8006", repeatable=False)
 
     assert type(error) is ConnectionFailed
     assert "certificate verify failed" in error.message
