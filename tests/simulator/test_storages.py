@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from simulated_cluster.access import AclEntry
-from simulator.lab import Lab, in_lab, keys, recording
+from simulator.lab import Lab, in_lab, keys
+from support.recordings import recording
 
 ALLOCATOR = "nobody@pve"
 
