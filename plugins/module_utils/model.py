@@ -358,14 +358,15 @@ class GangRef:
 class Request:
     """One VM that the user asks for.
 
-    cores is the number of vCPUs (cores times sockets); memory is in bytes. vmid is set when the user fixed it. running
-    tells whether the VM will run after the call (state started). context holds upstream's keys. options are the Proxmox
-    options by their API names: the engine carries them and never looks inside. created is when the request was made, in
-    seconds.
+    cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
+    sockets) where that is more. memory is in bytes. vmid is set when the user fixed it. running tells whether the VM
+    will run after the call (state started). context holds upstream's keys. options are the Proxmox options by their API
+    names: the engine carries them and never looks inside. created is when the request was made, in seconds.
     """
 
     name: str
     cores: float = 1
+    cores_max: float = 0
     memory: int = 512 * MIB
     vmid: int | None = None
     disks: tuple[Disk, ...] = ()

@@ -20,13 +20,14 @@ from ..model import MIB, CloneSource, Guest, Request, Template
 from ..proxmox.freshness import read_config
 from ..proxmox.options.drive_changes import compare_drive
 from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_cloudinit
-from ..proxmox.options.request import drives_of
+from ..proxmox.options.request import drives_of, pluggable_vcpus
 from ..proxmox.options.values import size_in_config
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import unfinished
 from .entries import Clone, Entry
 
 _DRIVE = re.compile(r"(?:ide|sata|scsi|virtio)\d+|efidisk0|tpmstate0")
+_CPU_OPTIONS = frozenset({"cores", "sockets", "vcpus"})
 
 
 @dataclass(slots=True)
@@ -51,9 +52,8 @@ class Templates:
             _check_source(entry, clone, guest, config)
             _check_drives(entry, guest, config)
         given = entry.given
-        cores = entry.request.cores
-        if not given & {"cores", "sockets", "vcpus"}:
-            cores = max(_vcpus(config) for config in configs)
+        own = {key: entry.request.options[key] for key in _CPU_OPTIONS & given}
+        sizes = [{**config, **own} for config in configs]
         memory = entry.request.memory
         if "memory" not in given:
             memory = max(int(str(config.get("memory") or 512)) * MIB for config in configs)
@@ -61,7 +61,8 @@ class Templates:
         return replace(
             entry.request,
             clone=CloneSource(templates, full=clone.full, storage=clone.storage),
-            cores=cores,
+            cores=max(float(size.get("vcpus") or pluggable_vcpus(size)) for size in sizes),
+            cores_max=max(map(pluggable_vcpus, sizes)),
             memory=memory,
         )
 
@@ -151,10 +152,6 @@ def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
     if change is not None and change.reasons:
         return change.reasons
     return ["the template's disk is there, and import-from is for new ones"] if drive.source is not None else []
-
-
-def _vcpus(config: Mapping[str, t.Any]) -> float:
-    return float(config.get("vcpus") or int(config.get("cores") or 1) * int(config.get("sockets") or 1))
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:

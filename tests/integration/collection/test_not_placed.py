@@ -126,6 +126,19 @@ def test_the_reasons_are_counted_in_kube_schedulers_words(
     )
 
 
+def test_vm__goes_to_a_node_with_as_many_cpus_as_it_has_vcpus(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    nodes = [{"name": "pve1", "cores": 2, "memory": 65536}, {"name": "pve2", "cores": 4, "memory": 16384}]
+    controller = control(start({"nodes": nodes, "storages": [{"name": "local", "type": "dir", "size": 100}]}))
+    result = controller.schedule(name="web-1", cores=2, sockets=2, vcpus=1, state="started")
+    assert (result["node"], result["vms"][0]["status"]) == ("pve2", "running")
+    failed = controller.fail("NoNodesAvailable", name="web-2", cores=5, state="started")
+    assert failed["msg"].startswith(
+        '0/2 nodes are available for VM "web-2": 2 node(s) had fewer CPUs than the VM has vCPUs'
+    )
+
+
 @both_versions
 def test_an_offline_node_and_one_in_maintenance_are_passed_over(
     controller: Controller, cluster: SimulatedCluster

@@ -162,7 +162,7 @@ def test_a_full_shared_storage_is_told_of_each_node_that_nothing_else_rejects() 
     where = scheduler(cluster([node("pve1"), node("pve2", cores=1), node("pve3")], storages=storages))
     outcome = where.schedule(vm("x", cores=8, disks=(Disk("scsi0", 2 * GIB, "ceph"),)))
     rejected_by = [verdict.rejected_by for verdict in outcome.verdicts()]
-    assert rejected_by == ["VolumeBinding", "CPUOvercommit", "VolumeBinding"]
+    assert rejected_by == ["VolumeBinding", "VCPULimit", "VolumeBinding"]
 
 
 def test_verdicts_stay_as_they_were_when_a_shared_storage_fills_up_later() -> None:

@@ -72,7 +72,7 @@ def test_every_loss_counts_and_not_only_the_last_one() -> None:
 
 
 def test_cpu_counts_as_memory_does() -> None:
-    state = cluster([node("pve1"), node("pve2")], [guest(100, "pve1", cores=20, gib=1)])
+    state = cluster([node("pve1", cores=16), node("pve2", cores=16)], [guest(100, "pve1", cores=52, gib=1)])
     assert scheduler(state, ON).schedule(vm(cores=14)).decision is None
     assert scheduler(state, ON).schedule(vm(cores=12)).decision is not None
 

@@ -32,7 +32,11 @@ def test_the_single_rules_whose_lifting_would_help_are_named_with_the_nodes() ->
 def test_a_node_that_two_rules_refuse_is_in_nobodys_list() -> None:
     findings = scheduler(cluster(NODES[:1], GUESTS[:1])).schedule(vm(cores=40, gib=4)).findings["WhatIf"]
     assert findings["rules"] == {}
-    assert findings["nearest"] == {"node": "pve1", "missing": {"cpu": 9, "memory": 2 * GIB}, "also": []}
+    assert findings["nearest"] == {
+        "node": "pve1",
+        "missing": {"cpu": 9, "memory": 2 * GIB},
+        "also": ["VCPULimit"],
+    }
 
 
 def test_the_nearest_node_lacks_the_smallest_part_of_what_is_asked_for() -> None:

@@ -100,7 +100,7 @@ def test_a_clone_has_its_templates_volumes_and_sizes() -> None:
 
 def test_sizes_that_are_asked_for_go_before_the_templates() -> None:
     request = resolve(golden(), cores=1, memory=1024)
-    assert (request.cores, request.memory) == (1, GIB)
+    assert (request.cores, request.memory) == (2, GIB)  # the template has two sockets
 
 
 def test_of_several_copies_the_largest_counts() -> None:
@@ -119,6 +119,16 @@ def test_a_guest_that_is_no_template_can_be_cloned_in_full() -> None:
     plain = golden(template=False, status="running")
     assert source(plain, clone="golden").full
     assert source(plain, clone="golden", full=True).full
+
+
+def test_clone__takes_cpu_options_that_are_not_given_from_the_template() -> None:
+    assert (resolve(golden()).cores, resolve(golden()).cores_max) == (4, 4)
+    assert (resolve(golden(), cores=8).cores, resolve(golden(), cores=8).cores_max) == (16, 16)
+
+
+def test_clone__starts_with_the_vcpus_of_the_template_and_can_have_more() -> None:
+    found = resolve(golden(), configs={"900/config": {**CONFIG, "vcpus": 1}})
+    assert (found.cores, found.cores_max) == (1, 4)
 
 
 def test_a_linked_clone_of_what_is_no_template_is_refused() -> None:

@@ -20,6 +20,7 @@ from .filters.memory_overcommit import MemoryOvercommit
 from .filters.node_name import NodeName
 from .filters.node_ready import NodeReady
 from .filters.node_regex import NodeRegex
+from .filters.vcpu_limit import VCPULimit
 from .permits.gang import Gang
 from .queue.delay import Delay
 from .queue.priority_sort import PrioritySort
@@ -58,6 +59,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     TaintToleration,
     NetworkBridge,
     CPUModel,
+    VCPULimit,
     HARules,
     CPUOvercommit,
     MemoryOvercommit,

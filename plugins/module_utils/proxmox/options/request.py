@@ -50,6 +50,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         name=_name(params),
         vmid=_vmid(params.get("vmid")),
         cores=_vcpus(options, cloned),
+        cores_max=pluggable_vcpus(options),
         memory=int(t.cast(int, options.get("memory", 512))) * MIB,
         disks=tuple(disk for drive in drives_of(options).values() if (disk := drive.to_disk()) is not None),
         node=params.get("node"),
@@ -134,9 +135,14 @@ def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
     return context
 
 
+def pluggable_vcpus(options: Mapping[str, t.Any]) -> int:
+    """Return how many vCPUs the VM can have: cores times sockets."""
+    return int(options.get("cores") or 1) * int(options.get("sockets") or 1)
+
+
 def _vcpus(options: Mapping[str, Value], cloned: bool) -> int:
     """Return how many vCPUs the VM will show: vcpus when set, else cores times sockets."""
-    total = int(t.cast(int, options.get("cores", 1))) * int(t.cast(int, options.get("sockets", 1)))
+    total = pluggable_vcpus(options)
     vcpus = int(t.cast(int, options.get("vcpus", total)))
     if vcpus > total and not (cloned and "cores" not in options):
         # Proxmox creates such a VM and then cannot start it.

@@ -15,11 +15,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.over
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Request
 
+WITHOUT_VCPU_LIMIT = {"VCPULimit": {"enable": False}}
+
 
 def refused(
     host: Node, guests: list[Guest], request: Request, section: str = "CPUOvercommit", **config: t.Any
 ) -> str | None:
-    where = scheduler(cluster([host], guests), {"filters": {section: {"config": config}}})
+    where = scheduler(cluster([host], guests), {"filters": {section: {"config": config}, **WITHOUT_VCPU_LIMIT}})
     return reasons(where.schedule(request), section).get(host.name)
 
 
@@ -141,6 +143,6 @@ def test_what_even_an_empty_node_could_not_hold_is_hopeless(
     nodes: list[Node], request_: Request, resolvable: bool
 ) -> None:
     guests = [guest(100 + number, host.name, cores=8, gib=8) for number, host in enumerate(nodes)]
-    outcome = scheduler(cluster(nodes, guests)).schedule(request_)
+    outcome = scheduler(cluster(nodes, guests), {"filters": WITHOUT_VCPU_LIMIT}).schedule(request_)
     assert outcome.error is not None
     assert outcome.resolvable is resolvable

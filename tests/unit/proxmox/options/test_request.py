@@ -60,6 +60,11 @@ def test_a_vm_shows_its_vcpus_when_they_are_fewer_than_its_cores() -> None:
     assert vm_request({"name": "web", "cores": 8, "vcpus": 2}).cores == 2
 
 
+def test_request__counts_the_vcpus_that_can_be_plugged_in() -> None:
+    assert vm_request({"name": "web", "cores": 4, "sockets": 2, "vcpus": 2}).cores_max == 8
+    assert vm_request({"name": "web"}).cores_max == 1
+
+
 @pytest.mark.parametrize("name", ["a.b.c", "x", "a-b", "A1", "a" * 64])
 def test_a_name_that_proxmox_takes_is_taken(name: str) -> None:
     assert vm_request({"name": name}).name == name
