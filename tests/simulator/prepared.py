@@ -202,6 +202,7 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
     "err-ha-rule-more-than-nodes": (VM_113, HA_ALL, ONLY2, APART),
     "err-ha-rule-*": HA_FLAT,
     "ha-migrate-unmanaged": (),
+    "ha-migrate-comigrated": (*HA_FLAT, on(111, "pve2")),
     "ha-migrate-*": (*HA_FLAT, on(120, "pve2")),
     "ha-relocate-blocked": (*HA_FLAT, on(120, "pve2")),
     "qemu-migrate-blocked": (*HA_FLAT, on(120, "pve2")),
@@ -250,6 +251,7 @@ UNCOMPARED = {
     "disarmed-*": "disarming HA is not simulated",
     "err-agent-not-*": "recorded after the VM was gone in one lab",
     "*-allocatespace-only": "about a role of its own; compared by a test of its own",
+    "cluster-resources-vm-with*-pool-audit": "about a role of its own; compared by a test of its own",
     "timeline-*": "not a single request",
     "race-*": "not a single request",
 }

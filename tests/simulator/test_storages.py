@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is shown which storages, and how much of them is available."""
+"""Who is shown which storages and pools, and how much of a storage is available."""
 
 from __future__ import annotations
 
@@ -52,3 +52,22 @@ def test_available_space__is_less_than_what_is_not_used_where_some_is_reserved()
     assert {key: shown[key] for key in ("total", "used", "avail")} == {
         key: recorded[key] for key in ("total", "used", "avail")
     }
+
+
+@pytest.mark.parametrize("name", ["cluster-resources-vm-with-pool-audit", "cluster-resources-vm-without-pool-audit"])
+def test_pool_of_a_vm__is_shown_with_pool_audit_only(name: str) -> None:
+    recorded = recording("9.2", name)
+
+    async def replay(lab: Lab) -> Any:
+        access = lab.cluster.access
+        privileges = {"VM.Audit", "Pool.Audit"} if "without" not in name else {"VM.Audit"}
+        access.roles["Reader"] = frozenset(privileges)
+        access.acl.append(AclEntry("/", "user", ALLOCATOR, "Reader"))
+        access.changed()
+        response = await lab.ask("GET", "/cluster/resources", {"type": "vm"}, f"token:{ALLOCATOR}!tok")
+        return (await response.json())["data"]
+
+    def pools(rows: Any) -> bool:
+        return any("pool" in row for row in rows)
+
+    assert pools(in_lab("9.2", replay)) == pools(recorded["body"]["data"])
