@@ -34,6 +34,10 @@ TEMPLATE = "template"
 _Identity: t.TypeAlias = "tuple[str | None, ...]"
 
 
+def unfenced() -> None:
+    """For writes that no reservation stands behind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adjustment:
     """What is changed in a fresh clone: keys of its config (C(delete) unsets), and disks to grow (slot to bytes)."""
@@ -82,7 +86,7 @@ class BindResult:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """One VM being made: what it will be, and where its task runs and under which id."""
+    """One VM being made: what it will be, where its task runs and under which id, and what has to let it pass."""
 
     vmid: int
     name: str
@@ -90,6 +94,7 @@ class _Making:
     task_type: str
     task_node: str
     task_id: str
+    fence: Callable[[], None]
 
 
 class Binder(Lifecycle):
@@ -99,7 +104,12 @@ class Binder(Lifecycle):
     _tags_come_later = False
 
     def create(
-        self, decision: Decision, params: Mapping[str, t.Any], resizes: Mapping[str, int] | None = None
+        self,
+        decision: Decision,
+        params: Mapping[str, t.Any],
+        resizes: Mapping[str, int] | None = None,
+        *,
+        fence: Callable[[], None] = unfenced,
     ) -> BindResult:
         """Create the decision's VM, and start it when the request says that it shall run.
 
@@ -108,6 +118,8 @@ class Binder(Lifecycle):
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
             resizes: imported disks to grow afterwards (slot to bytes); one that is as large already stays.
+            fence: called right before each request that creates or starts the VM; what it raises is raised, and that
+                request is not sent.
 
         Raises:
             VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
@@ -117,7 +129,7 @@ class Binder(Lifecycle):
             ConnectionFailed: nothing was made; AnswerLost: nobody knows.
         """
         request, node = decision.request, decision.node
-        making = _Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid))
+        making = _Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
         sent = {**params, "vmid": decision.vmid}
         if request.running and not resizes:
             sent["start"] = 1
@@ -150,6 +162,8 @@ class Binder(Lifecycle):
         template: Template,
         params: Mapping[str, t.Any],
         adjust: Callable[[Mapping[str, t.Any]], Adjustment] | None,
+        *,
+        fence: Callable[[], None] = unfenced,
     ) -> BindResult:
         """Clone template into the decision's VM, adjust the clone, and start it when the request says so.
 
@@ -157,11 +171,12 @@ class Binder(Lifecycle):
             params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name, description and target.
             adjust: given the clone's config as Proxmox returns it, but with the description that it shall have, tells
                 what to change. None: it stays as it is.
+            fence: as for create.
 
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
-        making = _Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid))
+        making = _Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence)
         ending = Ending.of(
             request, str(request.options.get("description", template.description)), marked=adjust is not None
         )
@@ -216,6 +231,8 @@ class Binder(Lifecycle):
     def _ended(self, making: _Making, result: TaskResult, ending: Ending, *, running: bool, asked: bool) -> BindResult:
         """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
         try:
+            if running and not asked:
+                making.fence()
             bound = self._started(making, result, asked=asked) if running else _bound(making, result)
             self._end(bound.node, making.vmid, ending)
         except CollectionError as error:
@@ -228,6 +245,7 @@ class Binder(Lifecycle):
         since = self._session.server_time()
         lost: AnswerLost | None = None
         for tries_left in reversed(range(SENDINGS)):
+            self._check_fence(making, lost)
             try:
                 return self._tasks.wait(send())
             except AnswerLost as error:
@@ -246,6 +264,14 @@ class Binder(Lifecycle):
                     raise
                 self._poller.sleep(BUSY_PAUSE)
         raise lost or AnswerLost(f"VM {making.vmid} could not be made")
+
+    @staticmethod
+    def _check_fence(making: _Making, lost: AnswerLost | None) -> None:
+        """Raise what the fence raises; after a lost answer that one, as the VM may yet come to be."""
+        try:
+            making.fence()
+        except CollectionError as error:
+            raise lost or error from None
 
     def _looked_for(self, making: _Making, since: float | None) -> TaskResult | None:
         """Do as _found; when that is not possible, nobody knows what became of the call."""

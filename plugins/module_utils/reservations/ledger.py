@@ -31,12 +31,24 @@ class AlreadyReserved(CollectionError):
 
 
 class ReservationLost(CollectionError):
-    """A reservation expired before its VM was created: the process hung, or the machine slept.
+    """A reservation expired before the VM was created or started: the process was paused, or the machine slept.
 
-    Cure: run again; nothing was sent to Proxmox for that VM.
+    Cure: run again. A VM that was not created is decided about anew, within the same run; one that was created stays
+    as it is, and is started by the next run if it still fits.
     """
 
     code = "ReservationLost"
+
+    @classmethod
+    def of(cls, cluster: str, vmids: Collection[int]) -> ReservationLost:
+        """The error about reservations that are no longer their holder's."""
+        lost = sorted(vmids)
+        return cls(
+            f"The reservation of VMID {', '.join(map(str, lost))} has expired: this process was paused, or could not "
+            "reach the ledger, for longer than a reservation lasts.",
+            cluster=cluster,
+            vmids=lost,
+        )
 
 
 class Ledger:
@@ -94,13 +106,9 @@ class Ledger:
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation
             changed = _update(transaction, cluster, vmids, holder, expires, phase="binding")
-            lost = sorted(set(vmids) - changed)
+            lost = set(vmids) - changed
             if lost:
-                raise ReservationLost(
-                    f"The reservation of VMID {', '.join(map(str, lost))} has expired before the VM was created.",
-                    cluster=cluster,
-                    vmids=lost,
-                )
+                raise ReservationLost.of(cluster, lost)
 
     def renew(
         self, cluster: str, vmids: Collection[int], holder: Holder, *, until: float | None = None

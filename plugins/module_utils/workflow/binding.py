@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -23,8 +23,9 @@ from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
 from ..proxmox.failures import AnswerLost, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
+from ..reservations.fence import Fence
 from ..reservations.holder import Holder
-from ..reservations.ledger import Ledger
+from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
 from .entries import Clone, Entry
 from .existing import adjustment_of
@@ -32,7 +33,7 @@ from .placing import Placer
 from .stopping import leave_signals_alone
 
 ATTEMPTS = 10
-"""How many VMIDs are tried for one VM before its creation is given up."""
+"""How often one VM is decided about before its creation is given up."""
 
 
 class ExistsAlready(Exception):
@@ -59,28 +60,30 @@ class BindingCycle:
         self._placing = threading.Lock()
 
     def bind(self, entry: Entry, decision: Decision) -> tuple[Decision, BindResult]:
-        """Create the VM of a reserved decision. When its VMID was taken meanwhile and is free to choose, decide again.
+        """Create the VM of a reserved decision. Decide again when its reservation has expired before anything was made,
+        or when its VMID was taken meanwhile and is free to choose.
 
         Raises ExistsAlready, and CollectionError when it could not be created; its reservation is then released.
         """
-        for _attempt in range(ATTEMPTS):
+        for tries_left in reversed(range(ATTEMPTS)):
             try:
                 return decision, self._bind_once(entry, decision)
-            except VMIDTaken as error:
-                if entry.request.vmid is not None:
+            except (VMIDTaken, ReservationLost) as error:
+                if not (tries_left and _may_be_decided_again(entry, error)):
                     raise
                 self.in_progress.discard(decision.vmid)
                 decision = self._decide_again(entry, error)
                 self.in_progress.add(decision.vmid)
-        raise VMIDTaken(f"{entry.label}: {ATTEMPTS} VMIDs were taken, one after the other", decision.vmid)
+        raise AssertionError("the last try has returned or raised")
 
     def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
         profile = self._placer.profile_of(decision.request)
-        ledger.mark_binding(cluster, [decision.vmid], holder)
+        fence = Fence(ledger, cluster, decision.vmid, holder)
+        fence.mark_binding()
         try:
             _accept(entry, run_pre_bind(profile, decision))
-            result = self._create(entry, decision)
+            result = self._create(entry, decision, fence.check)
         except (TaskTimeout, AnswerLost):
             # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
             raise
@@ -98,7 +101,8 @@ class BindingCycle:
             complaints.append(error.message)
         return replace(result, warnings=(*result.warnings, *complaints))
 
-    def _create(self, entry: Entry, decision: Decision) -> BindResult:
+    def _create(self, entry: Entry, decision: Decision, fence: Callable[[], None]) -> BindResult:
+        fence()
         taken = run_bind(self._placer.profile_of(decision.request), decision)
         if taken is None or taken.status.code is not Code.SKIP:
             _accept(entry, taken)
@@ -108,7 +112,7 @@ class BindingCycle:
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
             parameters.pop(TEMPLATE, None)
-            return self._binder.create(decision, parameters, import_resizes(request))
+            return self._binder.create(decision, parameters, import_resizes(request), fence=fence)
 
         kept: list[str] = []
 
@@ -123,13 +127,14 @@ class BindingCycle:
         template = decision.template or next(own, clone.templates[0])
         as_it_is = not (request.options or decision.devices)
         parameters = _clone_parameters(entry, entry.clone)
-        result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust)
+        result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence)
         return replace(result, warnings=(*result.warnings, *kept))
 
-    def _decide_again(self, entry: Entry, error: VMIDTaken) -> Decision:
+    def _decide_again(self, entry: Entry, error: VMIDTaken | ReservationLost) -> Decision:
         """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway."""
         with self._placing:
-            self._excluded.add(error.vmid)
+            if isinstance(error, VMIDTaken):
+                self._excluded.add(error.vmid)
             placement = self._placer.place([entry], all_or_nothing=True, reserve=True, excluded=self._excluded)
         found = placement.existing.get(entry.position)
         if found is not None:
@@ -140,6 +145,13 @@ class BindingCycle:
         if outcome.decision is None:
             raise outcome.error or error
         return outcome.decision
+
+
+def _may_be_decided_again(entry: Entry, error: VMIDTaken | ReservationLost) -> bool:
+    """Whether nothing was made, and another decision is possible."""
+    if isinstance(error, VMIDTaken):
+        return entry.request.vmid is None
+    return "created" not in error.details
 
 
 def _accept(entry: Entry, rejection: Rejection | None) -> None:

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proof, right before a write, that a reservation is still its holder's.
+
+A process may be paused between any two of its steps: stopped by a signal, or suspended with its machine. When it goes
+on, its reservation may have expired, and somebody else may have been given the place or the name. Proxmox VE cannot be
+told to refuse a write that comes too late, so whoever writes has to find out, and decide anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .holder import Holder
+from .ledger import Ledger, ReservationLost
+
+PROOF_SECONDS = 1.0
+"""How long a proof is good for. A request follows its proof within milliseconds; after a longer pause the ledger is
+asked, which costs one transaction and no request to Proxmox. The clock of a virtual machine stands still while the
+machine is paused, so that a long trust in it would be misplaced.
+"""
+
+Clocks = Callable[[], tuple[float, ...]]
+
+
+def local_clocks() -> tuple[float, ...]:
+    """Return a clock that goes on while the machine is suspended, and the wall clock, by which SQLite's ledger goes."""
+    # Only Linux has the former; where it is missing, the monotonic clock counts that time as well.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time()
+
+
+class Fence:
+    """What one reservation's writes have to pass. For one thread."""
+
+    def __init__(
+        self, ledger: Ledger, cluster: str, vmid: int, holder: Holder, *, clocks: Clocks = local_clocks
+    ) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._vmid = vmid
+        self._holder = holder
+        self._clocks = clocks
+        self._proven: tuple[float, ...] = ()
+
+    def mark_binding(self) -> None:
+        """Say that the VM is about to be created; raises as Ledger.mark_binding does."""
+        asked = self._clocks()
+        self._ledger.mark_binding(self._cluster, [self._vmid], self._holder)
+        self._proven = asked
+
+    def check(self) -> None:
+        """Raise ReservationLost, or LedgerUnavailable, unless the reservation is known to be alive."""
+        asked = self._clocks()
+        if self._proven and all(0 <= now - then < PROOF_SECONDS for now, then in zip(asked, self._proven, strict=True)):
+            return
+        if self._vmid not in self._ledger.renew(self._cluster, [self._vmid], self._holder):
+            raise ReservationLost.of(self._cluster, [self._vmid])
+        self._proven = asked
