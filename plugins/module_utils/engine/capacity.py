@@ -15,16 +15,11 @@ from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
 from .cache import ClusterState
 from .diagnosis import EARLY_PLUGINS, Outcome
-from .framework.interface import FilterPlugin
 from .framework.profile import Profile
-from .plugins.filters.failover_headroom import FailoverHeadroom
 from .scheduler import Scheduler
 
 MOST = 10_000
 """After so many VMs the counting ends: a shape that takes nothing would fit for ever."""
-
-_NO_LIMIT = 1e9
-"""The ratio of a resource that the profile does not limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +57,14 @@ def how_many(
     profiles: Mapping[str, Profile],
     shapes: Sequence[Request],
     *,
-    n_plus_one: bool = False,
     default_profile: str = "balanced",
     most: int = MOST,
 ) -> CapacityReport:
     """Count how many VMs like the shapes fit; of several shapes one after the other, until one's turn finds no place.
 
-    With n_plus_one the loss of any one node must remain bearable. VMIDs that shapes fix are not kept to, nor are their
-    gates, delays and groups. The cluster is left as it was. Raises InvalidRequest and PluginFailed.
+    VMIDs that shapes fix are not kept to, nor are their gates, delays and groups. The cluster is left as it was. Raises
+    InvalidRequest and PluginFailed.
     """
-    if n_plus_one:
-        profiles = {name: with_headroom(profile) for name, profile in profiles.items()}
     scheduler = Scheduler(cluster, profiles, default_profile)
     fits = [0] * len(shapes)
     per_node: Counter[str] = Counter()
@@ -96,19 +88,6 @@ def how_many(
     if last is None:
         return CapacityReport(len(placed), tuple(NodeCapacity(name, per_node[name]) for name in names), tuple(fits))
     return _report(last, names, per_node, tuple(fits))
-
-
-def with_headroom(profile: Profile) -> Profile:
-    """The profile with FailoverHeadroom at the limits of its overcommit filters; as it is when that is on already."""
-    filters: dict[str, FilterPlugin] = {plugin.name: plugin for plugin in profile.plugins("filters")}
-    if FailoverHeadroom.name in filters:
-        return profile
-    config = {key: setting.default for key, setting in FailoverHeadroom.settings.items()}
-    for what, name in (("cpu", "CPUOvercommit"), ("memory", "MemoryOvercommit")):
-        limit = filters.get(name)
-        config[f"{what}_ratio"] = limit.config["ratio"] if limit else _NO_LIMIT
-        config[f"{what}_reserved"] = limit.config["reserved"] if limit else 0.0
-    return profile.with_filter(FailoverHeadroom(config))
 
 
 def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: tuple[int, ...]) -> CapacityReport:

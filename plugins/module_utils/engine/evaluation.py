@@ -29,14 +29,17 @@ from .framework.profile import Profile
 from .framework.status import Code, Status
 from .guard import Rejection, all_in_range, asked, checked, failed, guarded, in_range
 
-NO_SCORE = -1.0
+NO_SCORE = -1
 """Stands where a node was rejected; below every score."""
+
+POINTS = 1_000_000
+"""Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
 
 _HEAP_SLACK = 4
 """The heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
-_Answer: t.TypeAlias = "tuple[Rejection | None, tuple[float, ...], float]"
-"""What plugins say: why not, if so; else the score of each; and the weighted sum of the scores."""
+_Answer: t.TypeAlias = "tuple[Rejection | None, tuple[float, ...], int]"
+"""What plugins say: why not, if so; else the score of each; and the weighted sum of the scores in POINTS."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +56,8 @@ class _Group:
     nodes: list[NodeInfo] = field(default_factory=list)
     rejection: Rejection | None = None
     scores: tuple[float, ...] = ()
-    total: float = 0.0
-    heap: list[tuple[float, int]] = field(default_factory=list)
+    total: int = 0
+    heap: list[tuple[int, int]] = field(default_factory=list)
 
 
 def signature(profile: Profile, cluster: ClusterState, request: Request) -> Hashable | None:
@@ -97,7 +100,7 @@ class Evaluation:
         self._cluster_scorers = [s for s, scope in scorers if scope is Scope.CLUSTER]
         self._rejections: list[Rejection | None] = [None] * len(cluster.nodes)
         self._scores: list[tuple[float, ...]] = [()] * len(cluster.nodes)
-        self._totals: list[float] = [NO_SCORE] * len(cluster.nodes)
+        self._totals: list[int] = [NO_SCORE] * len(cluster.nodes)
         self._groups: dict[Hashable, _Group] = {}
         self._group_of: dict[int, _Group] = {}
         if self.refused is None:
@@ -125,7 +128,7 @@ class Evaluation:
             ]
             if tops:
                 negated, choice.index = min(tops)
-                choice.score = -negated / choice.weight_sum
+                choice.score = mean(-negated, choice.weight_sum)
         return choice
 
     def refusals(self) -> dict[str, dict[str, Status]]:
@@ -256,14 +259,14 @@ class Evaluation:
             for plugin in filters:
                 status = plugin.filter(state, request, info)
                 if status is not None and (status := checked(plugin, status)) is not None:
-                    return Rejection(plugin.name, status), (), 0.0
+                    return Rejection(plugin.name, status), (), 0
             scores = []
-            total = 0.0
+            total = 0
             weights = self._profile.weights
             for plugin in scorers:
                 score = in_range(plugin, plugin.score(state, request, info))
                 scores.append(score)
-                total += weights[plugin.name] * score
+                total += round(weights[plugin.name] * score * POINTS)
         except CollectionError:
             raise
         # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
@@ -297,7 +300,7 @@ class Evaluation:
             heapq.heappop(heap)
         return heap[0][1] if heap and group.rejection is None else None
 
-    def _total(self, index: int) -> float:
+    def _total(self, index: int) -> int:
         return self._totals[index] + self._group_of[index].total
 
     def _ask_domains(self, choice: Choice) -> None:
@@ -333,13 +336,13 @@ class Evaluation:
             raw = guarded(scorer, self._score_all, scorer, candidates)
             normalized = self._normalize(scorer, raw)
             weight = self._profile.weights[scorer.name]
-            totals = [total + weight * score for total, score in zip(totals, normalized, strict=True)]
+            totals = [total + round(weight * score * POINTS) for total, score in zip(totals, normalized, strict=True)]
             choice.late_scores.append(LateScores(scorer.name, weight, raw, normalized))
         choice.scored = [info.index for info in candidates]
         best = max(range(len(candidates)), key=lambda position: (totals[position], -candidates[position].index))
         choice.weight_sum = self._weight_sum([*self._early_scorers, *scorers])
         choice.index = candidates[best].index
-        choice.score = totals[best] / choice.weight_sum
+        choice.score = mean(totals[best], choice.weight_sum)
 
     def _score_all(self, scorer: ScorePlugin, candidates: Sequence[NodeInfo]) -> list[float]:
         return [scorer.score(self.state, self.request, info) for info in candidates]
@@ -415,5 +418,10 @@ class Choice:
         if position is not None:
             for late in self.late_scores:
                 scores[late.plugin] = PluginScore(late.raw[position], late.normalized[position], late.weight)
-        total = sum(score.weight * score.normalized for score in scores.values()) / self.weight_sum
-        return NodeVerdict(name, True, score=total, scores=scores)
+        total = sum(round(score.weight * score.normalized * POINTS) for score in scores.values())
+        return NodeVerdict(name, True, score=mean(total, self.weight_sum), scores=scores)
+
+
+def mean(total: int, weights: float) -> float:
+    """The weighted mean, of a sum in POINTS and the sum of the weights; equal sums have equal means."""
+    return round(total / POINTS / weights, 6)

@@ -11,32 +11,28 @@ that there is none. CPU and memory count, storage does not.
 from __future__ import annotations
 
 import bisect
+import math
 import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a node may give out, where it has no ratio or reserve of its own; reserves in logical CPUs and bytes."""
+    """What a node may allocate after a loss; None: any amount."""
 
-    cpu_ratio: float
-    memory_ratio: float
-    cpu_reserved: float = 0.0
-    memory_reserved: float = 0.0
+    cpu: Limit | None
+    memory: Limit | None
 
     def room(self, info: NodeInfo) -> Room:
-        """What a node has left to give; below zero when it gave too much."""
+        """What a node has left to allocate; below zero when too much is allocated."""
         host = info.node
-        cpu_ratio = self.cpu_ratio if host.cpu_ratio is None else host.cpu_ratio
-        memory_ratio = self.memory_ratio if host.memory_ratio is None else host.memory_ratio
-        cpu_reserved = self.cpu_reserved if host.reserved_cores is None else host.reserved_cores
-        memory_reserved = self.memory_reserved if host.reserved_memory is None else host.reserved_memory
         return Room(
-            memory_ratio * (host.memory - memory_reserved) - info.memory,
-            cpu_ratio * (host.cores - cpu_reserved) - info.cores,
+            math.inf if self.memory is None else self.memory.allocatable(host) - info.memory,
+            math.inf if self.cpu is None else self.cpu.allocatable(host) - info.cores,
         )
 
 

@@ -1,56 +1,85 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of a node's CPU or memory may be given out, and which guests count as using it."""
+"""What the filters share that limit how much of a node's CPU or memory is allocated."""
 
 from __future__ import annotations
 
+import abc
 import typing as t
 from collections.abc import Hashable, Mapping
 
 from ..model import Request
+from .allocatable import Limit
+from .cache import NodeInfo
 from .framework.config import Setting
+from .framework.cycle_state import CycleState
+from .framework.interface import FilterPlugin
+from .framework.status import Shortage, Status, unresolvable, unschedulable
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
     "include_stopped": Setting("bool", False, "count guests that are stopped as well; templates never count"),
     "pools": Setting("dict", {}, "ratio for the VMs of a pool, by the pool's name, instead of C(ratio)"),
-    "tags": Setting("dict", {}, "ratio for the VMs that bear a tag, by tag, instead of C(ratio)"),
+    "tags": Setting("dict", {}, "ratio for the VMs with a tag, by tag, instead of C(ratio)"),
 }
 
 
-class Ratios:
-    """The ratio in force for a request on a node.
+class Overcommit(FilterPlugin):
+    """Rejects a node where more of a resource would be allocated than its limit allows.
 
-    Of the ratios given for the node, for the request's pool and for its tags the smallest counts; where none is given,
-    the default.
+    Attributes:
+        resource: the name of the limit in the policy.
+        kind: the class of the limit.
+        unit: what one of C(reserved) stands for.
+        reason: with a place for the ratio.
     """
 
-    def __init__(self, where: str, config: Mapping[str, t.Any]) -> None:
-        ratio = Setting("float", 1.0, "", minimum=0)
-        self.default: float = config["ratio"]
-        self.pools = {
-            pool: ratio.check(f"{where}.config.pools.{pool}", value) for pool, value in config["pools"].items()
-        }
-        self.tags = {tag: ratio.check(f"{where}.config.tags.{tag}", value) for tag, value in config["tags"].items()}
+    resource: t.ClassVar[str]
+    kind: t.ClassVar[type[Limit]]
+    unit: t.ClassVar[int]
+    reason: t.ClassVar[str]
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        pools, tags = (self._ratios(key) for key in ("pools", "tags"))
+        self.sets = {self.resource: self.kind(config["ratio"], config["reserved"] * self.unit, pools, tags)}
+
+    @abc.abstractmethod
+    def allocated(self, node: NodeInfo) -> float:
+        """How much of the resource is allocated on node."""
+
+    @abc.abstractmethod
+    def asked(self, request: Request) -> float:
+        """How much of it the request asks for."""
+
+    @abc.abstractmethod
+    def text(self, wanted: float, allocatable: float) -> str:
+        """Says that so much is wanted of that much."""
 
     def signature(self, request: Request) -> Hashable:
-        """The smallest ratio that the request's pool and tags give; None when they give none."""
-        given = [self.tags[tag] for tag in request.tags if tag in self.tags]
-        if request.pool in self.pools:
-            given.append(self.pools[request.pool])
-        return min(given, default=None)
+        return self.asked(request), self._limit.ratio_of(request)
 
-    def ratio(self, request: Request, of_node: float | None) -> float:
-        if of_node is None and not self.pools and not self.tags:
-            return self.default
-        of_request = self.signature(request)
-        given = [t.cast(float, ratio) for ratio in (of_node, of_request) if ratio is not None]
-        return min(given, default=self.default)
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        host, limit, asked = node.node, self._limit, self.asked(request)
+        wanted = self.allocated(node) + asked
+        if limit.holds(wanted, host, request):
+            return None
+        # A node whose size is not known, as it is offline, may be large enough.
+        size, _reserved, _ratio = limit.of(host)
+        refused = unschedulable if not size or limit.holds(asked, host, request) else unresolvable
+        allocatable = limit.allocatable(host, request)
+        return refused(
+            self.reason.format(limit.ratio_on(host, request)),
+            self.text(wanted, allocatable),
+            Shortage(self.resource, wanted - allocatable),
+        )
 
+    @property
+    def _limit(self) -> Limit:
+        limit: Limit = getattr(self.policy, self.resource)
+        return limit
 
-def within(wanted: float, capacity: float, ratio: float) -> bool:
-    """Whether wanted / capacity is at most ratio.
-
-    The quotient is rounded as the ratio itself was; 1.15 times 100 comes out below 115.
-    """
-    return capacity > 0 and wanted / capacity <= ratio
+    def _ratios(self, key: str) -> dict[str, float]:
+        ratio = Setting("float", 1.0, "", minimum=0)
+        where = f"{self.name}.config.{key}"
+        return {name: ratio.check(f"{where}.{name}", value) for name, value in self.config[key].items()}

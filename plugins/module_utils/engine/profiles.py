@@ -21,13 +21,11 @@ from collections.abc import Mapping
 
 from ..errors import InvalidPluginConfig, InvalidRequest
 from ..model import Request
-from .framework.profile import Profile, sections_of
+from .framework.profile import Profile
 from .framework.registry import Registry
 from .texts import known
 
 DEFAULT = "balanced"
-
-STORAGE_CLASSES = "storage_classes"
 
 _ON = {"enable": True}
 _OFF = {"enable": False}
@@ -38,7 +36,12 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
     # Fill one node before the next one is begun, so that some can be switched off; never CPU alone, or memory alone, as
     # what is left of the other is lost.
     "pack": {
-        "scores": {"MostAllocated": _ON, "BalancedAllocation": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}
+        "scores": {
+            "MostAllocated": _ON,
+            "BalancedAllocation": {"enable": True, "weight": 0.25},
+            "LeastAllocated": _OFF,
+            "StorageBalance": _OFF,
+        }
     },
     # Lose as few VMs as possible with any one node; among equals the freest one.
     "spread": {"scores": {"FewestGuests": {"enable": True, "weight": 3}}},
@@ -47,30 +50,19 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
 }
 
 
-SHARED_SETTINGS: Mapping[tuple[str, str, str], str] = {
-    ("VolumeBinding", "config", STORAGE_CLASSES): STORAGE_CLASSES,
-    ("CPUOvercommit", "config", "ratio"): "cpu_ratio",
-    ("MemoryOvercommit", "config", "ratio"): "memory_ratio",
-}
-"""Where a filter is told something, and the name under which scores know the same."""
-
-
 def build_profiles(
     registry: Registry,
     plugin_config: Mapping[str, t.Any] | None = None,
-    extra_profiles: Mapping[str, t.Any] | None = None,
+    above: Mapping[str, t.Any] | None = None,
 ) -> dict[str, Profile]:
     """Return all profiles by name.
 
-    plugin_config is the parsed file; extra_profiles has the form of its C(profiles) and goes before it, name by name.
+    plugin_config is the parsed file; above has sections that are laid over every profile in the end.
     Raises InvalidPluginConfig.
     """
     config = _mapping("plugin_config", plugin_config)
     common = {section: plugins for section, plugins in config.items() if section != "profiles"}
-    own = {
-        **_mapping("plugin_config.profiles", config.get("profiles")),
-        **_mapping("profiles", extra_profiles),
-    }
+    own = _mapping("plugin_config.profiles", config.get("profiles"))
     layers: dict[str, dict[str, t.Any]] = {name: laid_over(named, common) for name, named in NAMED.items()}
     for name, body in own.items():
         where = f"profiles.{name}"
@@ -80,7 +72,7 @@ def build_profiles(
             raise InvalidPluginConfig(f"{where}.extends: unknown profile {extends!r}; known: {', '.join(NAMED)}")
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    return {name: Profile(name, registry, _with_shared_settings(registry, layer)) for name, layer in layers.items()}
+    return {name: Profile(name, registry, laid_over(layer, above or {})) for name, layer in layers.items()}
 
 
 def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:
@@ -108,29 +100,6 @@ def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
         return above
     keys = [*below, *(key for key in above if key not in below)]
     return {key: _merged(below.get(key), above.get(key), depth - 1) for key in keys}
-
-
-def _with_shared_settings(registry: Registry, layer: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
-    """Give what filters were told to the scores that know the same setting and were not told otherwise.
-
-    A score that chose other storages than the drives go to, or thought a node full that the filters do not, would be
-    about nothing.
-    """
-    scores = layer.get("scores") or {}
-    if not isinstance(scores, Mapping):
-        return layer
-    scorers = [plugin for plugin in registry if "scores" in sections_of(plugin)]
-    scorers = [plugin for plugin in scorers if plugin.enabled or plugin.name in scores]
-    for path, setting in SHARED_SETTINGS.items():
-        value: t.Any = layer.get("filters")
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value:
-            told = {"config": {setting: value}}
-            asked = {plugin.name: told for plugin in scorers if setting in plugin.settings}
-            # The filters stay in front: what is wrong is to be told of the place where the user wrote it.
-            layer = laid_over({"filters": {}, "scores": asked}, layer)
-    return layer
 
 
 def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

@@ -21,6 +21,9 @@ from .node_facts import facts_of
 from .plugin_config import profiles_of
 from .templates import Templates
 
+N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
+"""The plugin config with which a cluster must bear the loss of any one node."""
+
 SHAPE = "shape-{}"
 """The name of a shape that has none: VMs need one."""
 
@@ -37,7 +40,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     entries = build_entries({**params, "name": None, "vms": named}, per_vm, time.time())
     if any(entry.state == "absent" for entry in entries):
         raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
-    profiles, default = profiles_of(params)
+    profiles, default = profiles_of(params, N_PLUS_ONE if params["n_plus_one"] else None)
     check_entries(entries, profiles, default)
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
@@ -51,7 +54,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         requests = [templates.resolve(entry, state) for entry in entries]
     finally:
         access.close()
-    report = how_many(state, profiles, requests, n_plus_one=params["n_plus_one"], default_profile=default)
+    report = how_many(state, profiles, requests, default_profile=default)
     return _result(report, [entry.request.name for entry in entries])
 
 

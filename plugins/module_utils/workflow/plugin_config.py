@@ -20,20 +20,24 @@ from ..errors import InvalidPluginConfig, InvalidRequest, MissingLibrary
 from .plugin_loader import load_entry_points, load_plugin_paths
 
 SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    # The scores take them over.
     "storage_classes": (("filters", "VolumeBinding", "storage_classes"),),
     "open_gates": (("gates", "SchedulingGates", "open"),),
 }
 """For each module option that is a plugin's setting: section, plugin and key."""
 
 
-def profiles_of(params: Mapping[str, t.Any]) -> tuple[dict[str, Profile], str]:
-    """The profiles by name, and the name of that of VMs which name none. Raises InvalidPluginConfig, InvalidRequest."""
+def profiles_of(
+    params: Mapping[str, t.Any], above: Mapping[str, t.Any] | None = None
+) -> tuple[dict[str, Profile], str]:
+    """The profiles by name, and the name of that of VMs which name none. above is laid over every profile.
+
+    Raises InvalidPluginConfig, InvalidRequest.
+    """
     config = _with_options(read_plugin_config(params.get("plugin_config")), params)
     registry = builtin_registry()
     load_plugin_paths(registry, params.get("plugin_paths") or ())
     load_entry_points(registry)
-    return build_profiles(registry, config), DEFAULT
+    return build_profiles(registry, config, above), DEFAULT
 
 
 def read_plugin_config(given: t.Any) -> dict[str, t.Any]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from ..engine.cache import ClusterState, NodeInfo
 from ..engine.framework.profile import Profile
-from ..engine.plugins.filters.cpu_overcommit import CPUOvercommit
-from ..engine.plugins.filters.memory_overcommit import MemoryOvercommit
 from ..model import GIB, MIB, Guest
 
 
@@ -114,16 +112,9 @@ def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[N
 
 def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
     host = info.node
-    cores_limit = memory_limit = None
-    for plugin in profile.all():
-        if isinstance(plugin, CPUOvercommit):
-            reserved = plugin.reserved if host.reserved_cores is None else host.reserved_cores
-            cpu_ratio = plugin.ratios.default if host.cpu_ratio is None else host.cpu_ratio
-            cores_limit = cpu_ratio * (host.cores - reserved)
-        elif isinstance(plugin, MemoryOvercommit):
-            kept = plugin.reserved if host.reserved_memory is None else host.reserved_memory
-            memory_ratio = plugin.ratios.default if host.memory_ratio is None else host.memory_ratio
-            memory_limit = memory_ratio * (host.memory - kept)
+    policy = profile.policy
+    cores_limit = policy.cpu.allocatable(host) if "cpu" in policy.enforced else None
+    memory_limit = policy.memory.allocatable(host) if "memory" in policy.enforced else None
     return NodeUsage(
         node=info.name,
         online=host.online,

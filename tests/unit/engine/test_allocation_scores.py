@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.small_cluster import cluster, guest, made, node, score, vm
+from support.looking import went_to
+from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Scope
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores import (
     requested_to_capacity_ratio,
 )
@@ -25,8 +28,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.most_allocated import (
     MostAllocated,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Request, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Guest, Request, Storage
 
 RequestedToCapacityRatio = requested_to_capacity_ratio.RequestedToCapacityRatio
 ALLOCATION_SCORES = [LeastAllocated, MostAllocated, BalancedAllocation, RequestedToCapacityRatio]
@@ -62,6 +67,41 @@ def test_a_resource_that_would_be_exceeded_counts_zero_in_both() -> None:
 def test_the_nodes_own_ratio_is_its_capacity() -> None:
     state = cluster([node("pve1", cpu_ratio=1.0, memory_ratio=2.0)])
     assert score(made(MostAllocated), vm(cores=4, gib=16), state.nodes[0]) == pytest.approx((50 + 25) / 2)
+
+
+def test_allocatable__is_what_is_left_after_the_reserve_for_the_host() -> None:
+    state = cluster([node("pve1", reserved_cores=4, reserved_memory=16 * GIB)])
+    assert score(made(MostAllocated), vm(cores=4, gib=4), state.nodes[0]) == pytest.approx((25 + 25) / 2)
+
+
+@pytest.mark.parametrize("config", [{}, {"filters": {"MemoryOvercommit": {"config": {"reserved": 1024}}}}])
+def test_scores__prefer_the_node_with_room_to_one_that_is_reserved_for_its_host(config: dict[str, t.Any]) -> None:
+    state = cluster([node("a", reserved_memory=31 * GIB), node("b")], [guest(100, "b", gib=2)])
+    assert went_to(scheduler(state, config), vm(gib=1)) == ["b"]
+
+
+def test_scores__measure_by_the_ratio_of_the_vms_pool() -> None:
+    state = cluster([node("a"), node("b")], [guest(100, "a", gib=61), guest(101, "b", gib=33)])
+    config = {"filters": {"MemoryOvercommit": {"config": {"pools": {"lab": 2.0}}}}}
+    assert went_to(scheduler(state, config), vm(gib=1, pool="lab")) == ["b"]
+
+
+def test_scores__count_guests_that_are_stopped_and_leave_templates_out() -> None:
+    stopped = guest(100, "pve1", cores=4, gib=20, status="stopped")
+    template = guest(101, "pve1", cores=9, gib=9, status="stopped", template=True)
+    info = cluster([node("pve1")], [stopped, template]).nodes[0]
+    assert score(made(MostAllocated), VM, info) == on(made(MostAllocated))
+
+
+@pytest.mark.parametrize("by", ["balanced", "spread"])
+def test_creations__of_many_runs_spread_though_nothing_is_started(by: str) -> None:
+    guests: list[Guest] = []
+    for number in range(9):
+        state = cluster([node("a"), node("b"), node("c")], guests)
+        outcome = Scheduler(state, build_profiles(builtin_registry())).schedule(vm(f"vm-{number}", profile=by))
+        assert outcome.decision is not None
+        guests.append(guest(outcome.decision.vmid, outcome.decision.node, status="stopped"))
+    assert Counter(each.node for each in guests) == {"a": 3, "b": 3, "c": 3}
 
 
 def test_balanced_allocation_is_full_marks_less_half_the_distance() -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,14 +18,17 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capa
     NodeCapacity,
     how_many,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, GangRef, Request, Storage
 
 PROFILES = {"balanced": profile()}
 
 
-def count(state: ClusterState, *shapes: Request, **options: bool) -> CapacityReport:
-    return how_many(state, PROFILES, shapes, **options)
+def count(state: ClusterState, *shapes: Request) -> CapacityReport:
+    return how_many(state, PROFILES, shapes)
 
 
 def test_memory_ends_it_where_memory_is_short() -> None:
@@ -71,27 +76,34 @@ def test_a_fixed_vmid_a_group_and_a_delay_do_not_stand_in_the_way() -> None:
     assert count(cluster([node("pve1")], [guest(100, "pve1", gib=0)]), shape).total == 2
 
 
-def test_with_n_plus_one_a_nodes_worth_stays_free() -> None:
+N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
+
+
+def with_headroom(config: t.Any = None) -> dict[str, Profile]:
+    return build_profiles(builtin_registry(), config, N_PLUS_ONE)
+
+
+def test_with_headroom_a_nodes_worth_stays_free() -> None:
     state = cluster([node("pve1"), node("pve2"), node("pve3")])
     assert count(state, vm(gib=8)).total == 12
-    report = count(state, vm(gib=8), n_plus_one=True)
+    report = how_many(state, with_headroom(), [vm(gib=8)])
     assert (report.total, report.limited_by) == (8, "FailoverHeadroom")
 
 
-def test_n_plus_one_keeps_to_the_limits_that_the_profile_has() -> None:
+def test_headroom__keeps_to_the_limits_that_the_profile_has() -> None:
     state = cluster([node("pve1"), node("pve2"), node("pve3")])
-    generous = {"balanced": profile({"filters": {"MemoryOvercommit": {"config": {"ratio": 2}}}})}
-    assert how_many(state, generous, [vm(gib=8)], n_plus_one=True).total == 16
-    unlimited = {"balanced": profile({"filters": {"MemoryOvercommit": {"enable": False}}})}
-    assert how_many(state, unlimited, [vm(gib=8)], n_plus_one=True).total == 64
-    reserved = {"balanced": profile({"filters": {"MemoryOvercommit": {"config": {"reserved": 8192}}}})}
-    assert how_many(state, reserved, [vm(gib=8)], n_plus_one=True).total == 6
+    generous = with_headroom({"filters": {"MemoryOvercommit": {"config": {"ratio": 2}}}})
+    assert how_many(state, generous, [vm(gib=8)]).total == 16
+    unlimited = with_headroom({"filters": {"MemoryOvercommit": {"enable": False}}})
+    assert how_many(state, unlimited, [vm(gib=8)]).total == 64
+    reserved = with_headroom({"filters": {"MemoryOvercommit": {"config": {"reserved": 8192}}}})
+    assert how_many(state, reserved, [vm(gib=8)]).total == 6
 
 
-def test_headroom_that_the_profile_has_already_is_left_as_it_is() -> None:
+def test_headroom__has_limits_of_its_own_where_they_are_given() -> None:
     config = {"filters": {"FailoverHeadroom": {"config": {"memory_reserved": 16384}}}}
     state = cluster([node("pve1"), node("pve2"), node("pve3")])
-    assert how_many(state, {"balanced": profile(config)}, [vm(gib=8)], n_plus_one=True).total == 4
+    assert how_many(state, with_headroom(config), [vm(gib=8)]).total == 4
 
 
 def test_a_shape_that_takes_nothing_ends_at_the_limit() -> None:

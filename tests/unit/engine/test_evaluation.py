@@ -22,6 +22,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     Event,
     FilterPlugin,
     PreFilterPlugin,
+    Scope,
+    ScorePlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
@@ -134,6 +136,27 @@ def test_equal_scores_go_to_the_name_that_sorts_first() -> None:
     state = cluster([node("pve3"), node("pve1"), node("pve2")])
     decisions = [scheduler(state).schedule(vm(f"vm-{number}")).decision for number in range(3)]
     assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve3"]
+
+
+class Noise(ScorePlugin):
+    """Scores that differ by what computers cannot represent."""
+
+    name = "Noise"
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        return {"n1": 44.791666666666664, "n2": 44.79166666666667}[node.name]
+
+    def score_scope(self, request: Request) -> Scope:
+        return Scope.NODE if request.name == "alone" else Scope.CLUSTER
+
+
+@pytest.mark.parametrize("name", ["alone", "compared"])
+def test_ties__are_broken_by_name_and_not_by_the_last_digit(name: str) -> None:
+    where = scheduler(cluster([node("n1"), node("n2")]), own=[Noise])
+    outcome = where.schedule(vm(name))
+    assert outcome.decision is not None
+    assert outcome.decision.node == "n1"
+    assert outcome.message.endswith("level with n2")
 
 
 def test_evaluations_are_shared_only_among_requests_that_a_decided_vm_treats_alike() -> None:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 
 ON = {"filters": {"FailoverHeadroom": {"enable": True}}}
-LIMITS = Limits(cpu_ratio=4.0, memory_ratio=1.0)
+LIMITS = Limits(CPULimit(4.0), MemoryLimit(1.0))
 
 
 def test_the_reason_names_the_node_whose_loss_would_strand_which_vm() -> None:

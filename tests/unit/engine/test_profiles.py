@@ -11,30 +11,36 @@ import typing as t
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.small_cluster import cluster, guest, node, vm
+from support.small_cluster import cluster, guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 
 
-def weights(name: str, config: t.Any = None, extra: t.Any = None) -> dict[str, float]:
-    return build_profiles(builtin_registry(), config, extra)[name].weights
+def weights(name: str, config: t.Any = None) -> dict[str, float]:
+    return build_profiles(builtin_registry(), config)[name].weights
 
 
 def config_of(name: str, plugin: str, config: t.Any) -> t.Any:
-    profile = build_profiles(builtin_registry(), config)[name]
-    return next(p.config for p in profile.all() if p.name == plugin)
+    plugins = build_profiles(builtin_registry(), config)[name].all()
+    return next(p.config for p in plugins if p.name == plugin)
 
 
-def chosen(profile: str) -> str:
+def chosen(by: str) -> str:
     """Of an idle node, a small one in use, and one with many tiny guests."""
     state = cluster(
         [node("idle", cores=16, gib=64), node("packed", cores=8, gib=32), node("tiny", cores=64, gib=512)],
         [guest(100, "packed", cores=16, gib=16)] + [guest(200 + n, "tiny", cores=0.1, gib=0.1) for n in range(9)],
     )
-    outcome = Scheduler(state, build_profiles(builtin_registry())).schedule(vm(cores=8, gib=8, profile=profile))
+    outcome = Scheduler(state, build_profiles(builtin_registry())).schedule(vm(cores=8, gib=8, profile=by))
     assert outcome.decision is not None
     return outcome.decision.node
 
@@ -69,15 +75,15 @@ def test_what_the_plugin_config_leaves_out_stays_as_the_named_profile_has_it() -
 
 def test_a_profile_of_ones_own_is_laid_over_the_one_that_it_extends() -> None:
     config = {
-        "scores": {"LeastAllocated": {"config": {"cpu_ratio": 2}}},
+        "scores": {"LeastAllocated": {"config": {"cpu_weight": 2}}},
         "profiles": {
-            "mine": {"scores": {"LeastAllocated": {"weight": 7, "config": {"memory_ratio": 3}}}},
+            "mine": {"scores": {"LeastAllocated": {"weight": 7, "config": {"memory_weight": 3}}}},
             "tight": {"extends": "pack", "scores": {"Random": {"enable": True}}},
         },
     }
     assert weights("mine", config)["LeastAllocated"] == 7
     settings = config_of("mine", "LeastAllocated", config)
-    assert (settings["cpu_ratio"], settings["memory_ratio"]) == (2, 3)
+    assert (settings["cpu_weight"], settings["memory_weight"]) == (2, 3)
     assert {"MostAllocated", "Random"} <= set(weights("tight", config))
     assert "LeastAllocated" not in weights("tight", config)
     assert weights("balanced", config)["LeastAllocated"] == 1
@@ -90,11 +96,15 @@ def test_a_profile_of_a_known_name_changes_that_one_only() -> None:
     assert "MostAllocated" not in weights("balanced", config)
 
 
-def test_extra_profiles_go_before_those_of_the_plugin_config() -> None:
-    config = {"profiles": {"mine": {"scores": {"Random": {"weight": 1}}}, "other": None}}
-    extra = {"mine": {"scores": {"Random": {"weight": 2}}}}
-    assert weights("mine", config, extra)["Random"] == 2
-    assert weights("other", config, extra) == weights("balanced")
+def test_build_profiles__above__is_laid_over_every_profile_in_the_end() -> None:
+    config = {
+        "filters": {"FailoverHeadroom": {"enable": False, "config": {"memory_ratio": 2}}},
+        "profiles": {"own": {}},
+    }
+    profiles = build_profiles(builtin_registry(), config, {"filters": {"FailoverHeadroom": {"enable": True}}})
+    for name in (*NAMED, "own"):
+        headroom = [plugin for plugin in profiles[name].plugins("filters") if plugin.name == "FailoverHeadroom"]
+        assert [plugin.config["memory_ratio"] for plugin in headroom] == [2]
 
 
 def test_a_dict_setting_is_replaced_as_a_whole() -> None:
@@ -178,21 +188,49 @@ def test_in_every_profile_the_order_of_the_snapshot_says_nothing_and_no_node_is_
                 assert info.cores <= 4 * info.node.cores
 
 
-def test_scores_measure_by_the_ratios_that_the_filters_were_told() -> None:
-    config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}, "MemoryOvercommit": {"config": {"ratio": 1.5}}}}
-    profile = build_profiles(builtin_registry(), config)["balanced"]
-    least = next(plugin for plugin in profile.plugins("scores") if plugin.name == "LeastAllocated")
-    assert (least.config["cpu_ratio"], least.config["memory_ratio"]) == (8.0, 1.5)
-
-
-def test_a_ratio_that_a_score_was_told_itself_stays() -> None:
+def test_policy__is_what_the_filters_were_told_and_the_same_for_all_plugins_of_a_profile() -> None:
     config = {
-        "filters": {"CPUOvercommit": {"config": {"ratio": 8}}},
-        "scores": {"LeastAllocated": {"config": {"cpu_ratio": 2}}},
+        "filters": {
+            "CPUOvercommit": {"config": {"ratio": 8, "reserved": 1, "pools": {"lab": 9}}},
+            "MemoryOvercommit": {"enable": False, "config": {"ratio": 1.5}},
+        },
+        "profiles": {"tight": {"filters": {"CPUOvercommit": {"config": {"ratio": 2}}}}},
     }
-    profile = build_profiles(builtin_registry(), config)["balanced"]
-    least = next(plugin for plugin in profile.plugins("scores") if plugin.name == "LeastAllocated")
-    assert least.config["cpu_ratio"] == 2.0
+    profiles = build_profiles(builtin_registry(), config)
+    policy = profiles["balanced"].policy
+    assert all(plugin.policy is policy for plugin in profiles["balanced"].all())
+    assert policy.cpu == CPULimit(8.0, 1.0, {"lab": 9.0})
+    assert policy.memory.ratio == 1.5
+    assert {"cpu", "memory"} & policy.enforced == {"cpu"}
+    assert profiles["tight"].policy.cpu == CPULimit(2.0, 1.0, {"lab": 9.0})
+
+
+class Fourfold(FilterPlugin):
+    """Sets a policy of its own."""
+
+    name = "Fourfold"
+    sets: t.ClassVar[dict[str, t.Any]] = {"memory": MemoryLimit(4.0)}
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None
+
+
+def test_policy__can_be_set_by_a_plugin_of_ones_own() -> None:
+    config = {"filters": {"MemoryOvercommit": {"enable": False}}}
+    own = profile(config, [Fourfold])
+    assert own.policy.memory == MemoryLimit(4.0)
+    assert "memory" in own.policy.enforced
+
+
+def test_policy__that_does_not_exist_is_refused_with_the_plugins_name() -> None:
+    class Misspelt(Fourfold):
+        name = "Misspelt"
+        sets: t.ClassVar[dict[str, t.Any]] = {"memroy": MemoryLimit(4.0)}
+
+    with pytest.raises(
+        InvalidPluginConfig, match="plugin Misspelt sets 'memroy', which no policy has; known: cpu, mem"
+    ):
+        profile({}, [Misspelt])
 
 
 def test_what_a_filter_is_told_switches_no_score_on() -> None:

@@ -63,9 +63,8 @@ CLASSES: dict[str, t.Any] = {
     "thin": {"overcommit": 2.0, "reserved": 2},
     "kept": {"storages": ["data", "ceph"], "reserved": "25%"},
 }
-CONFIG = {"config": {"storage_classes": CLASSES}}
-PROFILE = {"filters": {"VolumeBinding": CONFIG}, "scores": {"StorageBalance": CONFIG}}
-BY_SPACE = {**PROFILE, "scores": {**PROFILE["scores"], "LeastAllocated": {"config": {"storage_weight": 1}}}}
+PROFILE = {"filters": {"VolumeBinding": {"config": {"storage_classes": CLASSES}}}}
+BY_SPACE = {**PROFILE, "scores": {"LeastAllocated": {"config": {"storage_weight": 1}}}}
 """Another score goes by the space of storages, and by more than that."""
 
 PARSED = parse_storage_classes(CLASSES)

@@ -212,15 +212,15 @@ def test_scores_take_over_the_classes_that_drives_are_bound_by() -> None:
     assert outcome.decision.storages == {"scsi0": "fast-1"}
 
 
-def test_a_score_with_classes_of_its_own_keeps_them() -> None:
-    mine = {"fast": {"storages": ["slow"]}}
+def test_storage_classes__of_a_binding_that_is_off_are_known_to_scores_all_the_same() -> None:
+    off = {"enable": False}
     config = {
-        "filters": {"VolumeBinding": {"config": {"storage_classes": {"fast": {}}}}},
-        "scores": {"StorageBalance": {"config": {"storage_classes": mine}}},
+        "filters": {"VolumeBinding": {**off, "config": {"storage_classes": {"fast": {}}}}},
+        "reserves": {"VolumeBinding": off},
     }
-    scores = build_profiles(builtin_registry(), config)["balanced"].plugins("scores")
-    (score,) = (score for score in scores if score.name == "StorageBalance")
-    assert score.config["storage_classes"] == mine
+    policy = build_profiles(builtin_registry(), config)["balanced"].policy
+    assert list(policy.storage_classes) == ["fast"]
+    assert "storage_classes" not in policy.enforced
 
 
 def test_without_classes_a_profile_is_as_it_was() -> None:

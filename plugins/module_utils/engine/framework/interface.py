@@ -18,6 +18,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from ...errors import InvalidRequest
 from ...model import Decision, Guest, Request
+from ..allocatable import Policy
 from .config import Setting
 from .cycle_state import CycleState
 from .status import Status
@@ -73,12 +74,16 @@ class Plugin(abc.ABC):
         settings: the keys of its config.
         enabled: whether it runs when the plugin config does not name it.
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
+        policy: what is configured once for all plugins of the profile. Set before the plugin is asked anything.
+        sets: what of the policy this plugin's config sets, by the policy's attributes.
     """
 
     name: t.ClassVar[str]
     settings: t.ClassVar[Mapping[str, Setting]] = {}
     enabled: t.ClassVar[bool] = True
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
+    policy: Policy = Policy()
+    sets: Mapping[str, t.Any] = {}
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         """config has every key of settings, checked."""

@@ -9,12 +9,13 @@ C(enable) and C(config), extended by C(weight) for scores and by the other exten
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...errors import CollectionError, InvalidPluginConfig
+from ..allocatable import Policy
 from . import interface as points
 from .config import Setting, check_settings
 from .registry import Registry
@@ -52,6 +53,7 @@ class Profile:
 
     Attributes:
         weights: for each score plugin's name its weight.
+        policy: what is configured once for all plugins.
         checking: the plugins that check requests before a cluster is read.
     """
 
@@ -61,9 +63,11 @@ class Profile:
         entries = _read(registry, plugin_config or {})
         self.weights: dict[str, float] = {}
         self._by_section: dict[str, list[points.Plugin]] = {section: [] for section in SECTIONS}
-        for plugin_class in registry:
-            self._add(plugin_class, entries)
-        self._all = self._once_each()
+        made = [plugin for each in registry if (plugin := self._add(each, entries)) is not None]
+        self._all = list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
+        self.policy = _policy_of(made, self._all)
+        for plugin in self._all:
+            plugin.policy = self.policy
         self.checking = [plugin for plugin in self._all if type(plugin).check is not points.Plugin.check]
 
     def plugins(self, section: str) -> list[t.Any]:
@@ -74,23 +78,14 @@ class Profile:
         """Every plugin that is enabled somewhere, once."""
         return self._all
 
-    def with_filter(self, plugin: points.FilterPlugin) -> Profile:
-        """This profile with one more filter, asked last."""
-        copied = copy.copy(self)
-        copied._by_section = {**self._by_section, "filters": [*self._by_section["filters"], plugin]}
-        copied._all = copied._once_each()
-        return copied
-
-    def _once_each(self) -> list[points.Plugin]:
-        return list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
-
-    def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> None:
+    def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> points.Plugin | None:
+        """Make the plugin and add it where it is enabled. What it sets holds also where it is not."""
         name = plugin_class.name
         sections = sections_of(plugin_class)
         given = {section: entries[section, name] for section in sections if (section, name) in entries}
         enabled = [s for s in sections if (given[s].enable if s in given else plugin_class.enabled or bool(given))]
-        if not enabled:
-            return
+        if not enabled and not given:
+            return None
         merged: dict[str, t.Any] = {}
         for section, entry in given.items():
             for key, value in entry.config.items():
@@ -108,6 +103,7 @@ class Profile:
                 self.weights[name] = (
                     t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
                 )
+        return plugin
 
 
 def sections_of(plugin_class: type[points.Plugin]) -> list[str]:
@@ -117,6 +113,19 @@ def sections_of(plugin_class: type[points.Plugin]) -> list[str]:
     """
     sections = [section for section, point in SECTIONS.items() if issubclass(plugin_class, point)]
     return [section for section in sections if section != "pre_filters"] or sections
+
+
+def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
+    known = {field.name for field in dataclasses.fields(Policy)} - {"enforced"}
+    values: dict[str, t.Any] = {}
+    for plugin in plugins:
+        unknown = sorted(set(plugin.sets) - known)
+        if unknown:
+            raise InvalidPluginConfig(
+                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(known))}"
+            )
+        values.update(plugin.sets)
+    return Policy(**values, enforced=frozenset(name for plugin in enabled for name in plugin.sets))
 
 
 def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:

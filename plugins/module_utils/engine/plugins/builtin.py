@@ -12,6 +12,7 @@ from __future__ import annotations
 from ..framework.interface import Plugin
 from ..framework.registry import Registry
 from .devices.device_claims import DeviceClaims
+from .devices.device_fit import DeviceFit
 from .devices.device_scarcity import DeviceScarcity
 from .diagnosis.what_if import WhatIf
 from .filters.cpu_overcommit import CPUOvercommit
@@ -77,6 +78,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     BalancedAllocation,
     StorageBalance,
     DeviceScarcity,
+    DeviceFit,
     FewestGuests,
     ProxmoxStatic,
     Utilization,

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plugins DeviceClaims and DeviceScarcity, through the scheduler."""
+"""The plugins DeviceClaims, DeviceScarcity and DeviceFit, through the scheduler."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import itertools
 import typing as t
 
 import pytest
+from support.looking import normalized
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
@@ -17,14 +18,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices.device_scarcity import (
     left_free,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Device,
     DeviceClaim,
+    Disk,
+    Guest,
     Node,
     Request,
     Snapshot,
+    Storage,
 )
 
 GPU = (DeviceClaim("gpu", mapping="gpu"),)
@@ -99,6 +104,39 @@ def test_a_vm_with_a_claim_prefers_the_node_where_fewest_devices_are_left_over()
 
     assert decision is not None
     assert decision.node == "pve2"
+
+
+@pytest.mark.parametrize("by", sorted(NAMED))
+def test_device_fit__leads_whatever_the_load_of_the_nodes_says(by: str) -> None:
+    """The node where one more device would be left over is empty; the other is nearly full, on every storage too."""
+    nodes = (Node("a", cores=32, memory=2**37), Node("b", cores=32, memory=2**37))
+    snapshot = Snapshot(
+        nodes=nodes,
+        guests=tuple(Guest(100 + n, f"vm-{n}", "b", status="running", cores=4, memory=2**33) for n in range(15)),
+        devices=tuple(
+            Device("pci", "gpu", n, f"0000:{i:02x}:00.0") for n, most in (("a", 8), ("b", 7)) for i in range(most)
+        ),
+        storages=(Storage("local", "a", total=2**40), Storage("local", "b", total=2**40, used=2**39)),
+    )
+    where = Scheduler(ClusterState(snapshot), build_profiles(builtin_registry()))
+    disks = (Disk("scsi0", 2**33),)
+
+    assert [o.decision and o.decision.node for o in [place(where, "gpu", GPU, disks=disks, profile=by)]] == ["b"]
+
+
+def test_device_fit__leaves_it_to_the_load_where_the_devices_fit_equally_well() -> None:
+    snapshot = Snapshot(
+        nodes=(Node("a", cores=32, memory=2**37), Node("b", cores=32, memory=2**37)),
+        guests=(Guest(100, "vm", "a", status="running", cores=4, memory=2**33),),
+        devices=tuple(Device("pci", "gpu", name, "0000:01:00.0") for name in ("a", "b")),
+    )
+    where = Scheduler(ClusterState(snapshot), build_profiles(builtin_registry()))
+    assert [o.decision and o.decision.node for o in [place(where, "gpu", GPU)]] == ["b"]
+
+
+def test_device_fit__spaces_nodes_evenly_by_what_is_left() -> None:
+    outcome = place(scheduler({"pve1": 1, "pve2": 2, "pve3": 9}), "vm", GPU)
+    assert normalized(outcome, "DeviceFit") == {"pve1": 100, "pve2": 50, "pve3": 0}
 
 
 def test_a_full_node_is_not_spared_for_its_devices() -> None:

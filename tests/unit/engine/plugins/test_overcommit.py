@@ -11,7 +11,7 @@ import pytest
 from support.looking import reasons
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.overcommit import within
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Request
 
@@ -88,8 +88,8 @@ def test_a_nodes_own_ratio_and_reserve_go_before_the_filters() -> None:
     assert refused(own, [], vm(gib=6.5), "MemoryOvercommit") is not None
 
 
-def test_of_the_ratios_for_node_pool_and_tags_the_smallest_counts() -> None:
-    config = {"ratio": 4, "pools": {"prod": 2}, "tags": {"db": 1.5, "web": 3}}
+def test_ratio__is_the_nodes_else_the_pools_else_the_smallest_of_the_tags_else_the_default() -> None:
+    config = {"ratio": 4, "pools": {"prod": 2, "lab": 6}, "tags": {"db": 1.5, "web": 3}}
     host = node("pve1", cores=2)
 
     def largest(request_fields: dict[str, t.Any], at: Node = host) -> int:
@@ -97,17 +97,17 @@ def test_of_the_ratios_for_node_pool_and_tags_the_smallest_counts() -> None:
         return max(fits)
 
     assert largest({}) == 8
-    assert largest({"pool": "prod"}) == 4
-    assert largest({"pool": "prod", "tags": frozenset({"web"})}) == 4
-    assert largest({"pool": "prod", "tags": frozenset({"web", "db"})}) == 3
     assert largest({"pool": "test"}) == 8
+    assert largest({"tags": frozenset({"web", "db"})}) == 3
+    assert largest({"pool": "prod", "tags": frozenset({"db"})}) == 4
+    assert largest({"pool": "lab", "tags": frozenset({"db"})}) == 12
     assert largest({"pool": "prod"}, node("pve1", cores=2, cpu_ratio=1)) == 2
-    assert largest({"pool": "prod"}, node("pve1", cores=2, cpu_ratio=6)) == 4
+    assert largest({"pool": "prod"}, node("pve1", cores=2, cpu_ratio=6)) == 12
 
 
 def test_a_node_without_anything_to_give_takes_nothing() -> None:
     assert refused(node("pve1", cores=2), [], vm(cores=1), reserved=3) is not None
-    assert not within(0, 0, 4)
+    assert not CPULimit(4.0).holds(0, node("pve1", cores=0))
 
 
 def test_a_ratio_can_be_used_to_its_edge() -> None:

@@ -42,8 +42,7 @@ def where(*storages: Storage, **classes: t.Any) -> Scheduler:
     """A scheduler over the nodes that the storages name."""
     config = {"config": {"storage_classes": classes}}
     nodes = [node(name) for name in sorted({s.node for s in storages})]
-    plugins = {"filters": {"VolumeBinding": config}, "scores": {"StorageBalance": config}}
-    return scheduler(cluster(nodes, storages=storages), plugins)
+    return scheduler(cluster(nodes, storages=storages), {"filters": {"VolumeBinding": config}})
 
 
 def with_disks(*disks: Disk) -> Request:

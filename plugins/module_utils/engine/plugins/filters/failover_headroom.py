@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
+from dataclasses import replace
 
 from ....model import GIB, MIB, Request
+from ...allocatable import Limit
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
@@ -23,26 +24,21 @@ NEW = "the new VM"
 
 class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
-    running guests, largest first, would not all fit in what the remaining nodes may give out. Off by default.
+    running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
 
-    By CPU and memory; storage does not count. A cluster that could not absorb a loss before takes no VM at all. Nodes
-    in HA maintenance take no guests.
+    By CPU and memory; storage does not count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit,
+    unless others are given here. A cluster that could not absorb a loss before takes no VM at all. Nodes in HA
+    maintenance take no guests.
     """
 
     name = "FailoverHeadroom"
     enabled = False
     settings = {
-        "cpu_ratio": Setting("float", 4.0, "vCPUs that may be given out per logical CPU after a loss", minimum=0),
-        "memory_ratio": Setting("float", 1.0, "bytes that may be given out per byte of memory after a loss", minimum=0),
-        "cpu_reserved": Setting("float", 0.0, "logical CPUs kept for the host", minimum=0),
-        "memory_reserved": Setting("float", 0.0, "MiB kept for the host", minimum=0),
+        "cpu_ratio": Setting("float", None, "CPU overcommit ratio after a loss", minimum=0),
+        "memory_ratio": Setting("float", None, "memory overcommit ratio after a loss", minimum=0),
+        "cpu_reserved": Setting("float", None, "logical CPUs kept for the host", minimum=0),
+        "memory_reserved": Setting("float", None, "MiB kept for the host", minimum=0),
     }
-
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.limits = Limits(
-            config["cpu_ratio"], config["memory_ratio"], config["cpu_reserved"], config["memory_reserved"] * MIB
-        )
 
     def signature(self, request: Request) -> Hashable:
         return request.cores, request.memory
@@ -51,7 +47,7 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         return Scope.CLUSTER
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = Headroom(cluster, self.limits)
+        state[self.name] = Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
@@ -64,4 +60,16 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
             REASON,
             f"the loss of {found.lost} would strand {found.guest.label} of {size.memory / GIB:.1f} GiB and "
             f"{vcpus(size.cores)}",
+        )
+
+    def _limit(self, resource: str, unit: int) -> Limit | None:
+        """The limit after a loss; None where neither the profile nor this plugin's config sets one."""
+        limit: Limit = getattr(self.policy, resource)
+        ratio, reserved = self.config[f"{resource}_ratio"], self.config[f"{resource}_reserved"]
+        if ratio is None and resource not in self.policy.enforced:
+            return None
+        return replace(
+            limit,
+            ratio=limit.ratio if ratio is None else ratio,
+            reserved=limit.reserved if reserved is None else reserved * unit,
         )

@@ -14,17 +14,18 @@ from ...framework.cycle_state import CycleState
 
 
 class BalancedAllocation(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be given out to the same degree after the request, less the
+    """Scores 100 for a node whose CPU and memory would be allocated to the same degree after the request, less the
     further the two are apart: 100 x (1 - standard deviation). Off by default.
 
-    It says nothing of how full a node is: use it beside another score. Storage counts where it has a weight.
+    It says nothing of how full a node is: use it beside another score, with a small weight. Storage counts where it has
+    a weight.
     """
 
     name = "BalancedAllocation"
     enabled = False
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * (1.0 - deviation(self.allocation.shares(request, node)))
+        return 100.0 * (1.0 - deviation(self.shares(request, node)))
 
 
 def deviation(shares: list[Share]) -> float:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""FewestGuests: prefer the node on which the fewest guests run."""
+"""FewestGuests: prefer the node that has the fewest guests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ...framework.interface import ScorePlugin
 
 
 class FewestGuests(ScorePlugin):
-    """Scores 100 for the node with the fewest running guests, 0 for the one with the most. Off by default.
+    """Scores 100 for the node with the fewest guests, 0 for the one with the most. Off by default.
 
-    Sizes do not matter: the loss of a node takes the fewest guests with it. This is how the cluster resource scheduler
-    of Proxmox VE places in its basic mode.
+    Guests count whether they run or not, templates do not. Sizes do not matter: the loss of a node takes the fewest
+    guests with it. The cluster resource scheduler of Proxmox VE places like this in its basic mode, but counts running
+    guests only.
     """
 
     name = "FewestGuests"
@@ -27,7 +28,7 @@ class FewestGuests(ScorePlugin):
         return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return float(-sum(guest.running and not guest.template for guest in node.guests.values()))
+        return float(-sum(not guest.template for guest in node.guests.values()))
 
     def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
         least, most = min(scores), max(scores)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""LeastAllocated: prefer the node with the most left to give."""
+"""LeastAllocated: prefer the node with the most left to allocate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...framework.cycle_state import CycleState
 
 
 class LeastAllocated(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be all free after the request, 0 for one that would be given out
-    in full.
+    """Scores 100 for a node whose CPU and memory would be all free after the request, 0 for one where both would be
+    allocated in full.
 
-    By configured size, as the weighted mean of both, and of storage where that has a weight. Capacity is what may be
-    given out: the node's CPUs and memory times the ratios.
+    The weighted mean of both, and of storage where that has a weight. Guests count by their configured size, whether
+    they run or not. What is allocatable is set by CPUOvercommit and MemoryOvercommit: ratio x (size - reserve).
     """
 
     name = "LeastAllocated"
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * self.allocation.mean(request, node, free_part)
+        return 100.0 * self.mean(request, node, free_part)
 
 
 def free_part(used: float) -> float:

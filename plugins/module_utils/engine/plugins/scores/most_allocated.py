@@ -12,20 +12,20 @@ from ...framework.cycle_state import CycleState
 
 
 class MostAllocated(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be given out in full after the request, 0 for one that would be
-    all free. Off by default.
+    """Scores 100 for a node whose CPU and memory would be allocated in full after the request, 0 for one where both
+    would be all free. Off by default.
 
-    By configured size, as the weighted mean of both, and of storage where that has a weight. A resource of which more
-    would be given out than there is counts 0.
+    The weighted mean of both, and of storage where that has a weight. Guests count by their configured size, whether
+    they run or not. A resource of which more would be allocated than is allocatable counts 0.
     """
 
     name = "MostAllocated"
     enabled = False
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * self.allocation.mean(request, node, used_part)
+        return 100.0 * self.mean(request, node, used_part)
 
 
 def used_part(used: float) -> float:
-    """What is given out of a resource, 0..1; nothing when it is overfull."""
+    """The allocated part of a resource, 0..1; nothing when it is overfull."""
     return used if used <= 1.0 else 0.0

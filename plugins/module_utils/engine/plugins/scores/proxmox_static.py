@@ -27,8 +27,9 @@ class ProxmoxStatic(PreScorePlugin, ScorePlugin):
     best is the one that leaves the lowest average and highest use of CPU and memory over all nodes that passed the
     filters. Off by default.
 
-    Configured sizes against the node's real CPUs and memory, without overcommit ratios. All running guests count;
-    with C(ha_only) only those that the HA manager looks after, which are all that it sees itself.
+    As Proxmox VE does, it takes the configured sizes of running guests, and the node's real CPUs and memory without
+    overcommit ratios and reserves. With C(ha_only) only those guests count that the HA manager looks after, which are
+    all that it sees itself.
     """
 
     name = "ProxmoxStatic"

@@ -17,14 +17,14 @@ from ...framework.config import Setting, check_settings
 from ...framework.cycle_state import CycleState
 
 _POINT: Mapping[str, Setting] = {
-    "utilization": Setting("float", None, "percent of the capacity that would be given out, 0..100", minimum=0),
+    "utilization": Setting("float", None, "percentage of what is allocatable, 0..100", minimum=0),
     "score": Setting("float", None, "what that is worth, 0..10", minimum=0),
 }
 
 
 class RequestedToCapacityRatio(AllocationScore):
-    """Scores a node by the percentage of its capacity that would be given out after the request, read off a broken line
-    through the points of C(shape). Off by default.
+    """Scores a node by the percentage of its allocatable CPU and memory that would be allocated after the request, read
+    off a broken line through the points of C(shape). Off by default.
 
     A point is C({utilization: 0..100, score: 0..10}); the default line rises from 0 at empty to 10 at full. Beyond the
     first and the last point the line is level. CPU, memory and storage are read off one by one and averaged by weight.
@@ -46,7 +46,7 @@ class RequestedToCapacityRatio(AllocationScore):
         self.line = read_shape(f"{self.name}.config.shape", config["shape"])
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return self.allocation.mean(request, node, lambda used: height(self.line, 100.0 * used))
+        return self.mean(request, node, lambda used: height(self.line, 100.0 * used))
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:

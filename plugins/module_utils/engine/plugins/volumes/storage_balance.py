@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
 from ...conflict import Conflict
-from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status
-from ...storage_classes import parse_storage_classes
 from ...volumes import find_volumes, shared_view
 
 
@@ -28,11 +25,6 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
 
     name = "StorageBalance"
     events = frozenset({Event.GUEST, Event.STORAGE})
-    settings = {"storage_classes": Setting("dict", {}, "storage classes by name, as VolumeBinding has them")}
-
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.classes = parse_storage_classes(config["storage_classes"])
 
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
@@ -41,13 +33,13 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
         return Scope.STORAGES
 
     def view(self, request: Request, node: NodeInfo) -> Hashable:
-        return shared_view(request, node, self.classes)
+        return shared_view(request, node, self.policy.storage_classes)
 
     def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found = find_volumes(request, node, self.classes)
+        found = find_volumes(request, node, self.policy.storage_classes)
         if isinstance(found, Conflict) or not found.storages:
             return 0.0
         shares = []

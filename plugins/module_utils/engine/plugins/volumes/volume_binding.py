@@ -38,20 +38,20 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        self.classes = parse_storage_classes(config["storage_classes"])
+        self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
 
     def reads(self) -> frozenset[Subject]:
         return frozenset({Subject.VOLUMES})
 
     def check(self, request: Request) -> None:
         for disk in request.disks:
-            class_of(disk, self.classes)
+            class_of(disk, self.policy.storage_classes)
 
     def signature(self, request: Request) -> Hashable:
         return request.disks, request.clone
 
     def view(self, request: Request, node: NodeInfo) -> Hashable:
-        return shared_view(request, node, self.classes)
+        return shared_view(request, node, self.policy.storage_classes)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.disks and request.clone is None:
@@ -62,11 +62,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found = find_volumes(request, node, self.classes)
+        found = find_volumes(request, node, self.policy.storage_classes)
         return found.status() if isinstance(found, Conflict) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        found = find_volumes(request, node, self.classes)
+        found = find_volumes(request, node, self.policy.storage_classes)
         if isinstance(found, Conflict):
             return found.status()
         draft.storages.update(found.storages)

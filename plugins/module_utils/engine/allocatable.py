@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node may allocate: the overcommit ratio times its size less the reserve for the host.
+
+A profile has one policy. The filters that enforce it are where the user configures it; scores, the headroom for a lost
+node and reports read the same.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from ..model import Node, Request, StorageClass
+
+
+@dataclass(frozen=True, slots=True)
+class Limit(abc.ABC):
+    """How much of one resource of a node may be allocated.
+
+    Attributes:
+        ratio: the overcommit ratio where nothing more particular is given.
+        reserved: what is kept for the host, where the node has no reserve of its own.
+        pools, tags: overcommit ratios for the VMs of a pool, or with a tag.
+    """
+
+    ratio: float
+    reserved: float = 0.0
+    pools: Mapping[str, float] = field(default_factory=dict)
+    tags: Mapping[str, float] = field(default_factory=dict)
+
+    def allocatable(self, host: Node, request: Request | None = None) -> float:
+        """What host may allocate to requests like this one, or to one without pool and tags."""
+        return max(self.ratio_on(host, request) * self.usable(host), 0.0)
+
+    def holds(self, amount: float, host: Node, request: Request | None = None) -> bool:
+        """Whether host may allocate that amount in all.
+
+        The quotient is compared, which is rounded as the ratio itself was: 1.15 times 100 comes out below 115.
+        """
+        usable = self.usable(host)
+        return usable > 0 and amount / usable <= self.ratio_on(host, request)
+
+    def usable(self, host: Node) -> float:
+        """The node's size less the reserve; below zero where the reserve is larger."""
+        size, reserved, _ratio = self.of(host)
+        return size - (self.reserved if reserved is None else reserved)
+
+    def ratio_on(self, host: Node, request: Request | None = None) -> float:
+        """The ratio in force: the node's own, else that of the VM's pool, else the smallest of its tags, else ratio."""
+        _size, _reserved, of_node = self.of(host)
+        if of_node is not None:
+            return of_node
+        of_request = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
+        return self.ratio if of_request is None else of_request
+
+    def ratio_of(self, request: Request) -> float | None:
+        """The ratio that the VM's pool or tags give it, None where they give none."""
+        if request.pool is not None and request.pool in self.pools:
+            return self.pools[request.pool]
+        return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)
+
+    @staticmethod
+    @abc.abstractmethod
+    def of(host: Node) -> tuple[float, float | None, float | None]:
+        """The node's size, and its own reserve and ratio where it has them."""
+
+
+class CPULimit(Limit):
+    """Of logical CPUs, in vCPUs."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(host: Node) -> tuple[float, float | None, float | None]:
+        return host.cores, host.reserved_cores, host.cpu_ratio
+
+
+class MemoryLimit(Limit):
+    """Of memory, in bytes."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(host: Node) -> tuple[float, float | None, float | None]:
+        return host.memory, host.reserved_memory, host.memory_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is configured once and holds for all plugins of a profile.
+
+    Attributes:
+        enforced: the names of those of the other attributes that an enabled plugin has set.
+    """
+
+    cpu: Limit = field(default_factory=lambda: CPULimit(4.0))
+    memory: Limit = field(default_factory=lambda: MemoryLimit(1.0))
+    storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    enforced: frozenset[str] = frozenset()
+
+    def ratios_of(self, request: Request) -> Hashable:
+        """What of the request the limits depend on."""
+        return self.cpu.ratio_of(request), self.memory.ratio_of(request)

@@ -1,0 +1,50 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""DeviceFit: give a VM the node whose free devices its claims use up best."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Mapping, Sequence
+
+from ....model import Request
+from ...cache import NodeInfo
+from ...devices.constraints import Matcher
+from ...devices.finding import Unmet, claims_signature, find_devices
+from ...framework.cycle_state import CycleState
+from ...framework.interface import Event, PreScorePlugin, ScorePlugin
+from ...framework.status import SKIP, Status
+from .device_scarcity import left_free
+
+
+class DeviceFit(PreScorePlugin, ScorePlugin):
+    """Scores the nodes for a VM that claims devices: 100 for the one with the fewest free devices left after the VM has
+    taken its own, 0 for the one with the most, the others evenly between in their order.
+
+    What is left of a node's devices is measured as DeviceScarcity measures it. The default weight lets this score lead:
+    where it tells nodes apart, scores of the nodes' load decide only among equals.
+    """
+
+    name = "DeviceFit"
+    weight = 50.0
+    events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.matcher = Matcher()
+
+    def signature(self, request: Request) -> Hashable:
+        return claims_signature(request)
+
+    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+        return None if request.devices else SKIP
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        found = find_devices(request, node, self.matcher)
+        return 0.0 if isinstance(found, Unmet) else left_free(found.supply.free_by_pool())
+
+    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+        levels = {score: level for level, score in enumerate(sorted(set(scores)))}
+        highest = len(levels) - 1
+        return [100.0 * levels[score] / highest if highest else 100.0 for score in scores]
