@@ -64,8 +64,8 @@ options:
   api_timeout:
     description:
       - The longest time that one request may take, from connecting to the end of its answer, in seconds.
-      - With several nodes in O(api_host), a connection to one of them is waited for no longer than 5 seconds while there
-        is another one to try.
+      - With several nodes in O(api_host), a connection to one of them is waited for no longer than 5 seconds while
+        there is another one to try.
       - Taken from the environment variable E(PROXMOX_TIMEOUT) when it is not set.
     type: int
     default: 30

@@ -134,7 +134,7 @@ def _without_secrets(location: str) -> str:
 def _parsed(body: str) -> Mapping[str, t.Any]:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

@@ -141,7 +141,7 @@ def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
 
 
 def _of_hardware(driver: str, row: Row) -> dict[str, t.Any]:
-    attributes = {key: _without_prefix(value) for key, value in row.items() if value is not None}
+    attributes = {key: _without_prefix(value) for key, value in row.items() if isinstance(value, (str, int, float))}
     if driver == USB:
         attributes |= {"vendor": attributes.get("vendid"), "device": attributes.get("prodid")}
     elif "subsystem_vendor" in attributes and "subsystem_device" in attributes:

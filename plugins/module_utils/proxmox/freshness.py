@@ -111,7 +111,7 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     if auditor is False or not (tasks or auditor or _is_auditor(reader)):
         return _Doubts(frozenset(guest.vmid for guest in snapshot.guests), frozenset())
     recent = _recent(tasks, reader.server_time())
-    told = {int(task["id"]) for task in recent if task["type"] in _TELLING and str(task.get("id", "")).isdecimal()}
+    told = {vmid for task in recent if task["type"] in _TELLING and (vmid := _vmid_of(task)) is not None}
     cloning = any(task["type"] in _CLONING for task in recent)
     unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
     listed = {guest.vmid for guest in snapshot.guests}
@@ -122,9 +122,15 @@ def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Pl
     """Yield where tasks made guests that the snapshot lacks, being older, or that the tasks do not name."""
     for task in tasks:
         succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
-        unlisted = task["type"] in _CREATING and int(task["id"]) not in listed
+        unlisted = task["type"] in _CREATING and _vmid_of(task) not in listed
         if succeeding and (unlisted or task["type"] in _CLONING):
             yield task["node"], "lxc" if task["type"].startswith("vz") else "qemu"
+
+
+def _vmid_of(task: Row) -> int | None:
+    """Return the VMID that a task is about; of a clone it is the source's."""
+    text = task.get("id") or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _tasks(reader: Reader) -> list[Row]:
@@ -132,7 +138,7 @@ def _tasks(reader: Reader) -> list[Row]:
         tasks: list[Row] = reader.get("/cluster/tasks")
     except (PermissionDenied, NotRecorded):
         return []
-    return [task for task in tasks if "type" in task and "node" in task]
+    return [task for task in tasks if task.get("type") and task.get("node")]
 
 
 def _is_auditor(reader: Reader) -> bool:

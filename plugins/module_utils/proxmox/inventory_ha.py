@@ -74,10 +74,10 @@ def _rule(row: Row) -> HARule:
 
 def _vmids(resources: Iterable[str]) -> frozenset[int]:
     """Return the ids of resources such as C(vm:100) and C(ct:101)."""
-    return frozenset(int(match[1]) for match in map(re.compile(r"^(?:vm|ct):(\d+)$").match, resources) if match)
+    return frozenset(int(match[1]) for match in map(re.compile(r"(?:vm|ct):(\d{1,9})").fullmatch, resources) if match)
 
 
 def _nodes(row: Row) -> Mapping[str, int]:
     """Return the nodes of C(pve1:2,pve2) with their priorities, 0 where none is given."""
-    entries = (entry.partition(":") for entry in str(row.get("nodes") or "").split(",") if entry)
-    return {name: int(priority or 0) for name, _separator, priority in entries}
+    entries = map(re.compile(r"([^:]+)(?::(\d{1,9}))?").fullmatch, str(row.get("nodes") or "").split(","))
+    return {entry[1]: int(entry[2] or 0) for entry in entries if entry}

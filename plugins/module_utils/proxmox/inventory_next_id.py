@@ -63,8 +63,10 @@ def _without_options(reader: Reader, auditor: bool | None) -> NextId:
     except NotRecorded:
         return NextId(auditor=auditor)
     except ApiError as error:
-        full = re.search(r"range \[(\d+), (\d+)\]", error.message)
+        full = re.search(r"range \[(\d{1,9}), (\d{1,9})\]", error.message)
         if full is None:
             raise
         lower, upper = int(full[1]), int(full[2])
+        if upper - lower > _DEFAULT_UPPER:
+            raise
         return NextId(lower, upper, frozenset(range(lower, upper + 1)), auditor=auditor)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import env_fallback
 
-from ..errors import AuthenticationFailed, InvalidRequest, MissingLibrary
+from ..errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
 from .hosts import Host
 
 _DEFAULT_PORT = 8006
@@ -26,6 +26,7 @@ _LONGEST_TIMEOUT = 24 * 3600
 _RENEW_AFTER = 3600.0
 
 LOGIN_PATH = "/access/ticket"
+_HEADER_VALUE = re.compile(r"[!-~]+")
 
 
 def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
@@ -104,8 +105,10 @@ class TicketLogin:
             raise AuthenticationFailed(
                 f"{self.user} needs a second factor, which cannot be given here; use an API token"
             )
-        self._ticket, self._csrf_token = str(answer["ticket"]), str(answer["CSRFPreventionToken"])
-        self._since = self._clock()
+        ticket, csrf_token = str(answer.get("ticket", "")), str(answer.get("CSRFPreventionToken", ""))
+        if not (_HEADER_VALUE.fullmatch(ticket) and _HEADER_VALUE.fullmatch(csrf_token)):
+            raise ConnectionFailed(f"POST {LOGIN_PATH}: the answer has no ticket; is this the Proxmox API?")
+        self._ticket, self._csrf_token, self._since = ticket, csrf_token, self._clock()
 
 
 def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | None]:
@@ -125,9 +128,9 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
     if owner not in ("", user):
         raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"): "{token}"')
     full = f"{user}!{name}"
-    if not re.fullmatch(r"[!-~]+", full):
+    if not _HEADER_VALUE.fullmatch(full):
         raise InvalidRequest(f'api_token_id: expected a name without spaces and control characters, got "{full}"')
-    if not re.fullmatch(r"[!-~]+", str(secret)):
+    if not _HEADER_VALUE.fullmatch(str(secret)):
         raise InvalidRequest("api_token_secret: expected printable characters without spaces")
     return full, None, str(secret)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from ..errors import InvalidSnapshot
 from .failures import NotRecorded
 from .reader import Reader
+from .shapes import WrongShape, checked, require_sane
 
 _REQUIRED_PATH = "/cluster/resources"
 _ENVELOPE_KEYS = frozenset({"data", "total", "success", "message", "errors", "changes"})
@@ -37,7 +38,7 @@ class RecordedReader:
         for path, answer in answers.items():
             if not (isinstance(path, str) and path.startswith("/")):
                 raise InvalidSnapshot(f'snapshot: expected an API path such as "{_REQUIRED_PATH}", got "{path}"')
-            self._answers[_normalized(path)] = _without_envelope(answer)
+            self._answers[_normalized(path)] = _of_any_shape(path, _without_envelope(answer))
         if not isinstance(self._answers.get(_REQUIRED_PATH), list):
             raise InvalidSnapshot(f'snapshot: "{_REQUIRED_PATH}" with its list of rows is missing')
 
@@ -49,16 +50,20 @@ class RecordedReader:
             InvalidSnapshot: the file cannot be read or is not JSON, or as the constructor does.
         """
         try:
-            return cls(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise InvalidSnapshot(f'snapshot: cannot read "{path}" as JSON: {error}') from None
+            return cls(json.loads(_read(path)))
+        except (OSError, ValueError, RecursionError) as error:
+            raise InvalidSnapshot(f"snapshot: cannot read {path!r} as JSON: {error}") from None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Return the recorded data; raises NotRecorded when there is none for exactly this path and query."""
         key = _key(path, {**(params or {}), **more})
         if key not in self._answers:
             raise NotRecorded(f'snapshot: there is no answer for "{key}"', path=key)
-        return copy.deepcopy(self._answers[key])
+        try:
+            return checked(path, copy.deepcopy(self._answers[key]))
+        except WrongShape as error:
+            message = f'snapshot: "{key}" is not what Proxmox VE answers there: {error}'
+            raise InvalidSnapshot(message, path=key) from None
 
     def server_time(self) -> None:
         """A recording does not know when it was made."""
@@ -95,6 +100,21 @@ def without_secrets(answer: t.Any) -> t.Any:
         return {key: without_secrets(value) for key, value in answer.items() if not _SECRET_KEY.search(str(key))}
     if isinstance(answer, list):
         return [without_secrets(item) for item in answer]
+    return answer
+
+
+def _read(path: str) -> str:
+    """Return what a file holds. Raises OSError and ValueError, also for what is no plain file, such as a device."""
+    if "\0" in path or not Path(path).is_file():
+        raise ValueError("there is no such file")
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _of_any_shape(path: str, answer: t.Any) -> t.Any:
+    try:
+        require_sane(answer)
+    except WrongShape as error:
+        raise InvalidSnapshot(f'snapshot: "{path}": {error}') from None
     return answer
 
 

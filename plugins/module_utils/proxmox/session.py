@@ -26,6 +26,7 @@ from .login import (
     timeout,
     verification,
 )
+from .shapes import WrongShape, checked, require_sane
 from .transport import Answer, Transport
 
 __all__ = ["Session", "connection_argument_spec"]
@@ -132,14 +133,17 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
             raise AuthenticationFailed(f"{where} refused {user}: {failure.message}", **failure.details)
         raise failure
     try:
-        return json.loads(body)["data"]
+        data = json.loads(body)["data"]
+        if method == "GET" or path == LOGIN_PATH:
+            return checked(path, data)
+        require_sane(data)
+    except WrongShape as error:
+        what = f"the answer is not what Proxmox VE answers there: {error}"
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ConnectionFailed(
-            f"{where}: {method} {path}: the answer is not of the Proxmox API; is this its address and port?",
-            method=method,
-            path=path,
-            status=answer.status,
-        ) from None
+        what = "the answer is not of the Proxmox API; is this its address and port?"
+    else:
+        return data
+    raise ConnectionFailed(f"{where}: {method} {path}: {what}", method=method, path=path, status=answer.status)
 
 
 def _on_the_wire(value: t.Any) -> t.Any:

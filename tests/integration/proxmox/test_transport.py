@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import ssl
 import threading
@@ -20,7 +21,11 @@ import pytest
 from simulated_cluster.certificates import Certificates
 from simulated_cluster.client import SimulatedCluster
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ConnectionFailed, InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    ConnectionFailed,
+    InvalidRequest,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox import transport
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import TicketLogin
@@ -60,7 +65,7 @@ class RudeServer:
             if self._context:
                 connection = self._context.wrap_socket(connection, server_side=True)
             with connection:
-                self.requests.append(connection.recv(65536).decode("latin-1"))
+                self.requests.append(_request(connection))
                 for piece in self._pieces():
                     connection.sendall(piece)
 
@@ -78,6 +83,18 @@ class RudeServer:
             **changes,
         }
         return Session.connect(options, lambda seconds: None)
+
+
+def _request(connection: socket.socket) -> str:
+    """Read one whole request, so that nothing unread resets the connection."""
+    text = ""
+    while piece := connection.recv(65536):
+        text += piece.decode("latin-1")
+        head, end, body = text.partition("\r\n\r\n")
+        length = re.search(r"(?i)content-length: (\d+)", head)
+        if end and len(body) >= int(length[1] if length else 0):
+            break
+    return text
 
 
 @pytest.fixture
@@ -185,6 +202,46 @@ def test_a_port_of_plain_http__is_told(rude: Callable[..., RudeServer]) -> None:
 def test_an_option_that_cannot_be_right__is_named(connect: Callable[..., Session], option: str, value: object) -> None:
     with pytest.raises(InvalidRequest, match=option):
         connect(**{option: value})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"data": null}',
+        '{"data": [{"type": "node", "node": null}]}',
+        '{"data": [{"type": "qemu", "node": "a", "vmid": "x"}]}',
+        '{"data": [{"type": "node", "node": "a", "cpu": NaN}]}',
+        '{"data": [{"type": "node", "node": "a", "maxmem": 1' + "0" * 5000 + "}]}",
+        '{"data": [{"type": "node", "node": "\\ud800"}]}',
+        '{"data": ' + "[" * 200_000 + "]" * 200_000 + "}",
+        "[]",
+        "null",
+        "",
+        "\0",
+        "<html>",
+    ],
+)
+def test_an_answer_of_the_wrong_shape__is_a_failed_connection_that_names_the_call(
+    rude: Callable[..., RudeServer], body: str
+) -> None:
+    session = rude(answer("200 OK", "Date: Sun, 99 Nov 99999 25:00:00 GMT", body=body)).connect()
+    with pytest.raises(ConnectionFailed, match="GET /cluster/resources: the answer is not"):
+        session.get("/cluster/resources")
+    assert session.server_time() is None
+
+
+@pytest.mark.parametrize(
+    "body", ["{}", '{"data": null}', '{"data": {"ticket": null}}', '{"data": {"ticket": "a\\nb"}}']
+)
+def test_a_login_of_the_wrong_shape__is_a_failed_connection(rude: Callable[..., RudeServer], body: str) -> None:
+    with pytest.raises(ConnectionFailed, match="POST /access/ticket: the answer"):
+        rude(answer("200 OK", body=body)).connect(api_password=PASSWORD)
+
+
+@pytest.mark.parametrize("body", ["[" * 200_000, '{"message": ["x"], "errors": {"a": {}}}', '{"errors": []}', "\0"])
+def test_an_error_of_the_wrong_shape__is_still_told(rude: Callable[..., RudeServer], body: str) -> None:
+    with pytest.raises(ApiError, match="GET /version"):
+        rude(answer("500 Oh", body=body)).connect().get("/version")
 
 
 def unused_port() -> int:

@@ -24,16 +24,17 @@ def test_a_snapshot_must_map_api_paths_to_answers_and_hold_the_resources(answers
 
 
 def test_an_answer_may_be_bare_or_in_the_envelope_of_the_api():
-    reader = RecordedReader({RESOURCES: {"data": [{"type": "node"}], "total": 1}, "/version": {"release": "9.2"}})
+    rows = [{"type": "node", "node": "a"}]
+    reader = RecordedReader({RESOURCES: {"data": rows, "total": 1}, "/version": {"release": "9.2"}})
 
-    assert reader.get(RESOURCES) == [{"type": "node"}]
+    assert reader.get(RESOURCES) == rows
     assert reader.get("/version") == {"release": "9.2"}
 
 
 def test_a_query_is_part_of_the_path_whatever_its_order():
-    reader = RecordedReader({RESOURCES: [], "/nodes/a/tasks?vmid=100&source=all": [1]})
+    reader = RecordedReader({RESOURCES: [], "/nodes/a/tasks?vmid=100&source=all": [{"upid": "U"}]})
 
-    assert reader.get("/nodes/a/tasks", source="all", vmid=100) == [1]
+    assert reader.get("/nodes/a/tasks", source="all", vmid=100) == [{"upid": "U"}]
     with pytest.raises(NotRecorded):
         reader.get("/nodes/a/tasks")
 
@@ -46,7 +47,7 @@ def test_what_was_not_recorded_is_an_error_of_the_snapshot_that_names_the_path()
 
 
 def test_changing_an_answer_does_not_change_the_recording():
-    reader = RecordedReader({RESOURCES: [{"type": "node"}]})
+    reader = RecordedReader({RESOURCES: [{"type": "node", "node": "a"}]})
     reader.get(RESOURCES).clear()
 
     assert reader.get(RESOURCES)
@@ -54,9 +55,9 @@ def test_changing_an_answer_does_not_change_the_recording():
 
 def test_a_file_holds_a_snapshot_as_json(tmp_path):
     file = tmp_path / "snapshot.json"
-    file.write_text(json.dumps({RESOURCES: [{"type": "node"}]}))
+    file.write_text(json.dumps({RESOURCES: [{"type": "node", "node": "a"}]}))
 
-    assert RecordedReader.from_file(str(file)).get(RESOURCES) == [{"type": "node"}]
+    assert RecordedReader.from_file(str(file)).get(RESOURCES) == [{"type": "node", "node": "a"}]
 
 
 @pytest.mark.parametrize("content", ["{", None])

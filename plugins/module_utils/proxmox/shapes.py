@@ -1,0 +1,262 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the answers look like that this collection reads: checked once, so that nobody else has to.
+
+Proxmox writes one and the same figure as a number here and as a string there; what is declared here as a number is one
+afterwards. Keys, types of rows and paths that are not declared pass as they are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+DEEPEST = 32
+"""How deep an answer may be nested."""
+
+_LARGEST = 2**63
+_DIGITS = re.compile(r"[+-]?\d{1,18}")
+
+Kind = Callable[[t.Any], t.Any]
+
+
+class WrongShape(ValueError):
+    """An answer is not of the shape that its path declares; the text says where, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A mapping: kinds of the keys that it must have, and of those that it may have or have as null."""
+
+    required: Mapping[str, Kind] = field(default_factory=dict)
+    optional: Mapping[str, Kind] = field(default_factory=dict)
+
+    def __call__(self, value: t.Any) -> t.Any:
+        if not isinstance(value, Mapping):
+            raise WrongShape(f"expected a mapping, got {_name(value)}")
+        checked = dict(value)
+        for key, kind in self.required.items():
+            if value.get(key) is None:
+                raise WrongShape(f"{key} is missing")
+            checked[key] = _at(key, kind, value[key])
+        for key, kind in self.optional.items():
+            if value.get(key) is not None:
+                checked[key] = _at(key, kind, value[key])
+        return checked
+
+
+@dataclass(frozen=True, slots=True)
+class ByType:
+    """A mapping whose keys depend on its type; of other types than these anything will do."""
+
+    kinds: Mapping[str, Row]
+
+    def __call__(self, value: t.Any) -> t.Any:
+        row = Row(optional={"type": text})(value)
+        kind = self.kinds.get(row.get("type"))
+        return row if kind is None else kind(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A list of which every item is of one kind."""
+
+    kind: Kind
+
+    def __call__(self, value: t.Any) -> t.Any:
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise WrongShape(f"expected a list, got {_name(value)}")
+        return [_at(f"item {number}", self.kind, item) for number, item in enumerate(value, 1)]
+
+
+def text(value: t.Any) -> str:
+    """Names, states and the like."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise WrongShape(f"expected text, got {_name(value)}")
+
+
+def number(value: t.Any) -> int | float:
+    """Sizes, times and shares."""
+    if isinstance(value, str):
+        if _DIGITS.fullmatch(value):
+            return int(value)
+        try:
+            value = float(value[:64])
+        except ValueError:
+            raise WrongShape(f"expected a number, got {value[:64]!r}") from None
+    if isinstance(value, (int, float)) and -_LARGEST < value < _LARGEST:
+        return value
+    raise WrongShape(f"expected a number, got {_name(value)}")
+
+
+def whole(value: t.Any) -> int:
+    """VMIDs and counts."""
+    found = number(value)
+    if isinstance(found, bool) or int(found) != found:
+        raise WrongShape(f"expected a whole number, got {value!r}")
+    return int(found)
+
+
+def flag(value: t.Any) -> bool:
+    """Booleans: 0, 1, their strings, true and false."""
+    return bool(number(value))
+
+
+def scalar(value: t.Any) -> t.Any:
+    """One value, be it a number or text."""
+    if isinstance(value, (str, int, float)):
+        return value
+    raise WrongShape(f"expected text or a number, got {_name(value)}")
+
+
+def address(value: t.Any) -> str:
+    """An IP address, perhaps with the interface that it belongs to."""
+    found = text(value)
+    try:
+        ipaddress.ip_address(found.partition("%")[0])
+    except ValueError:
+        raise WrongShape(f"expected an IP address, got {found[:64]!r}") from None
+    return found
+
+
+def _texts(*keys: str) -> dict[str, Kind]:
+    return dict.fromkeys(keys, text)
+
+
+def _numbers(*keys: str) -> dict[str, Kind]:
+    return dict.fromkeys(keys, number)
+
+
+_GUEST = Row(
+    {"vmid": whole},
+    _texts("name", "status", "tags", "pool", "lock", "hastate", "node")
+    | _numbers("maxcpu", "cpus", "maxmem", "maxdisk", "uptime")
+    | {"template": flag},
+)
+_LISTED_GUEST = Row({**_GUEST.required, **_texts("node", "type")}, _GUEST.optional)
+_RESOURCE = ByType(
+    {
+        "node": Row(_texts("node"), _texts("status", "hastate") | _numbers("maxcpu", "maxmem", "cpu", "mem")),
+        "qemu": _LISTED_GUEST,
+        "lxc": _LISTED_GUEST,
+        "storage": Row(
+            _texts("storage", "node"),
+            _texts("plugintype", "content", "status") | _numbers("maxdisk", "disk") | {"shared": flag},
+        ),
+    }
+)
+_NAMED = Row(_texts("name"), _texts("ip") | _numbers("nodeid", "quorate", "online"))
+_MEMBER = ByType({"cluster": _NAMED, "node": _NAMED})
+_TASK = Row(optional=_texts("upid", "type", "id", "node", "user", "status") | _numbers("starttime", "endtime"))
+_ADDRESS = Row({"ip-address": address})
+_INTERFACE = Row(optional={**_texts("name", "hardware-address"), "ip-addresses": Rows(_ADDRESS)})
+_CONFIG = Row(
+    optional=_texts("name", "description", "tags", "lock", "meta", "smbios1", "vmgenid", "boot", "digest")
+    | {"template": flag, "protection": flag}
+)
+
+_SHAPES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
+    (re.compile(path.replace("*", "[^/]+")), kind)
+    for path, kind in {
+        "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
+        "/cluster/resources": Rows(_RESOURCE),
+        "/cluster/status": Rows(_MEMBER),
+        "/cluster/tasks": Rows(_TASK),
+        "/cluster/nextid": whole,
+        "/cluster/options": Row(optional={"next-id": Row(optional={"lower": whole, "upper": whole})}),
+        "/cluster/ha/rules": Rows(
+            Row(_texts("rule", "type"), _texts("resources", "nodes", "affinity", "digest") | {"strict": flag})
+        ),
+        "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
+        "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
+        "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
+        "/cluster/mapping/(pci|usb)": Rows(
+            Row(_texts("id"), {**_texts("description"), "map": Rows(text), "mdev": flag})
+        ),
+        "/cluster/qemu/cpu-flags": Rows(Row(_texts("name"), {"supported-on": Rows(text)})),
+        "/nodes/*/(qemu|lxc)": Rows(_GUEST),
+        "/nodes/*/qemu/*/config": _CONFIG,
+        "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
+        "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
+        "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),
+        "/nodes/*/network": Rows(Row(_texts("iface"))),
+        "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
+        "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
+        "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": scalar})),
+        "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
+        "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),
+        "/nodes/*/storage": Rows(Row(_texts("storage"), _numbers("avail", "total", "used") | {"active": flag})),
+        "/nodes/*/storage/*/content": Rows(Row(_texts("volid"), {"size": whole})),
+        "/nodes/*/tasks": Rows(Row(_texts("upid"), _TASK.optional)),
+        "/nodes/*/tasks/*/status": Row(_texts("status"), _texts("exitstatus")),
+        "/nodes/*/tasks/*/log": Rows(Row(optional=_texts("t"))),
+    }.items()
+)
+
+
+def checked(path: str, data: t.Any) -> t.Any:
+    """Return the answer for a path with its figures as numbers. Raises WrongShape."""
+    require_sane(data)
+    kind = next((kind for pattern, kind in _SHAPES if pattern.fullmatch(path)), None)
+    return data if kind is None else kind(data)
+
+
+def require_sane(data: t.Any) -> None:
+    """Raise WrongShape for what no answer holds: deep nesting, numbers beyond all bounds, text that is no Unicode."""
+    level: list[t.Any] = [data]
+    for _depth in range(DEEPEST):
+        below: list[t.Any] = []
+        for value in level:
+            if isinstance(value, str):
+                if not value.isascii():
+                    _require_unicode(value)
+            elif isinstance(value, Mapping):
+                below += value
+                below += value.values()
+            elif isinstance(value, (list, tuple)):
+                below += value
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise WrongShape(f"expected a finite number, got {value}")
+            elif isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+                raise WrongShape("a number has too many digits")
+        if not below:
+            return
+        level = below
+    raise WrongShape(f"nested more than {DEEPEST} deep")
+
+
+def _require_unicode(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise WrongShape("a text is not valid Unicode") from None
+
+
+def _at(place: str, kind: Kind, value: t.Any) -> t.Any:
+    try:
+        return kind(value)
+    except WrongShape as error:
+        raise WrongShape(f"{place}: {error}") from None
+
+
+def _name(value: t.Any) -> str:
+    """Say what a value is, without showing it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (str, "text"),
+        ((int, float), "a number"),
+        (Mapping, "a mapping"),
+        (Sequence, "a list"),
+    )
+    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
