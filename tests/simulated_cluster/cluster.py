@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -72,6 +73,8 @@ class Cluster:
         self.timing = Timing()
         self.schema = Schema.load(version)
         self.name = "lab"
+        # Made when a cluster is installed: no two have the same, whatever else they share.
+        self.authority = uuid.uuid4()
         self.nodes: dict[str, Node] = {}
         self.guests: dict[int, Guest] = {}
         self.storages: dict[str, Storage] = {}

@@ -20,6 +20,12 @@ SHARED_TYPES = frozenset({"rbd", "cephfs", "nfs", "cifs", "iscsi", "iscsidirect"
 THICK_TYPES = frozenset({"lvm"})
 
 
+def fingerprint(text: str) -> str:
+    """Something that looks like a certificate's fingerprint, always the same for one text."""
+    digest = hashlib.sha256(text.encode()).hexdigest().upper()
+    return ":".join(digest[i : i + 2] for i in range(0, 64, 2))
+
+
 @dataclass
 class Node:
     """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions.
@@ -52,8 +58,7 @@ class Node:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.sha256(self.name.encode()).hexdigest().upper()
-        return ":".join(digest[i : i + 2] for i in range(0, 64, 2))
+        return fingerprint(self.name)
 
 
 @dataclass

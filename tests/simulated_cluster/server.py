@@ -194,6 +194,8 @@ class Server:
         name = match.params.get("node")
         if name is None or not match.template.startswith("/nodes/{node}"):
             return
+        if name == "localhost" and match.template == "/nodes/{node}/certificates/info":
+            return
         node = self.cluster.nodes.get(name)
         if node is None:
             raise ApiError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..errors import PermissionDenied
 from ..model import Snapshot
 from .failures import NotRecorded
 from .freshness import settle
@@ -20,13 +19,19 @@ from .inventory_volumes import read_volumes
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
 
+IDENTIFIED_BY_AUTHORITY = "ca:"
+# The node that answers is the one that is asked.
+_CERTIFICATES = "/nodes/localhost/certificates/info"
+_OWN_AUTHORITY = "O=PVE Cluster Manager CA"
+_FINGERPRINT_DIGITS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Which subjects to read beside nodes, guests and storages; each costs calls of its own.
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
-    identity: the cluster's name (one call).
+    identity: what tells the cluster from others (one call).
     bridges: the nodes' bridges and VNets (one call per node).
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
@@ -86,22 +91,24 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
 
 
 def identity(reader: Reader) -> str:
-    """Return the cluster's name, or the node's when it is in no cluster, and its first node's address.
+    """Return what tells this cluster from every other: its certificate authority, C(ca:) and part of a fingerprint.
 
-    It is the same from whichever node is asked. The name alone is not enough: installers call every lone node C(pve).
-    A user without Sys.Audit may not read it, and a recording may lack it: then the names of all nodes, which
-    everybody may see, stand for it.
+    Every user may read it, without any privilege, from every node, and without quorum. Proxmox VE makes one authority
+    per cluster when it is installed, so that two lone nodes of one name differ. It stays the same when nodes join,
+    leave, or get other addresses and certificates, and when the cluster gets another name. A node that joins gives its
+    own authority up.
+
+    Where somebody has replaced the authority by one that several clusters may share, and in a recording that lacks it,
+    the names of all nodes, which everybody may see as well, stand for the cluster.
     """
     try:
-        rows: list[Row] = reader.get("/cluster/status")
-    except (PermissionDenied, NotRecorded):
+        rows: list[Row] = reader.get(_CERTIFICATES)
+    except NotRecorded:
         rows = []
-    nodes = sorted((row for row in rows if row.get("type") == "node"), key=lambda row: int(row.get("nodeid") or 0))
-    if not nodes:
-        return ",".join(sorted(str(row["node"]) for row in _resources(reader) if row.get("type") == "node"))
-    names = [str(row["name"]) for row in rows if row.get("type") == "cluster"] or [str(nodes[0]["name"])]
-    address = nodes[0].get("ip")
-    return f"{names[0]} at {address}" if address else names[0]
+    for row in rows:
+        if row.get("filename") == "pve-root-ca.pem" and _OWN_AUTHORITY in str(row.get("subject")):
+            return IDENTIFIED_BY_AUTHORITY + str(row["fingerprint"]).replace(":", "").lower()[:_FINGERPRINT_DIGITS]
+    return ",".join(sorted(str(row["node"]) for row in _resources(reader) if row.get("type") == "node"))
 
 
 def _resources(reader: Reader) -> list[Row]:

@@ -148,14 +148,21 @@ class Ledger:
         return (rows[0][0], frozenset(json.loads(rows[0][1]))) if rows else None
 
     def remember_endpoint(self, host: str, port: int, cluster: str, node_names: Iterable[str]) -> None:
-        """Keep for later runs which cluster is read from this address."""
+        """Keep for later runs which cluster is read from this address.
+
+        Other addresses of a cluster with the same nodes are forgotten: it may have been installed anew.
+        """
+        nodes = json.dumps(sorted(node_names))
         with self._database.transaction(cluster) as transaction:
+            transaction.change(
+                "DELETE FROM qemu_scheduler_endpoints WHERE node_names = ? AND cluster <> ?", (nodes, cluster)
+            )
             transaction.change(
                 """
                 INSERT INTO qemu_scheduler_endpoints (host, port, cluster, node_names) VALUES (?, ?, ?, ?)
                 ON CONFLICT (host, port) DO UPDATE SET cluster = excluded.cluster, node_names = excluded.node_names
                 """,
-                (host, port, cluster, json.dumps(sorted(node_names))),
+                (host, port, cluster, nodes),
             )
 
     def _end(self, cluster: str, token: int) -> None:

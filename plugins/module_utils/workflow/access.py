@@ -23,7 +23,14 @@ from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.reader import Reader
 from ..proxmox.recorded import RecordedReader
 from ..proxmox.session import Session
-from ..proxmox.snapshot import Needs, completed, identity, read_settled, read_snapshot
+from ..proxmox.snapshot import (
+    IDENTIFIED_BY_AUTHORITY,
+    Needs,
+    completed,
+    identity,
+    read_settled,
+    read_snapshot,
+)
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
@@ -64,6 +71,7 @@ class Access:
         self._endpoint = endpoint
         self._facts = facts
         self._identity: str | None = None
+        self._identity_is_fresh = False
 
     @classmethod
     def open(
@@ -106,10 +114,10 @@ class Access:
             raise PermissionDenied(reason)
 
     def identity(self) -> str:
-        """The cluster's name in the ledger, whatever address it was reached by."""
+        """What the cluster is called in the ledger, whoever asks and by whatever address."""
         if self._identity is None:
-            known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
-            self._identity = known[0] if known else identity(self.reader)
+            known = self._remembered()
+            self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
     def read(self, known: Collection[int] = ()) -> Snapshot:
@@ -157,18 +165,33 @@ class Access:
         return replace(snapshot, nodes=tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:
-        """Remember which cluster answers at this address; ask again when other nodes answer than the last time."""
+        """Remember which cluster answers at this address; ask again when other nodes answer than the last time.
+
+        A lone node is asked each time: there are many of one name, and some at one address in different networks.
+        """
         if self._endpoint is None:
             return
         names = frozenset(node.name for node in snapshot.nodes)
-        known = self.ledger.endpoint(*self._endpoint)
+        known = self._remembered()
         if known is not None and known[1] == names:
             return
-        found = self.identity() if known is None else identity(self.reader)
-        self.ledger.remember_endpoint(*self._endpoint, found, names)
-        if found != self.identity():
+        before = self.identity()
+        found = before if known is None and self._identity_is_fresh else self._asked_identity()
+        if len(names) > 1 and found.startswith(IDENTIFIED_BY_AUTHORITY):
+            self.ledger.remember_endpoint(*self._endpoint, found, names)
+        if found != before:
             self._identity = found
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
+
+    def _remembered(self) -> tuple[str, frozenset[str]] | None:
+        """What the ledger knows of this address: a cluster's identity and its nodes."""
+        known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
+        # Earlier versions called clusters by names and addresses.
+        return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
+
+    def _asked_identity(self) -> str:
+        self._identity_is_fresh = True
+        return identity(self.reader)
 
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:

@@ -15,7 +15,8 @@ from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
 
-PATHS = ("/cluster/resources", "/cluster/tasks", "/cluster/options", "/cluster/status", "/nodes/pve1/qemu/9000/config")
+AUTHORITY = "/nodes/localhost/certificates/info"
+PATHS = ("/cluster/resources", "/cluster/tasks", "/cluster/options", AUTHORITY, "/nodes/pve1/qemu/9000/config")
 VMS: dict[str, Any] = {
     "memory": 4096,
     "cores": 2,

@@ -10,7 +10,7 @@ from typing import Any
 from ..cluster import RELEASES, Cluster
 from ..cpu_models import CPU_FLAGS
 from ..errors import parameter_error
-from ..model import Node
+from ..model import Node, fingerprint
 from ..routing import Call, route
 
 TIMEFRAMES = {
@@ -62,6 +62,29 @@ def nodes(call: Call) -> list[dict[str, Any]]:
         for node in call.cluster.nodes.values()
     ]
     return call.cluster.shuffled(rows)
+
+
+@route("GET", "/nodes/{node}/certificates/info")
+def certificates(call: Call) -> list[dict[str, Any]]:
+    """The authority of the cluster, and the certificate of the node that the path names; C(localhost) has none."""
+    authority = f"/CN=Proxmox Virtual Environment/OU={call.cluster.authority}/O=PVE Cluster Manager CA"
+    rows = [
+        _certificate(call, "pve-root-ca.pem", authority, authority, fingerprint(authority)) | {"public-key-bits": 4096}
+    ]
+    node = call.cluster.nodes.get(call.node)
+    if node is not None:
+        subject = f"/OU=PVE Cluster Node/O=Proxmox Virtual Environment/CN={node.name}.lab"
+        names = ["127.0.0.1", "localhost", node.address, node.name, f"{node.name}.lab"]
+        rows.append(_certificate(call, "pve-ssl.pem", subject, authority, node.fingerprint) | {"san": names})
+    return rows
+
+
+def _certificate(call: Call, file: str, subject: str, issuer: str, digest: str) -> dict[str, Any]:
+    began = int(call.cluster.clock.now()) - 86400
+    return {
+        "filename": file, "subject": subject, "issuer": issuer, "fingerprint": digest, "san": [], "pem": "REDACTED",
+        "notbefore": began, "notafter": began + 63072000, "public-key-type": "rsaEncryption", "public-key-bits": 2048,
+    }
 
 
 @route("GET", "/nodes/{node}/status")

@@ -132,23 +132,34 @@ def test_the_bounds_are_not_read_unless_needed():
     assert read_snapshot(RecordedReader({RESOURCES: []}), Needs()).next_id == (100, 999_999)
 
 
-def test_a_cluster_is_known_by_its_name_and_the_address_of_its_first_node(recording):
-    recorded = recording("8.4", "cluster-status")["body"]
-    for rows in (recorded["data"], recorded["data"][::-1]):
-        assert identity(RecordedReader({RESOURCES: [], "/cluster/status": rows})) == "lab at 10.99.0.1"
+AUTHORITY = "/nodes/localhost/certificates/info"
 
 
-def test_lone_nodes_of_one_name_are_known_apart():
-    def lone(**more: str) -> RecordedReader:
-        row = {"type": "node", "id": "node/pve", "name": "pve", "local": 1, "nodeid": 0, **more}
-        return RecordedReader({RESOURCES: [], "/cluster/status": [row]})
+@pytest.mark.parametrize("version", ["8.4", "9.2"])
+def test_identity__is_the_authority_that_a_token_without_privileges_may_read(recording, version):
+    at_once = recording(version, "certificates-info-localhost-as-nobody_pve_tok")["body"]
+    on_another_node = recording(version, "certificates-info-as-nobody_pve_tok")["body"]
+    found = {identity(RecordedReader({RESOURCES: [], AUTHORITY: body})) for body in (at_once, on_another_node)}
 
-    assert identity(lone(ip="192.0.2.1")) == "pve at 192.0.2.1"
-    assert identity(lone(ip="192.0.2.2")) == "pve at 192.0.2.2"
-    assert identity(lone()) == "pve"
+    assert found == {
+        {"8.4": "ca:d42b8e79fa2deaa012b79f7a761e6a4a", "9.2": "ca:859d6702e36d241b9d64ab1c2cb4722b"}[version]
+    }
 
 
-def test_the_nodes_stand_for_a_cluster_whose_name_cannot_be_read(recording):
+def lone(fingerprint: str, subject: str = "/CN=Proxmox Virtual Environment/OU=1/O=PVE Cluster Manager CA"):
+    row = {"filename": "pve-root-ca.pem", "fingerprint": fingerprint, "subject": subject}
+    return RecordedReader({RESOURCES: [{"type": "node", "node": "pve"}], AUTHORITY: [row]})
+
+
+def test_identity__tells_lone_nodes_of_one_name_apart():
+    assert identity(lone("AA:BB")) != identity(lone("AA:CC"))
+
+
+def test_identity__does_not_rely_on_an_authority_that_is_not_the_clusters_own():
+    assert identity(lone("AA:BB", "/O=Example Inc/CN=Example Root")) == "pve"
+
+
+def test_identity__is_the_names_of_all_nodes_in_a_recording_without_the_authority(recording):
     reader = RecordedReader({RESOURCES: recording("8.4", "cluster-resources-as-nobody_pve_tok")["body"]})
 
     assert identity(reader) == "pve1,pve2,pve3"

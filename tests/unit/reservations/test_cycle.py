@@ -278,6 +278,17 @@ def test_the_cluster_behind_an_address_is_remembered(ledger: Ledger) -> None:
     assert ledger.endpoint("pve1.example", 8006) == (OTHER_CLUSTER, {"pve3"})
 
 
+def test_remember_endpoint__forgets_other_addresses_of_a_cluster_that_was_installed_anew(ledger: Ledger) -> None:
+    nodes = ["pve1", "pve2"]
+    ledger.remember_endpoint("first", 8006, CLUSTER, nodes)
+    ledger.remember_endpoint("second", 8006, CLUSTER, nodes)
+    ledger.remember_endpoint("elsewhere", 8006, CLUSTER, ["pve3"])
+    assert ledger.endpoint("first", 8006) == (CLUSTER, set(nodes))
+    ledger.remember_endpoint("third", 8006, OTHER_CLUSTER, nodes)
+    assert ledger.endpoint("first", 8006) is ledger.endpoint("second", 8006) is None
+    assert ledger.endpoint("elsewhere", 8006) == (CLUSTER, {"pve3"})
+
+
 def test_threads_share_one_ledger(anywhere: str) -> None:
     with open_ledger(anywhere) as ledger:
 
