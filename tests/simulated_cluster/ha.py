@@ -31,6 +31,9 @@ class HighAvailability:
         self.ever_active = False
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._added_at: dict[str, float] = {}
+        # Resources that the manager starts: until their node reports success, and where it reported failure.
+        self._starting: set[str] = set()
+        self._failed: set[str] = set()
 
     @staticmethod
     def sid(guest: Guest) -> str:
@@ -65,6 +68,8 @@ class HighAvailability:
 
     def set_state(self, sid: str, state: str) -> None:
         self.resources[sid]["state"] = state
+        if state in ("stopped", "disabled"):
+            self._failed.discard(sid)
         self.act(sid)
 
     def shown_state(self, guest: Guest) -> str | None:
@@ -73,18 +78,22 @@ class HighAvailability:
         fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
         if fresh and not self._cluster.modern:
             return None
-        return str(self.resources[sid].get("state", "started"))
+        return self.manager_state(sid)
+
+    def manager_state(self, sid: str) -> str:
+        """The state as the manager keeps it: C(started) from the wish on, whether the guest runs or not."""
+        return "error" if sid in self._failed else str(self.resources[sid].get("state", "started"))
 
     def service_state(self, sid: str) -> str:
         """``state`` in the HA status: queued at first, then what the manager wants and gets."""
         fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
-        wanted = str(self.resources[sid].get("state", "started"))
-        if fresh and wanted != "ignored":
+        state = self.manager_state(sid)
+        if fresh and state != "ignored":
             return "queued"
         guest = self.guest_of(sid)
-        if wanted == "started" and guest is not None and not guest.running:
+        if state == "started" and guest is not None and (not guest.running or sid in self._starting):
             return "starting"
-        return wanted
+        return state
 
     def act(self, sid: str) -> None:
         """Let the manager bring a resource into its state, some time later."""
@@ -108,9 +117,23 @@ class HighAvailability:
         wanted = resource.get("state", "started")
         if wanted in ("started", "enabled") and not guest.running:
             self._evade_maintenance(guest)
-            start_guest(cluster, guest, MANAGER)
+            await self._follow(sid, start_guest(cluster, guest, MANAGER))
         elif wanted in ("stopped", "disabled") and guest.running:
             stop_guest(cluster, guest, MANAGER)
+
+    async def _follow(self, sid: str, upid: str) -> None:
+        """Learn from the guest's node how its start ended, as the manager does in its next round."""
+        task = self._cluster.tasks.find(upid)
+        if task is None or task.runner is None:
+            return
+        self._starting.add(sid)
+        try:
+            await asyncio.shield(task.runner)
+            await self._cluster.clock.sleep(self._cluster.timing.ha_seconds)
+        finally:
+            self._starting.discard(sid)
+        if task.exitstatus != "OK":
+            self._failed.add(sid)
 
     def _evade_maintenance(self, guest: Guest) -> None:
         """A guest that is to start on a node in maintenance is moved off first."""

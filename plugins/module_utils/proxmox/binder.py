@@ -26,7 +26,6 @@ from .unfinished import Unfinished
 _BEING_MADE = frozenset({"create", "clone"})
 # Clocks of nodes differ a little from the one that the API's answers tell.
 _CLOCK_SLACK = 5.0
-_START_SHOWS_IN = 5.0
 
 TEMPLATE = "template"
 """An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
@@ -113,7 +112,8 @@ class Binder(Lifecycle):
     ) -> BindResult:
         """Create the decision's VM, and start it when the request says that it shall run.
 
-        One request and the task's polls when all goes well; one more to see that it runs.
+        One request and the task's polls when all goes well, and the same again to start the VM. C(start=1) in the
+        create would start it as well, but in a task of which nothing is told: its failure would go unnoticed.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
@@ -131,8 +131,6 @@ class Binder(Lifecycle):
         request, node = decision.request, decision.node
         making = _Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
         sent = {**params, "vmid": decision.vmid}
-        if request.running and not resizes:
-            sent["start"] = 1
         ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
         later: dict[str, t.Any] = {}
         try:
@@ -153,7 +151,7 @@ class Binder(Lifecycle):
             growing, kept = _growing(resizes or {}, config)
             with self._removed_if_this_fails(making, _identity_of(config)):
                 ending = self._adjust(node, making.vmid, Adjustment(later, growing), ending)
-        bound = self._ended(making, result, ending, running=request.running, asked="start" in sent)
+        bound = self._ended(making, result, ending, running=request.running)
         return replace(bound, warnings=(*bound.warnings, *kept))
 
     def clone(
@@ -194,7 +192,7 @@ class Binder(Lifecycle):
             with self._removed_if_this_fails(making, _identity_of(config)):
                 adjustment = adjust(described(config, ending.description))
                 ending = self._adjust(making.node, vmid, adjustment, ending)
-        return self._ended(making, result, ending, running=request.running, asked=False)
+        return self._ended(making, result, ending, running=request.running)
 
     def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
         """Make a VM whole that somebody created or cloned and left marked.
@@ -228,12 +226,12 @@ class Binder(Lifecycle):
             # HA has moved it at once.
             self.update(row["node"], vmid, ending.unmarking)
 
-    def _ended(self, making: _Making, result: TaskResult, ending: Ending, *, running: bool, asked: bool) -> BindResult:
+    def _ended(self, making: _Making, result: TaskResult, ending: Ending, *, running: bool) -> BindResult:
         """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
         try:
-            if running and not asked:
+            if running:
                 making.fence()
-            bound = self._started(making, result, asked=asked) if running else _bound(making, result)
+            bound = _bound(making, result, self.start(making.node, making.vmid) if running else making.node)
             self._end(bound.node, making.vmid, ending)
         except CollectionError as error:
             error.details["created"] = {"vmid": making.vmid, "node": making.node}
@@ -332,15 +330,6 @@ class Binder(Lifecycle):
             return []
         return rows
 
-    def _started(self, making: _Making, result: TaskResult, *, asked: bool) -> BindResult:
-        # The start that was asked for with a create is a task of its own, of which nothing is told.
-        if asked and self._poller.until(lambda: self._is_running(making), _START_SHOWS_IN):
-            return _bound(making, result)
-        return _bound(making, result, self.start(making.node, making.vmid))
-
-    def _is_running(self, making: _Making) -> bool | None:
-        return True if self._status(making.node, making.vmid) == "running" else None
-
     def _config_of(self, making: _Making) -> dict[str, t.Any]:
         """Return the config of the VM that this call has made. Unless it can be read, it is not known from another."""
         try:
@@ -416,8 +405,8 @@ def _note_left_behind(making: _Making, error: CollectionError, reason: str) -> N
     error.args = (f"{error.message}; VM {making.vmid} was left behind on node {making.node}: {reason}", *error.args[1:])
 
 
-def _bound(making: _Making, result: TaskResult, node: str | None = None) -> BindResult:
-    return BindResult(making.vmid, node or making.node, result.log if result.warnings else ())
+def _bound(making: _Making, result: TaskResult, node: str) -> BindResult:
+    return BindResult(making.vmid, node, result.log if result.warnings else ())
 
 
 def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Mapping
 
-from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout, VMIDConflict
+from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
 from .freshness import read_config
 from .ha import join_ha
 from .options.drives import drive_size, media_of
-from .outcomes import allocations, is_missing
+from .outcomes import allocations, is_missing, is_running_already
 from .sending import nothing, sent
 from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
@@ -74,9 +74,18 @@ class Lifecycle:
     def start(self, node: str, vmid: int) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.
 
+        Only the end of a start task tells that it runs: one whose start is going to fail is C(running) for a moment.
+        So when an answer is lost, the VM is not looked at but started again: Proxmox lets the first start end before.
+
         Raises TaskFailed, TaskTimeout, ApiError, PermissionDenied.
         """
-        return self._switched(node, vmid, "start", "running", {})
+        try:
+            upid = self._sent(lambda: self._started(node, vmid))
+        except TaskFailed as error:
+            if not is_running_already(error.message, vmid):
+                raise
+            return node
+        return self._after_ha(node, vmid, "running", upid)
 
     def stop(self, node: str, vmid: int) -> str:
         """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine."""
@@ -179,22 +188,40 @@ class Lifecycle:
             if done() is None:
                 raise
             return node
+        return self._after_ha(node, vmid, wanted, upid)
+
+    def _started(self, node: str, vmid: int) -> str:
+        """Send a start, follow its task to the end, and return the task's UPID."""
+        upid: str = self._session.post(f"/nodes/{node}/qemu/{vmid}/status/start")
+        self._tasks.wait(upid)
+        return upid
+
+    def _after_ha(self, node: str, vmid: int, wanted: str, upid: str) -> str:
+        """Return the VM's node. HA only took the request: it acts many seconds later, perhaps on another node."""
         if not upid or not Upid.parse(upid).type.startswith("ha"):
             return node
-        # HA only took the request: it acts many seconds later, perhaps on another node.
         return self._reached(node, vmid, wanted, upid)
 
     def _reached(self, node: str, vmid: int, wanted: str, upid: str) -> str:
         def look() -> str | None:
             nonlocal node
             try:
-                status = self._status(node, vmid)
-                if status is None:
+                current = self._current(node, vmid)
+                if current is None:
                     row = self._row(vmid)
                     node = row["node"] if row else node
+                    return None
+                state = (current.get("ha") or {}).get("state")
+                done = current.get("status") == wanted and (wanted != "running" or self._started_by_ha(vmid))
             except ConnectionFailed:
                 return None
-            return node if status == wanted else None
+            if state == "error":
+                message = (
+                    f"HA has given up on VM {vmid} (state error, task {upid}); see the VM's tasks for the cause, "
+                    "then request the HA state disabled to clear the error"
+                )
+                raise TaskFailed(message, upid=upid, node=node)
+            return node if done else None
 
         reached = self._poller.until(look, self._tasks.timeout)
         if reached is None:
@@ -202,14 +229,31 @@ class Lifecycle:
             raise TaskTimeout(message, upid=upid, node=node)
         return reached
 
+    def _started_by_ha(self, vmid: int) -> bool:
+        """Tell whether HA says that it has started the VM, which is C(running) for a moment when its start fails.
+
+        A user who may not read that (Sys.Audit on C(/)) has only the VM's own status.
+        """
+        try:
+            rows = self._session.get("/cluster/ha/status/current")
+        except PermissionDenied:
+            return True
+        return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
+
     def _status(self, node: str, vmid: int) -> str | None:
         """Return the VM's status now; None when it is not on node."""
+        current = self._current(node, vmid)
+        return None if current is None else str(current["status"])
+
+    def _current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
+        """Return what Proxmox tells of the VM now; None when it is not on node."""
         try:
-            return str(self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")["status"])
+            current: Mapping[str, t.Any] = self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")
         except ApiError as error:
             if is_missing(error.message):
                 return None
             raise
+        return current
 
     def _row(self, vmid: int) -> Mapping[str, t.Any] | None:
         """Return the guest's row in the cluster's list, where existence, node and lock show at once."""

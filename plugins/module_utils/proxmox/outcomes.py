@@ -18,6 +18,11 @@ def is_missing(message: str) -> bool:
     return bool(re.search(r"Configuration file '[^']*' does not exist", message))
 
 
+def is_running_already(message: str, vmid: int) -> bool:
+    """Tell whether a start task failed as the VM runs. It had the VM's lock then: no other start was under way."""
+    return bool(re.search(rf"\bVM {vmid} already running\b", message))
+
+
 def is_vmid_taken(message: str, vmid: int) -> bool:
     """Tell whether a create or clone failed as another guest has vmid, or is getting it at this moment."""
     return any(

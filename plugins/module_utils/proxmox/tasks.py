@@ -21,6 +21,8 @@ from ..errors import (
 from .polling import Poller
 from .reader import Reader
 
+# No task that starts a process ends sooner: the request that would only hear so is spared.
+_FIRST_LOOK_AFTER = 0.1
 # So many refusals in a row, some seconds in all, are for good.
 _REFUSALS = 10
 _LOG_PAGE = 500
@@ -115,7 +117,8 @@ class TaskFollower:
             return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
 
         try:
-            ended = self.poller.until(exitstatus, seconds)
+            self.poller.sleep(_FIRST_LOOK_AFTER)
+            ended = self.poller.until(exitstatus, seconds - _FIRST_LOOK_AFTER)
         except Interrupted as error:
             message = f"{error.message}: task {upid} on node {task.node} goes on"
             raise Interrupted(message, upid=upid, node=task.node) from None

@@ -149,6 +149,48 @@ def test_a_start_that_fails_is_told(cluster, binder):
         binder.start("pve1", 100)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_start__a_vm_that_runs_for_a_moment_only_is_told_though_the_answer_was_lost(cluster, binder, when):
+    cluster.set_guest(100, config={"net0": "virtio,bridge=nosuch"})
+    cluster.fault(method="POST", path="/status/start$", count=1, drop=when)
+
+    with pytest.raises(TaskFailed, match="nosuch"):
+        binder.start("pve1", 100)
+    assert status(cluster, 100) == "stopped"
+
+
+def test_start__the_start_of_somebody_else_that_is_going_to_fail_is_no_success(cluster, binder, session):
+    cluster.set_guest(100, config={"net0": "virtio,bridge=nosuch"})
+    session.post("/nodes/pve1/qemu/100/status/start")
+
+    with pytest.raises(TaskFailed, match="nosuch"):
+        binder.start("pve1", 100)
+
+
+def test_start__the_start_of_somebody_else_is_waited_for(cluster, binder, session):
+    session.post("/nodes/pve1/qemu/100/status/start")
+
+    assert binder.start("pve1", 100) == "pve1"
+    assert status(cluster, 100) == "running"
+    assert cluster.state()["running_tasks"] == []
+
+
+def test_start__ha_that_fails_to_start_a_vm_is_told(cluster, binder, root):
+    cluster.set_guest(100, config={"net0": "virtio,bridge=nosuch"})
+    manage(root, 100)
+
+    with pytest.raises(TaskFailed, match="HA has given up on VM 100"):
+        binder.start("pve1", 100)
+
+
+def test_start__without_the_right_to_read_ha_the_status_of_the_vm_decides(cluster, blind, root, poller):
+    manage(root, 100)
+
+    Binder(blind, TaskFollower(blind, timeout=300, poller=poller)).start("pve1", 100)
+
+    assert status(cluster, 100) == "running"
+
+
 def test_what_ha_manages_is_started_and_stopped_to_the_end_and_not_to_the_end_of_the_task(cluster, binder, root):
     manage(root, 100)
 

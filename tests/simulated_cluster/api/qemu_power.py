@@ -38,39 +38,56 @@ async def _run(cluster: Cluster, guest: Guest, task: Task) -> None:
             raise TaskError("you can't start a vm if it's a template")
         if guest.running:
             raise TaskError(f"VM {guest.vmid} already running")
-        _check_hardware(cluster, guest, task)
-        await task.work(cluster.clock, cluster.timing.start_seconds)
+        _check_config(cluster, guest, task)
         cluster.touch(guest)
-        for key, value in guest.pending.items():
-            if value is None:
-                guest.config.pop(key, None)
-            else:
-                guest.config[key] = value
-        guest.pending.clear()
+        _apply_pending(guest)
+        # QEMU's process is there, and shown as running, before its bridge scripts have run and its memory is allocated.
         guest.status = guest.qmpstatus = "running"
         guest.started_at = cluster.clock.now()
         guest.pid = task.pid
+        try:
+            await task.work(cluster.clock, cluster.timing.start_seconds)
+            _check_host(cluster, guest, task)
+        except BaseException:
+            cluster.touch(guest)
+            guest.status = guest.qmpstatus = "stopped"
+            raise
     finally:
         guest.lock.release()
 
 
-def _check_hardware(cluster: Cluster, guest: Guest, task: Task) -> None:
-    """What Proxmox accepts in a config and finds out only now."""
+def _apply_pending(guest: Guest) -> None:
+    for key, value in guest.pending.items():
+        if value is None:
+            guest.config.pop(key, None)
+        else:
+            guest.config[key] = value
+    guest.pending.clear()
+
+
+def _check_config(cluster: Cluster, guest: Guest, task: Task) -> None:
+    """What Proxmox accepts in a config and refuses before it starts QEMU."""
     node = cluster.nodes[guest.node]
     cpus = int(guest.config.get("sockets", 1)) * int(guest.config.get("cores", 1))
     if cpus > node.cores:
         raise TaskError(f"MAX {node.cores} vcpus allowed per VM on this node")
+    for key, value in guest.config.items():
+        match = re.fullmatch(r"(hostpci|usb)\d+", key)
+        if match:
+            _check_mapping(cluster, guest, match[1], parse(str(value), "host").get("mapping"), task)
+
+
+def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:
+    """What QEMU itself finds out once it runs."""
+    node = cluster.nodes[guest.node]
     for key, value in guest.config.items():
         if re.fullmatch(r"net\d+", key):
             bridge = parse(str(value), "model").get("bridge")
             if bridge and bridge not in node.bridges and bridge not in node.vnets:
                 task.say(f"bridge '{bridge}' does not exist")
                 raise TaskError("start failed: QEMU exited with code 1")
-        match = re.fullmatch(r"(hostpci|usb)\d+", key)
-        if match:
-            _check_mapping(cluster, guest, match[1], parse(str(value), "host").get("mapping"), task)
     running = [other for other in cluster.guests.values() if other.node == guest.node and other.running]
-    if sum(other.maxmem for other in running) + guest.maxmem > 3 * node.memory + 8 * 1024 * MIB:
+    if sum(other.maxmem for other in running) > 3 * node.memory + 8 * 1024 * MIB:
         raise TaskError("start failed: QEMU exited with code 1")
 
 
@@ -106,12 +123,7 @@ def off(cluster: Cluster, guest: Guest) -> None:
     """The QEMU process ends; what was pending becomes the config."""
     cluster.touch(guest)
     guest.status = guest.qmpstatus = "stopped"
-    for key, value in guest.pending.items():
-        if value is None:
-            guest.config.pop(key, None)
-        else:
-            guest.config[key] = value
-    guest.pending.clear()
+    _apply_pending(guest)
 
 
 def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:

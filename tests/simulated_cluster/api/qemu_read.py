@@ -101,7 +101,7 @@ def status_current(call: Call) -> dict[str, Any]:
     row["ha"] = {"managed": 0}
     if ha.managed(guest):
         resource = ha.resources[ha.sid(guest)]
-        row["ha"] = {"managed": 1, "state": resource.get("state", "started")}
+        row["ha"] = {"managed": 1, "state": ha.manager_state(ha.sid(guest))}
         if "group" in resource:
             row["ha"]["group"] = resource["group"]
     if str(guest.config.get("agent", "0")).startswith(("1", "enabled=1")):
