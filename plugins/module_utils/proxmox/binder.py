@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
 from ..model import Decision, HAIntent, Request, Template
 from .failures import AnswerLost, VMIDTaken
-from .freshness import read_config
+from .freshness import BEING_MADE, read_config
 from .lifecycle import LOOK_FOR, Lifecycle
 from .options.drives import drive_size
 from .options.values import format_size
@@ -23,7 +23,6 @@ from .sending import BUSY_PAUSE, SENDINGS
 from .tasks import TaskResult, Upid
 from .unfinished import Unfinished
 
-_BEING_MADE = frozenset({"create", "clone"})
 # Clocks of nodes differ a little from the one that the API's answers tell.
 _CLOCK_SLACK = 5.0
 
@@ -296,7 +295,7 @@ class Binder(Lifecycle):
                 return row or {}
             # A clone for another node is made on the node of its template.
             config = read_config(self._session, row["node"], making.vmid) or {}
-            return None if _BEING_MADE & {row.get("lock"), config.get("lock")} else {**row, **config}
+            return None if BEING_MADE & {row.get("lock"), config.get("lock")} else {**row, **config}
 
         guest = self._poller.until(complete, self._tasks.timeout)
         if guest is None:

@@ -16,6 +16,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest, Snapshot
@@ -31,13 +32,16 @@ _CREATING = frozenset({"qmcreate", "qmrestore", "vzcreate", "vzrestore"})
 _SWITCHING = frozenset(
     f"{kind}{verb}" for kind in ("qm", "vz") for verb in ("start", "stop", "shutdown", "suspend", "resume", "reboot")
 )
-_TELLING = _CREATING | _SWITCHING | {"qmdestroy", "vzdestroy", "qmtemplate", "vztemplate", "qmconfig"}
+_DELETING = frozenset({"qmdestroy", "vzdestroy"})
+_TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
 # These name the source, not the new guest: any guest of the node may be meant.
 _CLONING = frozenset({"qmclone", "vzclone"})
 # Three rounds of the statistics, for clocks that differ between nodes.
 _LATE_FOR = 30.0
 
-_BEING_MADE = frozenset({"create", "clone"})
+BEING_MADE = frozenset({"create", "clone"})
+"""Locks of a guest whose config is not written yet."""
+
 _PATIENCE = 2.0
 _POLL_EVERY = 0.25
 
@@ -48,10 +52,20 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class KnownGuest:
+    """What the caller knows of a guest that may be shown late: its name, and whether it has been made to its end."""
+
+    name: str
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Doubts:
-    """VMIDs of guests that may be shown late, and further places where there may be new ones."""
+    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted lately, and further
+    places where there may be new guests."""
 
     vmids: frozenset[int]
+    deleted: frozenset[int]
     places: frozenset[Place]
 
 
@@ -59,7 +73,7 @@ def settle(
     reader: Reader,
     snapshot: Snapshot,
     *,
-    known: Iterable[int] = (),
+    known: Mapping[int, KnownGuest] = MappingProxyType({}),
     auditor: bool | None = None,
     patience: float = _PATIENCE,
     sleep: Callable[[float], None] = time.sleep,
@@ -72,23 +86,26 @@ def settle(
     they were.
 
     Args:
-        known: VMIDs whose name and sizes the caller knows already: they are neither read again nor waited for.
+        known: guests whose name and sizes the caller knows already, by VMID: they are not waited for, and read again
+            only where something speaks against what is known.
         auditor: whether the user has Sys.Audit and so sees all tasks. None: found out where it matters. Without it,
             every node with guests is read.
     """
     doubts = _doubts(reader, snapshot, auditor)
-    doubtful = doubts.vmids - frozenset(known)
+    listed = {guest.vmid for guest in snapshot.guests}
+    doubtful = (doubts.vmids | listed & known.keys()) - _trusted(snapshot, known, doubts)
+    awaited = doubtful - {vmid for vmid, guest in known.items() if not guest.whole}
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
     lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
     settled = _merged(snapshot, lists, doubtful)
     waited = 0.0
-    while waited < patience and (unfinished := _unfinished(settled, lists, doubtful)):
+    while waited < patience and (unfinished := _unfinished(settled, lists, awaited)):
         sleep(_POLL_EVERY)
         waited += _POLL_EVERY
         lists |= _read_lists(reader, unfinished)
         settled = _merged(snapshot, lists, doubtful)
-    missing = doubtful & {guest.vmid for guest in snapshot.guests} - {guest.vmid for guest in settled.guests}
+    missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
 
 
@@ -109,13 +126,36 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
     tasks = _tasks(reader)
     if auditor is False or not (tasks or auditor or _is_auditor(reader)):
-        return _Doubts(frozenset(guest.vmid for guest in snapshot.guests), frozenset())
+        everyone = frozenset(guest.vmid for guest in snapshot.guests)
+        return _Doubts(everyone, everyone, frozenset())
     recent = _recent(tasks, reader.server_time())
-    told = {vmid for task in recent if task["type"] in _TELLING and (vmid := _vmid_of(task)) is not None}
+    told = _vmids_of(recent, _TELLING)
+    deleted = _vmids_of(recent, _DELETING)
     cloning = any(task["type"] in _CLONING for task in recent)
     unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
     listed = {guest.vmid for guest in snapshot.guests}
-    return _Doubts(frozenset(told | unfinished), frozenset(_places_of_new_guests(recent, listed)))
+    places = _places_of_new_guests(recent, listed)
+    return _Doubts(told | unfinished, deleted, frozenset(places))
+
+
+def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
+    return frozenset(vmid for task in tasks if task["type"] in types and (vmid := _vmid_of(task)) is not None)
+
+
+def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
+    """Return the VMIDs of known guests that nothing speaks against.
+
+    A row under another name is a late one, or that of a guest that has the VMID by now. One that was made to its end is
+    not being made again.
+    """
+    against = {
+        guest.vmid
+        for guest in snapshot.guests
+        if (of := known.get(guest.vmid)) is not None
+        and (guest.name not in (None, of.name) or (of.whole and guest.lock in BEING_MADE))
+    }
+    replaced = {vmid for vmid in doubts.deleted & known.keys() if known[vmid].whole}
+    return frozenset(known.keys() - against - replaced)
 
 
 def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:
@@ -159,7 +199,7 @@ def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
 def _is_unfinished(guest: Guest) -> bool:
     # No name alone says nothing: a VM may have none. One that is just getting its name has a recent task, which for a
     # clone does not name it: one that was seen before it had its config keeps those sizes for a while.
-    return guest.memory <= 0 or guest.cores <= 0 or guest.lock in _BEING_MADE
+    return guest.memory <= 0 or guest.cores <= 0 or guest.lock in BEING_MADE
 
 
 def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Guest]]:
@@ -209,6 +249,6 @@ def _unfinished(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set
         for guest in snapshot.guests
         if guest.vmid in doubtful
         and guest.name is None
-        and guest.lock in _BEING_MADE
+        and guest.lock in BEING_MADE
         and (guest.node, guest.kind) in lists
     }

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ..model import Snapshot
 from .failures import NotRecorded
-from .freshness import settle
+from .freshness import KnownGuest, settle
 from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules
 from .inventory_next_id import NextId, read_next_id
@@ -62,7 +63,9 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     return completed(reader, _read(reader, needs)[0], needs)
 
 
-def read_settled(reader: Reader, needs: Needs | None = None, known: Iterable[int] = ()) -> Snapshot:
+def read_settled(
+    reader: Reader, needs: Needs | None = None, known: Mapping[int, KnownGuest] = MappingProxyType({})
+) -> Snapshot:
     """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
     needs = needs or Needs()
     snapshot, next_id = _read(reader, needs)

@@ -12,12 +12,14 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..engine.framework.interface import Subject
 from ..engine.framework.profile import Profile
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
-from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
+from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
+from ..proxmox.freshness import KnownGuest, read_config
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.reader import Reader
@@ -120,11 +122,18 @@ class Access:
             self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
-    def read(self, known: Collection[int] = ()) -> Snapshot:
-        """The cluster now, with what the user says of its nodes; known are VMIDs that need no second look."""
+    def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({})) -> Snapshot:
+        """The cluster now, with what the user says of its nodes; known are guests that need no second look."""
         snapshot = read_settled(self.reader, known=known)
         self._check_identity(snapshot)
         return replace(self._with_facts(snapshot), cluster=self.identity())
+
+    def is_gone(self, node: str, vmid: int) -> bool:
+        """Whether there is certainly no VM of this VMID on node."""
+        try:
+            return read_config(self.reader, node, vmid) is None
+        except (ApiError, ConnectionFailed, PermissionDenied):
+            return False
 
     def glance(self) -> Snapshot:
         """The cluster as one call shows it, late in what is new: enough to see that something happened."""

@@ -8,11 +8,12 @@ A reservation stands in for its VM until the snapshot shows that VM under its re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..engine.cache import ClusterState, assumed_guest, with_rules
 from ..model import Decision, Guest, Request, Snapshot
+from ..proxmox.freshness import BEING_MADE, KnownGuest
 from ..reservations.records import Reservation
 
 
@@ -27,12 +28,29 @@ class Counted:
     fulfilled: frozenset[int]
 
 
-def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation], known: Collection[int] = ()) -> Counted:
+def known_guests(
+    reservations: Iterable[Reservation], wanted: Collection[str | int | None] = ()
+) -> dict[int, KnownGuest]:
+    """What reservations tell of VMs, by VMID; nothing of those that are wanted by their name or VMID."""
+    return {
+        reservation.vmid: KnownGuest(reservation.name, reservation.phase == "created")
+        for reservation in reservations
+        if not {reservation.name, reservation.vmid} & set(wanted)
+    }
+
+
+def count_reservations(
+    snapshot: Snapshot,
+    reservations: Iterable[Reservation],
+    known: Collection[int] = (),
+    is_gone: Callable[[str, int], bool] = lambda node, vmid: False,
+) -> Counted:
     """Lay the reservations over the snapshot.
 
     A VMID that the snapshot shows under another name was lost to somebody: its holder will learn that when it creates,
-    and the guest that is there counts. known are VMIDs that were not read anew: on one that is in use again, the
-    snapshot may still show the guest that had it before.
+    and the guest that is there counts. So does the guest that is being made on the VMID of a VM that was made already:
+    that VM was deleted. known are VMIDs whose sizes were not read anew. is_gone is asked about a VM that was made and
+    is not in the snapshot: whether there is none with this VMID on its node.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -40,17 +58,18 @@ def count_reservations(snapshot: Snapshot, reservations: Iterable[Reservation], 
     fulfilled: set[int] = set()
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
-        if guest is None or not is_settled(guest):
-            pending.append(reservation)
-            continue
-        fresh = reservation.vmid not in known and guest.node in reachable
-        if guest.kind != "qemu" or guest.name != reservation.name:
-            if not fresh:
-                pending.append(reservation)
-            elif not _still_being_made(reservation):
+        created = reservation.phase == "created"
+        if guest is None:
+            lost = created and is_gone(reservation.node, reservation.vmid)
+        else:
+            lost = guest.node in reachable and _is_another(guest, reservation)
+        if lost:
+            if not _still_being_made(reservation):
                 fulfilled.add(reservation.vmid)
+        elif guest is None or not is_settled(guest) or guest.name != reservation.name:
+            pending.append(reservation)
         elif not _still_being_made(reservation) and (
-            _agrees(guest, reservation) or (fresh and reservation.phase == "created")
+            _agrees(guest, reservation) or (created and reservation.vmid not in known and guest.node in reachable)
         ):
             fulfilled.add(reservation.vmid)
         else:
@@ -83,7 +102,7 @@ def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
 
 def is_settled(guest: Guest) -> bool:
     """Whether the cluster shows a guest as it is: with its name and sizes, and no longer being made."""
-    return guest.name is not None and guest.memory > 0 and guest.lock not in ("create", "clone")
+    return guest.name is not None and guest.memory > 0 and guest.lock not in BEING_MADE
 
 
 def guest_of(reservation: Reservation) -> Guest:
@@ -125,6 +144,13 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         apart=stand_in.apart,
         ha_rule=stand_in.ha_rule,
     )
+
+
+def _is_another(guest: Guest, reservation: Reservation) -> bool:
+    """Whether a guest with the VMID is not the reservation's VM: it is called otherwise, or is only being made now."""
+    if guest.kind == "qemu" and guest.name is None:
+        return guest.lock in BEING_MADE and reservation.phase == "created"
+    return guest.kind != "qemu" or guest.name != reservation.name
 
 
 def _agrees(guest: Guest, reservation: Reservation) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskTimeout
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
-from ..proxmox.freshness import read_config
+from ..proxmox.freshness import BEING_MADE, read_config
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import Unfinished, unfinished
@@ -25,7 +25,6 @@ from .report import VMReport
 
 POOL = "pool"
 
-BEING_MADE = frozenset({"create", "clone"})
 POLL_EVERY = 0.5
 
 

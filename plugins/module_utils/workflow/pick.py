@@ -18,7 +18,7 @@ from ..errors import InvalidRequest, NoVMIDAvailable
 from ..model import Request
 from ..proxmox.options.request import vm_request
 from .access import Access
-from .counting import cluster_state, count_reservations
+from .counting import cluster_state, count_reservations, known_guests
 
 PROFILE = "vmid_pick"
 MOST = 100_000
@@ -58,7 +58,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> ClusterState:
     reservations = access.ledger.reservations(access.identity())
-    known = frozenset(reservation.vmid for reservation in reservations)
+    known = known_guests(reservations)
     snapshot = access.complete(access.read(known), [request], (), None)
-    counted = count_reservations(snapshot, reservations, known)
+    counted = count_reservations(snapshot, reservations, known, access.is_gone)
     return cluster_state(counted.snapshot, counted.pending, params["exclude"])

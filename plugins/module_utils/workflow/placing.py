@@ -26,7 +26,14 @@ from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster, subjects_of
-from .counting import cluster_state, count_reservations, known_among, reservation_of, with_rules_of
+from .counting import (
+    cluster_state,
+    count_reservations,
+    known_among,
+    known_guests,
+    reservation_of,
+    with_rules_of,
+)
 from .device_options import device_needs
 from .entries import Entry
 from .matching import Match, doubts, match_entries
@@ -132,10 +139,9 @@ class Placer:
     def _decide(self, entries: Sequence[Entry], cycle: Cycle | None, excluded: frozenset[int]) -> Placement:
         access = self._access
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
-        wanted = {wish for entry in entries for wish in (entry.request.name, entry.request.vmid)}
-        known = frozenset(r.vmid for r in reservations if not {r.name, r.vmid} & wanted)
+        known = known_guests(reservations, {w for entry in entries for w in (entry.request.name, entry.request.vmid)})
         snapshot = access.read(known)
-        counted = count_reservations(snapshot, reservations, known)
+        counted = count_reservations(snapshot, reservations, known, access.is_gone)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
         matches = match_entries(

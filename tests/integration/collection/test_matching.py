@@ -100,6 +100,35 @@ def test_a_vm_deleted_by_hand_right_after_its_creation_is_created_again(
     assert lagging.state()["guests"][second["vmid"]]["name"] == "web-1"
 
 
+@both_versions
+def test_match__a_vmid_of_ours_that_another_vm_has_by_now_is_that_vm(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    controller = control(lagging)
+    vmid = controller.schedule(name="rq-old", memory=1024)["vmid"]
+    controller.schedule(name="rq-old", state="absent", reservations="none")
+    controller.schedule(name="rq-new", vmid=vmid, memory=1024, reservations="none")
+
+    found = controller.schedule(name="rq-new", memory=1024)
+
+    assert (found["changed"], found["vmid"]) == (False, vmid)
+    assert names(lagging).count("rq-new") == 1
+
+
+def test_match__a_vm_of_ours_that_was_removed_by_hand_gives_back_its_vmid_and_its_memory(
+    control: Callable[..., Controller], start: Callable[..., SimulatedCluster]
+) -> None:
+    cluster = start({"nodes": [{"name": "pve1", "cores": 8, "memory": 4096}]}, time_scale=1)
+    controller = control(cluster)
+    options = {"memory": 3000, "state": "started", "vmid_range": "200-200"}
+    vmid = controller.schedule(name="rq-old", **options)["vmid"]
+    controller.schedule(name="rq-old", state="absent", reservations="none")
+
+    made = controller.schedule(name="rq-new", **options)
+
+    assert (made["changed"], made["vmid"]) == (True, vmid)
+
+
 @both_ledgers
 def test_a_vm_renamed_by_hand_is_not_taken_for_the_one_that_is_asked_for(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str

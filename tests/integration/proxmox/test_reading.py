@@ -12,6 +12,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import KnownGuest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
@@ -112,7 +113,8 @@ def test_a_vm_whose_creation_takes_long_is_read_without_a_name(slow_session):
     )
     slow_session.post("/nodes/pve1/qemu", vmid=201, name="x", scsi0="local-lvm:0,import-from=local:import/debian.qcow2")
 
-    unfinished = guest(read_settled(slow_session, known=[200, 201]), 200)
+    known = {200: KnownGuest("slow", whole=False), 201: KnownGuest("x", whole=False)}
+    unfinished = guest(read_settled(slow_session, known=known), 200)
     assert (unfinished.name, unfinished.lock) == (None, "create")
 
 

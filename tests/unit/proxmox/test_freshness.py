@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import settle
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import KnownGuest, settle
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
     Needs,
     read_settled,
@@ -24,6 +24,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tas
 
 NODES = [{"type": "node", "node": name, "status": "online", "maxcpu": 8, "maxmem": 2**35} for name in ("pve1", "pve2")]
 FULL = {"mac_prefix": "BC:24:11"}
+MADE = KnownGuest("web", whole=True)
+BINDING = KnownGuest("web", whole=False)
 
 
 class Answers:
@@ -236,8 +238,36 @@ def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
 def test_a_guest_that_the_caller_knows_is_neither_read_nor_waited_for():
     reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)])
 
-    assert settled(reader, known=[100])[100].name is None
+    assert settled(reader, known={100: BINDING})[100].name is None
     assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "tasks", "known"),
+    [
+        # Deleted, and its VMID used again: the list shows the former guest, or already the new one.
+        (row(100, name="web"), [task("qmdestroy", 100)], MADE),
+        (row(100, name="other"), [], MADE),
+        (row(100, name="other"), [], BINDING),
+        (unknown(100, lock="create"), [task("qmcreate", 100, ended=None)], MADE),
+    ],
+)
+def test_settle__a_guest_that_the_caller_knows_is_read_where_something_speaks_against_it(shown, tasks, known):
+    reader = cluster([shown], tasks, pve1=[listed(100, name="new")])
+
+    assert settled(reader, known={100: known})[100].name == "new"
+
+
+def test_settle__who_does_not_see_all_tasks_reads_what_it_knows_to_be_made():
+    reader = cluster([row(100, name="web")], [], pve1=[listed(100, name="new")])
+
+    assert settled(reader, auditor=False, known={100: MADE})[100].name == "new"
+
+
+def test_settle__a_guest_that_another_is_making_is_not_read_by_who_does_not_see_all_tasks():
+    reader = cluster([unknown(100, lock="create")], [], pve1=[listed(100, name="new")])
+
+    assert settled(reader, auditor=False, known={100: BINDING})[100].name is None
 
 
 def test_without_a_clock_the_newest_task_tells_the_time():

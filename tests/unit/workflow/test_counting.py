@@ -47,10 +47,12 @@ def mine(**values: t.Any) -> Reservation:
     )
 
 
-def counted(shown: Guest | None, held: Reservation, *, known: bool = False, online: bool = True) -> Counted:
+def counted(
+    shown: Guest | None, held: Reservation, *, known: bool = False, online: bool = True, **more: t.Any
+) -> Counted:
     nodes = (node("pve1", online=online),)
     guests = () if shown is None else (shown,)
-    return count_reservations(Snapshot(nodes=nodes, guests=guests), [held], [held.vmid] if known else [])
+    return count_reservations(Snapshot(nodes=nodes, guests=guests), [held], [held.vmid] if known else [], **more)
 
 
 def outcome(result: Counted) -> str:
@@ -97,7 +99,6 @@ def test_a_reservation_against_what_was_read_a_moment_ago(shown: Guest | None, p
         (web(), "done with"),
         (web(gib=2), "stands in"),
         (web(cores=2), "stands in"),
-        (web(name="the-former-guest"), "stands in"),
         # Shown between its creation and its start.
         (web(status="stopped"), "stands in"),
     ],
@@ -107,6 +108,44 @@ def test_a_row_that_may_be_late_is_believed_only_when_it_agrees(
     shown: Guest, expected: str, why: dict[str, bool]
 ) -> None:
     assert outcome(counted(shown, mine(), **why)) == expected
+
+
+def test_count_reservations__the_name_on_a_node_that_is_offline_may_be_that_of_a_former_guest() -> None:
+    assert outcome(counted(web(name="the-former-guest"), mine(), online=False)) == "stands in"
+
+
+def test_count_reservations__another_name_is_another_vm_although_this_one_was_known() -> None:
+    # What a row contradicts was read again.
+    assert outcome(counted(web(name="other"), mine(), known=True)) == "done with"
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("created", "done with"), ("binding", "stands in")])
+def test_count_reservations__a_vm_that_is_made_on_the_vmid_of_one_that_was_made_is_another(
+    phase: str, expected: str
+) -> None:
+    assert outcome(counted(web(name=None, lock="create"), mine(phase=phase))) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "gone", "expected", "asked"),
+    [
+        ("created", True, "done with", [("pve1", 100)]),
+        ("created", False, "stands in", [("pve1", 100)]),
+        ("binding", True, "stands in", []),
+        ("reserved", True, "stands in", []),
+    ],
+)
+def test_count_reservations__a_vm_that_was_made_and_is_gone_counts_no_longer(
+    phase: str, gone: bool, expected: str, asked: list[tuple[str, int]]
+) -> None:
+    questions: list[tuple[str, int]] = []
+
+    def is_gone(node: str, vmid: int) -> bool:
+        questions.append((node, vmid))
+        return gone
+
+    assert outcome(counted(None, mine(phase=phase), is_gone=is_gone)) == expected
+    assert questions == asked
 
 
 @pytest.mark.parametrize(
