@@ -163,43 +163,39 @@ _CONFIG = Row(
     | {"template": flag, "protection": flag}
 )
 
-_SHAPES: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
-    (re.compile(path.replace("*", "[^/]+")), kind)
-    for path, kind in {
-        "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
-        "/cluster/resources": Rows(_RESOURCE),
-        "/cluster/status": Rows(_MEMBER),
-        "/cluster/tasks": Rows(_TASK),
-        "/cluster/nextid": whole,
-        "/cluster/options": Row(optional={"next-id": Row(optional={"lower": whole, "upper": whole})}),
-        "/cluster/ha/rules": Rows(
-            Row(_texts("rule", "type"), _texts("resources", "nodes", "affinity", "digest") | {"strict": flag})
-        ),
-        "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
-        "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
-        "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
-        "/cluster/mapping/(pci|usb)": Rows(
-            Row(_texts("id"), {**_texts("description"), "map": Rows(text), "mdev": flag})
-        ),
-        "/cluster/qemu/cpu-flags": Rows(Row(_texts("name"), {"supported-on": Rows(text)})),
-        "/nodes/*/(qemu|lxc)": Rows(_GUEST),
-        "/nodes/*/qemu/*/config": _CONFIG,
-        "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
-        "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
-        "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),
-        "/nodes/*/network": Rows(Row(_texts("iface"))),
-        "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
-        "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
-        "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": scalar})),
-        "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
-        "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),
-        "/nodes/*/storage": Rows(Row(_texts("storage"), _numbers("avail", "total", "used") | {"active": flag})),
-        "/nodes/*/storage/*/content": Rows(Row(_texts("volid"), {"size": whole})),
-        "/nodes/*/tasks": Rows(Row(_texts("upid"), _TASK.optional)),
-        "/nodes/*/tasks/*/status": Row(_texts("status"), _texts("exitstatus")),
-        "/nodes/*/tasks/*/log": Rows(Row(optional=_texts("t"))),
-    }.items()
-)
+_PATHS: dict[str, Kind] = {
+    "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
+    "/cluster/resources": Rows(_RESOURCE),
+    "/cluster/status": Rows(_MEMBER),
+    "/cluster/tasks": Rows(_TASK),
+    "/cluster/nextid": whole,
+    "/cluster/options": Row(optional={"next-id": Row(optional={"lower": whole, "upper": whole})}),
+    "/cluster/ha/rules": Rows(
+        Row(_texts("rule", "type"), _texts("resources", "nodes", "affinity", "digest") | {"strict": flag})
+    ),
+    "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
+    "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
+    "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
+    "/cluster/mapping/(pci|usb)": Rows(Row(_texts("id"), {**_texts("description"), "map": Rows(text), "mdev": flag})),
+    "/cluster/qemu/cpu-flags": Rows(Row(_texts("name"), {"supported-on": Rows(text)})),
+    "/nodes/*/(qemu|lxc)": Rows(_GUEST),
+    "/nodes/*/qemu/*/config": _CONFIG,
+    "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
+    "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
+    "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),
+    "/nodes/*/network": Rows(Row(_texts("iface"))),
+    "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
+    "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
+    "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": scalar})),
+    "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
+    "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),
+    "/nodes/*/storage": Rows(Row(_texts("storage"), _numbers("avail", "total", "used") | {"active": flag})),
+    "/nodes/*/storage/*/content": Rows(Row(_texts("volid"), {"size": whole})),
+    "/nodes/*/tasks": Rows(Row(_texts("upid"), _TASK.optional)),
+    "/nodes/*/tasks/*/status": Row(_texts("status"), _texts("exitstatus")),
+    "/nodes/*/tasks/*/log": Rows(Row(optional=_texts("t"))),
+}
+_SHAPES = [(re.compile(path.replace("*", "[^/]+")), kind) for path, kind in _PATHS.items()]
 
 
 def checked(path: str, data: t.Any) -> t.Any:

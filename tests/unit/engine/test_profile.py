@@ -109,6 +109,16 @@ def _cpu(ratio: t.Any) -> dict[str, t.Any]:
     return {"filters": {"CPUOvercommit": {"config": {"ratio": ratio, "include_stopped": "no"}}}}
 
 
+@pytest.mark.parametrize("value", [float("nan"), "nan", float("inf"), 10**400, "1e400", -(10**400)])
+def test_numbers__that_are_none_or_beyond_all_bounds_are_refused(value: t.Any) -> None:
+    for config, place in (
+        ({"filters": {"MemoryOvercommit": {"config": {"ratio": value}}}}, "filters.MemoryOvercommit.config.ratio"),
+        ({"scores": {"LeastAllocated": {"weight": value}}}, "scores.LeastAllocated.weight"),
+    ):
+        with pytest.raises(InvalidPluginConfig, match=place):
+            profile(config)
+
+
 def test_one_plugin_at_two_points_has_one_config() -> None:
     class Both(BUILTIN_BY_NAME["VMAffinity"]):  # type: ignore[misc, valid-type]
         name = "Both"

@@ -20,6 +20,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "dict": (dict,),
 }
 
+# Beyond it floats are not exact to the whole number. NaN is on no side of it.
+_LARGEST = 1e15
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -47,6 +50,8 @@ class Setting:
         fits: bool = isinstance(value, _KINDS[self.kind])
         if not fits or (isinstance(value, bool) and self.kind != "bool"):
             raise InvalidPluginConfig(f"{where}: expected {self.kind}, got {value!r}")
+        if self.kind in ("int", "float") and not -_LARGEST < value < _LARGEST:
+            raise InvalidPluginConfig(f"{where}: expected a number below 1e15, got {str(value)[:20]}")
         if self.minimum is not None and value < self.minimum:
             raise InvalidPluginConfig(f"{where}: expected at least {self.minimum:g}, got {value!r}")
         if self.choices and value not in self.choices:
