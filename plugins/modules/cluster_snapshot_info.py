@@ -21,6 +21,7 @@ options:
   dest:
     description:
       - File to write it to, as JSON. It is only written when it differs.
+      - Recording changes nothing on the cluster, so the task never reports a change, also when it writes this file.
     type: path
   configs:
     description:

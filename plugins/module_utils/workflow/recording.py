@@ -46,7 +46,8 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
     result: dict[str, t.Any] = {"changed": False, "snapshot": answers}
     if params.get("dest"):
         result["dest"] = params["dest"]
-        result["changed"] = _write(Path(params["dest"]).expanduser(), answers, write=write)
+        if write:
+            _write(str(params["dest"]), answers)
     return result
 
 
@@ -61,16 +62,18 @@ def _read_configs(recorder: Recorder, guests: Iterable[Guest]) -> None:
     in_parallel(read, [(guest.node, guest.vmid) for guest in guests if guest.kind == "qemu"])
 
 
-def _write(path: Path, answers: Mapping[str, t.Any], *, write: bool) -> bool:
-    """Write the file as a whole or not at all, for its owner's eyes; tell whether it differs from what was there."""
+def _write(dest: str, answers: Mapping[str, t.Any]) -> None:
+    """Write the file as a whole or not at all, for its owner's eyes, unless it holds the same already."""
     text = json.dumps(answers, indent=1, sort_keys=True) + "\n"
     try:
+        path = Path(dest).expanduser()
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no plain file")
         if path.exists() and path.read_text(encoding="utf-8") == text:
-            return False
-        if write:
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-                file.write(text)
-            os.replace(file.name, path)
-    except OSError as error:
-        raise InvalidRequest(f"dest: cannot write {str(path)!r}: {error.strerror}") from error
-    return True
+            return
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidRequest(f"dest: cannot write {dest!r}: {reason}") from error

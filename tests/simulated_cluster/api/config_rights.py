@@ -33,7 +33,9 @@ _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 
 
 def privilege(option: str) -> str | None:
-    """The privilege that an option needs; "" for none, None for what only root may set."""
+    """The privilege that an option needs, or several of which any will do; "" for none, None for what only root may
+    set.
+    """
     match = _NUMBERED.fullmatch(option)
     kind = match[1] if match else option
     if option in _ELSEWHERE or is_drive(option) or kind in ("unused", "usb", "hostpci", "virtiofs", "serial"):
@@ -49,7 +51,7 @@ def privilege(option: str) -> str | None:
     if option in _DISK:
         return "VM.Config.Disk"
     if option in _CLOUDINIT or kind == "ipconfig":
-        return "VM.Config.Cloudinit"
+        return "VM.Config.Cloudinit|VM.Config.Network"
     if match and kind == "net":
         return "VM.Config.Network"
     return None
@@ -68,8 +70,9 @@ def check_options(call: Call, vmid: int, options: list[str], pool: str | None = 
 
 
 def _require(call: Call, vmid: int, needed: str, pool: str | None) -> None:
-    if not (pool and call.allowed(f"/pool/{pool}", needed)):
-        call.require(f"/vms/{vmid}", needed)
+    any_of = needed.split("|")
+    if not (pool and call.allowed(f"/pool/{pool}", *any_of, any_of=True)):
+        call.require(f"/vms/{vmid}", *any_of, any_of=True)
 
 
 def check_devices(call: Call, values: dict[str, object], vmid: int, pool: str | None = None) -> None:
@@ -141,5 +144,8 @@ def check_drive_rights(call: Call, vmid: int, values: dict[str, object]) -> None
     """Rights to add, change or swap drives of an existing VM."""
     for option, value in values.items():
         if is_drive(option):
-            needed = "VM.Config.CDROM" if is_cdrom(parse(str(value))) else "VM.Config.Disk"
-            call.require(f"/vms/{vmid}", needed)
+            drive = parse(str(value))
+            needed = ["VM.Config.CDROM"] if is_cdrom(drive) else ["VM.Config.Disk"]
+            if "cloudinit" in drive.get("file", ""):
+                needed = ["VM.Config.Cloudinit", "VM.Config.CDROM"]
+            call.require(f"/vms/{vmid}", *needed)
