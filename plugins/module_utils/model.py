@@ -401,30 +401,6 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginScore:
-    """What one plugin gave one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
-
-    raw: float
-    normalized: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
-    """What became of one node for one request.
-
-    score is the weighted mean 0..100 when feasible; else rejected_by and reason say why not.
-    """
-
-    node: str
-    feasible: bool
-    score: float | None = None
-    scores: Mapping[str, PluginScore] = field(default_factory=dict)
-    rejected_by: str | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceAllocation:
     """One device given to one claim: option (hostpci0, usb1) and the config value that attaches it."""
 

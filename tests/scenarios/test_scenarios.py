@@ -29,6 +29,7 @@ import yaml
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.evaluation import NodeVerdict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
     ScorePlugin,
@@ -42,7 +43,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Guest,
     HARule,
     Node,
-    NodeVerdict,
     Snapshot,
     Storage,
 )

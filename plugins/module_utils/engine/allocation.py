@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Mapping
 
 from ..model import Request
 from .cache import NodeInfo
-from .conflict import Conflict
 from .framework.config import Setting
 from .framework.interface import Event, Scope, ScorePlugin
+from .framework.status import Status
 from .volumes import find_volumes
 
 SETTINGS: Mapping[str, Setting] = {
@@ -95,7 +95,7 @@ class AllocationScore(ScorePlugin):
         space.
         """
         found = find_volumes(request, node, self.policy.storage_classes)
-        if isinstance(found, Conflict) or not found.bytes:
+        if isinstance(found, Status) or not found.bytes:
             return None
         uses = [(node.storages[name].use, size) for name, size in found.bytes.items()]
         return sum(used_share(use.total - use.free + size, use.total) for use, size in uses) / len(uses)

@@ -20,7 +20,7 @@ from .diagnosis import Outcome, not_permitted
 from .framework.interface import Event, PermitPlugin, QueueSortPlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-from .guard import Rejection, asked
+from .guard import asked
 from .queue import Queued, SchedulingQueue
 
 _TAKEN_BACK_MOST = 2
@@ -113,7 +113,7 @@ class Batch:
         else:
             if held is None:
                 return
-            message = f'VM "{request.name}" is held back: {held.plugin}: {held.status.text}'
+            message = f'VM "{request.name}" is held back: {held.plugin}: {held.text}'
             self._outcomes[arrival] = Outcome(
                 request, error=SchedulingGated(message), rejected_by=frozenset({held.plugin})
             )
@@ -131,7 +131,7 @@ class Batch:
             return
         self._placed[queued.arrival] = queued.request
         rejection = self._permit(queued, scheduler, self._undecided.values())
-        if rejection is None or rejection.status.code is Code.WAIT:
+        if rejection is None or rejection.code is Code.WAIT:
             self._placements += 1
             self._decided[queued.arrival] = queued
             if rejection is not None:
@@ -164,7 +164,7 @@ class Batch:
         When some are still not permitted, the last in order and those that cannot do without it are taken back, and
         what they held is offered to the others that failed.
         """
-        refused: dict[int, Rejection] = {}
+        refused: dict[int, Status] = {}
         for queued in list(self._waiting.values()):
             rejection = self._permit(queued, scheduler, ())
             if rejection is None:
@@ -181,7 +181,7 @@ class Batch:
         hopes = [queued.request for queued in again.values()]
         for queued in list(self._waiting.values()):
             rejection = self._permit(queued, scheduler, hopes)
-            if rejection is not None and rejection.status.code is not Code.WAIT:
+            if rejection is not None and rejection.code is not Code.WAIT:
                 self._take_back(queued, scheduler, rejection)
         for queued in again.values():
             self._queue.activate(queued)
@@ -206,7 +206,7 @@ class Batch:
             self._waiting.update(self._decided)
         return bool(later)
 
-    def _permit(self, queued: Queued, scheduler: Places, undecided: Collection[Request]) -> Rejection | None:
+    def _permit(self, queued: Queued, scheduler: Places, undecided: Collection[Request]) -> Status | None:
         """The first answer of a Permit plugin that is not a yes; one that raises says no."""
         plugins: list[PermitPlugin] = scheduler.profile(queued.request).plugins("permits")
         placed, failed = self._placed.values(), self._unplaced.values()
@@ -214,12 +214,12 @@ class Batch:
             try:
                 status = asked(plugin, plugin.permit, queued.request, placed, undecided, failed)
             except CollectionError as error:
-                status = Status(Code.ERROR, error.message)
+                status = Status(Code.ERROR, error.message, plugin=plugin.name)
             if status is not None and status.code is not Code.SKIP:
-                return Rejection(plugin.name, status)
+                return status
         return None
 
-    def _take_back(self, queued: Queued, scheduler: Places, rejection: Rejection) -> None:
+    def _take_back(self, queued: Queued, scheduler: Places, rejection: Status) -> None:
         self._taken_back[queued.arrival] += 1
         if queued.arrival in self._decided:
             self._gap = min(self._gap, self._tried_after[queued.arrival])

@@ -12,11 +12,11 @@ from ..errors import CollectionError
 from ..model import Decision
 from .framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin
 from .framework.profile import Profile
-from .framework.status import SKIP, Code
-from .guard import Rejection, asked, guarded
+from .framework.status import SKIP, Code, Status
+from .guard import asked, guarded
 
 
-def run_pre_bind(profile: Profile, decision: Decision) -> Rejection | None:
+def run_pre_bind(profile: Profile, decision: Decision) -> Status | None:
     """Run the PreBind plugins; the first that refuses ends it, and the VM must not be created then.
 
     Raises PluginFailed.
@@ -25,14 +25,14 @@ def run_pre_bind(profile: Profile, decision: Decision) -> Rejection | None:
     for plugin in plugins:
         status = asked(plugin, plugin.pre_bind, decision)
         if status is not None and status.code is not Code.SKIP:
-            return Rejection(plugin.name, status)
+            return status
     return None
 
 
-def run_bind(profile: Profile, decision: Decision) -> Rejection | None:
+def run_bind(profile: Profile, decision: Decision) -> Status | None:
     """Have the VM created by the first Bind plugin that does not skip it; tell if that one could not.
 
-    A rejection with the status SKIP says that no plugin took it: the caller has to create the VM. Raises PluginFailed.
+    SKIP says that no plugin took it: the caller has to create the VM. Raises PluginFailed.
     """
     plugins: list[BindPlugin] = profile.plugins("binds")
     for plugin in plugins:
@@ -40,8 +40,8 @@ def run_bind(profile: Profile, decision: Decision) -> Rejection | None:
         if status is None:
             return None
         if status.code is not Code.SKIP:
-            return Rejection(plugin.name, status)
-    return Rejection("", SKIP)
+            return status
+    return SKIP
 
 
 def run_post_bind(profile: Profile, decision: Decision) -> list[CollectionError]:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
 from .cache import ClusterState
-from .diagnosis import EARLY_PLUGINS, Outcome
+from .diagnosis import Outcome
 from .framework.profile import Profile
+from .framework.status import Category
 from .scheduler import Scheduler
 
 MOST = 10_000
@@ -97,15 +98,17 @@ def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: t
     if not isinstance(error, (NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable)):
         raise error
     nodes = []
+    never_meant = set()
     for index, name in enumerate(names):
         rejection = last.choice.rejection(index) if last.choice is not None else None
         if rejection is None:
             nodes.append(NodeCapacity(name, per_node[name]))
             continue
-        status = rejection.status
-        limited_by = status.shortages[0].resource if status.shortages else rejection.plugin
-        nodes.append(NodeCapacity(name, per_node[name], limited_by, status.text))
+        limited_by = rejection.shortages[0].resource if rejection.shortages else rejection.plugin
+        nodes.append(NodeCapacity(name, per_node[name], limited_by, rejection.text))
+        if rejection.category is Category.PLACEMENT:
+            never_meant.add(limited_by)
     votes = Counter(node.limited_by for node in nodes if node.limited_by is not None)
-    meant = {limit: count for limit, count in votes.items() if limit not in EARLY_PLUGINS} or votes
+    meant = {limit: count for limit, count in votes.items() if limit not in never_meant} or votes
     limited_by = min(meant, key=lambda limit: (-meant[limit], limit), default=error.code)
     return CapacityReport(sum(fits), tuple(nodes), fits, limited_by, error.message)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ..model import CloneSource, Disk, Request, Template
 from .cache import NodeInfo
-from .conflict import Conflict
+from .framework.status import Status, unresolvable, unschedulable
 
 NO_TEMPLATE = "couldn't be cloned to from '{}'"
 MISPLACED = "couldn't get a clone of '{}' with {} on storage '{}'"
@@ -23,7 +23,7 @@ OBSTACLES_TOLD = 3
 """Of how many copies of a template it is told why they are out of reach."""
 
 
-def source_for(clone: CloneSource, node: NodeInfo) -> Template | Conflict:
+def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
     """The template to clone when the VM is to be on node: the node's own copy, else the first that can be reached."""
     obstacles: list[str] = []
     resolvable = False
@@ -36,10 +36,10 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Conflict:
         if text not in obstacles:
             obstacles.append(text)
     detail = "; ".join(obstacles[:OBSTACLES_TOLD])
-    return Conflict(NO_TEMPLATE.format(clone.templates[0].name), detail, resolvable)
+    return (unschedulable if resolvable else unresolvable)(NO_TEMPLATE.format(clone.templates[0].name), detail)
 
 
-def misplaced(request: Request, template: Template) -> Conflict | None:
+def misplaced(request: Request, template: Template) -> Status | None:
     """What speaks against template when the request names storages for drives that the template has."""
     clone = request.clone
     if clone is None:
@@ -49,7 +49,7 @@ def misplaced(request: Request, template: Template) -> Conflict | None:
         place = places.get(disk.slot)
         if place is not None and disk.storage not in (None, place):
             reason = MISPLACED.format(template.name, disk.slot, disk.storage)
-            return Conflict(reason, f"it is made on '{place}'", resolvable=False)
+            return unresolvable(reason, f"it is made on '{place}'")
     return None
 
 

@@ -11,19 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, PluginFailed
-from ..model import Decision, NodeVerdict, Request
-from .evaluation import Choice
-from .framework.status import Code
-from .guard import Rejection
+from ..model import Decision, Request
+from .evaluation import Choice, NodeVerdict
+from .framework.status import Category, Code, Status
 
-STORAGE_PLUGINS = frozenset({"VolumeBinding"})
-"""When only these rejected what every other filter let through, the error is NoStorageAvailable."""
-
-EARLY_PLUGINS = frozenset({"NodeName", "NodeRegex", "NodeReady", "NodeAffinity", "TaintToleration", "TemplateLocality"})
-"""Rejections by these say that a node was never meant, and do not speak against a lack of storage as the cause."""
-
-DETAILED_PLUGINS = STORAGE_PLUGINS | {"TemplateLocality"}
-"""A message tells the details of what these rejected."""
+_DETAILED = frozenset({Category.STORAGE, Category.PLACEMENT})
+"""A message tells the details of rejections of these categories."""
 
 DETAILS_TOLD = 5
 """How many different ones it tells; the verdicts have all."""
@@ -95,7 +88,7 @@ class Outcome:
 
 def unplaceable(
     request: Request,
-    rejections: list[Rejection],
+    rejections: list[Status],
     choice: Choice,
     findings: Mapping[str, t.Any],
     *,
@@ -113,54 +106,52 @@ def unplaceable(
         findings=findings,
         rejected_by=frozenset(rejection.plugin for rejection in rejections),
         resolvable=resolvable,
-        until=min((r.status.until for r in rejections if r.status.until is not None), default=None),
+        until=min((r.until for r in rejections if r.until is not None), default=None),
     )
 
 
-def not_reserved(request: Request, node: str, rejection: Rejection, choice: Choice) -> Outcome:
+def not_reserved(request: Request, node: str, rejection: Status, choice: Choice) -> Outcome:
     """The outcome of a request for which a Reserve plugin refused the chosen node."""
     return Outcome(
         request,
         error=NoNodesAvailable(
-            f'VM "{request.name}" could not be reserved on {node}: {rejection.plugin}: {rejection.status.text}'
+            f'VM "{request.name}" could not be reserved on {node}: {rejection.plugin}: {rejection.text}'
         ),
         choice=choice,
         rejected_by=frozenset({rejection.plugin}),
-        resolvable=rejection.status.code is Code.UNSCHEDULABLE,
+        resolvable=rejection.code is Code.UNSCHEDULABLE,
     )
 
 
-def not_permitted(outcome: Outcome, rejection: Rejection) -> Outcome:
+def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
     """The outcome of a request that was placed and that a Permit plugin did not let stand."""
-    request, status = outcome.request, rejection.status
-    if status.code is Code.ERROR:
-        error: CollectionError = PluginFailed(status.reason, plugin=rejection.plugin)
+    request = outcome.request
+    if rejection.code is Code.ERROR:
+        error: CollectionError = PluginFailed(rejection.reason, plugin=rejection.plugin)
     else:
-        why = status.text or "waited for other VMs of the run in vain"
+        why = rejection.text or "waited for other VMs of the run in vain"
         error = NoNodesAvailable(f'VM "{request.name}" was not placed: {rejection.plugin}: {why}')
     return Outcome(
         request,
         error=error,
         choice=outcome.choice,
         rejected_by=frozenset({rejection.plugin}),
-        resolvable=status.code in (Code.UNSCHEDULABLE, Code.WAIT),
+        resolvable=rejection.code in (Code.UNSCHEDULABLE, Code.WAIT),
         attempts=outcome.attempts,
     )
 
 
-def _error(request: Request, rejections: list[Rejection], unknown: Sequence[str]) -> CollectionError:
-    counts = Counter(rejection.status.reason for rejection in rejections)
+def _error(request: Request, rejections: list[Status], unknown: Sequence[str]) -> CollectionError:
+    counts = Counter(rejection.reason for rejection in rejections)
     reasons = [f"{count} node(s) {reason}" for reason, count in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
     message = (
         f'0/{len(rejections)} nodes are available for VM "{request.name}": '
         f"{', '.join(reasons) or 'the cluster shows no node'}"
     )
-    details = sorted({r.status.detail for r in rejections if r.plugin in DETAILED_PLUGINS and r.status.detail})
+    details = sorted({r.detail for r in rejections if r.category in _DETAILED and r.detail})
     if details:
         more = f"; {len(details) - DETAILS_TOLD} more" if len(details) > DETAILS_TOLD else ""
         message = f"{message} ({'; '.join(details[:DETAILS_TOLD])}{more})"
     message = "; ".join([message, *unknown])
-    plugins = {rejection.plugin for rejection in rejections}
-    if not plugins & STORAGE_PLUGINS or plugins - STORAGE_PLUGINS - EARLY_PLUGINS:
-        return NoNodesAvailable(message)
-    return NoStorageAvailable(message)
+    categories = {rejection.category for rejection in rejections} - {Category.PLACEMENT}
+    return NoStorageAvailable(message) if categories == {Category.STORAGE} else NoNodesAvailable(message)

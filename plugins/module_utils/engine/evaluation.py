@@ -21,13 +21,46 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError
-from ..model import NodeVerdict, PluginScore, Request
+from ..model import Request
 from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import UNIQUE, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-from .guard import Rejection, all_in_range, asked, checked, failed, guarded, in_range
+from .guard import all_in_range, asked, checked, failed, guarded, in_range
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScore:
+    """What one plugin gave one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
+
+    raw: float
+    normalized: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What became of one node for one request: status says why not; without it score is the weighted mean, 0..100."""
+
+    node: str
+    status: Status | None = None
+    score: float | None = None
+    scores: Mapping[str, PluginScore] = field(default_factory=dict)
+
+    @property
+    def feasible(self) -> bool:
+        return self.status is None
+
+    @property
+    def rejected_by(self) -> str | None:
+        """The plugin that rejected the node."""
+        return None if self.status is None else self.status.plugin
+
+    @property
+    def reason(self) -> str | None:
+        return None if self.status is None else self.status.text
+
 
 NO_SCORE = -1
 """Stands where a node was rejected; below every score."""
@@ -38,7 +71,7 @@ POINTS = 1_000_000
 _HEAP_SLACK = 4
 """The heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
-_Answer: t.TypeAlias = "tuple[Rejection | None, tuple[float, ...], int]"
+_Answer: t.TypeAlias = "tuple[Status | None, tuple[float, ...], int]"
 """What plugins say: why not, if so; else the score of each; and the weighted sum of the scores in POINTS."""
 
 
@@ -54,7 +87,7 @@ class _Group:
 
     view: Hashable
     nodes: list[NodeInfo] = field(default_factory=list)
-    rejection: Rejection | None = None
+    rejection: Status | None = None
     scores: tuple[float, ...] = ()
     total: int = 0
     heap: list[tuple[int, int]] = field(default_factory=list)
@@ -76,7 +109,7 @@ class Evaluation:
     def __init__(self, profile: Profile, cluster: ClusterState, request: Request, now: float) -> None:
         self.request = request
         self.state = CycleState()
-        self.refused: Rejection | None = None
+        self.refused: Status | None = None
         """Set when PreFilter refused the request on every node."""
         self._cluster = cluster
         self._profile = profile
@@ -98,7 +131,7 @@ class Evaluation:
         self._storage_plugins: list[Plugin] = [*self._storage_filters, *self._storage_scorers]
         self._early_scorers = [*self._node_scorers, *self._storage_scorers]
         self._cluster_scorers = [s for s, scope in scorers if scope is Scope.CLUSTER]
-        self._rejections: list[Rejection | None] = [None] * len(cluster.nodes)
+        self._rejections: list[Status | None] = [None] * len(cluster.nodes)
         self._scores: list[tuple[float, ...]] = [()] * len(cluster.nodes)
         self._totals: list[int] = [NO_SCORE] * len(cluster.nodes)
         self._groups: dict[Hashable, _Group] = {}
@@ -193,7 +226,7 @@ class Evaluation:
             self._pre_filters.append(plugin)
             if status is not None:
                 self._refused[plugin.name] = status
-                self.refused = self.refused or Rejection(plugin.name, status)
+                self.refused = self.refused or status
         return [plugin for plugin in self._profile.plugins("filters") if plugin.name not in skipped]
 
     def _run_pre_score(self, scorers: Sequence[ScorePlugin], nodes: Sequence[NodeInfo]) -> list[ScorePlugin]:
@@ -259,7 +292,7 @@ class Evaluation:
             for plugin in filters:
                 status = plugin.filter(state, request, info)
                 if status is not None and (status := checked(plugin, status)) is not None:
-                    return Rejection(plugin.name, status), (), 0
+                    return status, (), 0
             scores = []
             total = 0
             weights = self._profile.weights
@@ -312,7 +345,7 @@ class Evaluation:
             for plugin in self._domain_filters:
                 status = self._filter(plugin, self._cluster.nodes[top])
                 if status is not None:
-                    choice.closed[group] = Rejection(plugin.name, status)
+                    choice.closed[group] = status
                     break
 
     def _ask_all(self, choice: Choice) -> None:
@@ -324,7 +357,7 @@ class Evaluation:
             for plugin in self._cluster_filters:
                 status = self._filter(plugin, info)
                 if status is not None:
-                    choice.late[info.index] = Rejection(plugin.name, status)
+                    choice.late[info.index] = status
                     break
             else:
                 candidates.append(info)
@@ -378,8 +411,8 @@ class Choice:
     def __init__(self, evaluation: Evaluation) -> None:
         self.index: int | None = None
         self.score = 0.0
-        self.closed: dict[_Group, Rejection] = {}
-        self.late: dict[int, Rejection] = {}
+        self.closed: dict[_Group, Status] = {}
+        self.late: dict[int, Status] = {}
         self.late_scores: list[LateScores] = []
         self.scored: list[int] = []
         self.weight_sum = evaluation._weight_sum(evaluation._early_scorers)
@@ -388,7 +421,7 @@ class Choice:
         self._scores = evaluation._scores.copy()
         self._shared = {group: (group.rejection, group.scores) for group in evaluation._groups.values()}
 
-    def rejection(self, index: int) -> Rejection | None:
+    def rejection(self, index: int) -> Status | None:
         """Why the node at index was rejected, or None."""
         evaluation = self._evaluation
         if evaluation.refused is not None:
@@ -408,7 +441,7 @@ class Choice:
     def _verdict(self, name: str, index: int, position: int | None) -> NodeVerdict:
         rejection = self.rejection(index)
         if rejection is not None:
-            return NodeVerdict(name, False, rejected_by=rejection.plugin, reason=rejection.status.text)
+            return NodeVerdict(name, status=rejection)
         weights: Mapping[str, float] = self._evaluation._profile.weights
         _rejection, shared = self._shared[self._evaluation._group_of[index]]
         scores = {
@@ -419,7 +452,7 @@ class Choice:
             for late in self.late_scores:
                 scores[late.plugin] = PluginScore(late.raw[position], late.normalized[position], late.weight)
         total = sum(round(score.weight * score.normalized * POINTS) for score in scores.values())
-        return NodeVerdict(name, True, score=mean(total, self.weight_sum), scores=scores)
+        return NodeVerdict(name, score=mean(total, self.weight_sum), scores=scores)
 
 
 def mean(total: int, weights: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
@@ -18,13 +19,6 @@ T = t.TypeVar("T")
 
 _SLACK = 1e-6
 """What a score may be beyond 0..100 by rounding."""
-
-
-class Rejection(t.NamedTuple):
-    """Which plugin rejected a node, and why."""
-
-    plugin: str
-    status: Status
 
 
 def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
@@ -49,12 +43,14 @@ def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> S
 
 
 def checked(plugin: Plugin, answer: object) -> Status | None:
-    """The answer as a status, Success made the plain yes that it means. Raises PluginFailed for anything else."""
+    """The answer as a status that names the plugin, or None for a plain yes. Raises PluginFailed for anything else."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
         raise failed(plugin, f"expected a Status or None, got {answer!r}")
-    return None if answer.code is Code.SUCCESS else answer
+    if answer.code is Code.SUCCESS:
+        return None
+    return replace(answer, plugin=plugin.name, category=plugin.category)
 
 
 def in_range(plugin: Plugin, score: float) -> float:

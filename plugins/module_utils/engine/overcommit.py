@@ -15,7 +15,7 @@ from .cache import NodeInfo
 from .framework.config import Setting
 from .framework.cycle_state import CycleState
 from .framework.interface import FilterPlugin
-from .framework.status import Shortage, Status, unresolvable, unschedulable
+from .framework.status import Category, Shortage, Status, unresolvable, unschedulable
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
     "include_stopped": Setting("bool", False, "count guests that are stopped as well; templates never count"),
@@ -34,6 +34,7 @@ class Overcommit(FilterPlugin):
         reason: with a place for the ratio.
     """
 
+    category = Category.CAPACITY
     resource: t.ClassVar[str]
     kind: t.ClassVar[type[Limit]]
     unit: t.ClassVar[int]

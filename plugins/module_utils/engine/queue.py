@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from ..model import Request
 from .framework.interface import Event, PreEnqueuePlugin, QueueSortPlugin
 from .framework.profile import Profile
-from .guard import Rejection, asked, guarded
+from .framework.status import Status
+from .guard import asked, guarded
 
 BACKOFF_FIRST = 1.0
 BACKOFF_MOST = 10.0
@@ -63,7 +64,7 @@ class SchedulingQueue:
         self._unschedulable: dict[int, Queued] = {}
         self._next_due: float | None = None
 
-    def add(self, request: Request, arrival: int) -> Rejection | None:
+    def add(self, request: Request, arrival: int) -> Status | None:
         """Let a new request in; or say which PreEnqueue plugin holds it back, and why.
 
         Raises InvalidRequest and PluginFailed.
@@ -72,7 +73,7 @@ class SchedulingQueue:
         for gate in gates:
             status = asked(gate, gate.pre_enqueue, request)
             if status is not None:
-                return Rejection(gate.name, status)
+                return status
         self.activate(Queued(request, arrival, self._sort_key(request, arrival)))
         return None
 

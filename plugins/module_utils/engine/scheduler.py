@@ -23,7 +23,7 @@ from .framework.draft import Draft
 from .framework.interface import QueueSortPlugin, ReservePlugin, VMIDPlugin
 from .framework.profile import Profile
 from .framework.status import Code, Status
-from .guard import Rejection, asked, check_request, guarded
+from .guard import asked, check_request, guarded
 from .profiles import profile_of
 from .unknown_names import unknown_names
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
@@ -167,16 +167,16 @@ class Scheduler:
 
     def _reserve(
         self, profile: Profile, state: CycleState, request: Request, node: NodeInfo, draft: Draft
-    ) -> Rejection | None:
+    ) -> Status | None:
         """Run the Reserve plugins; when one refuses or raises, unreserve those before it, last first."""
         done: list[ReservePlugin] = []
-        rejection: Rejection | None = None
+        rejection: Status | None = None
         try:
             for plugin in profile.plugins("reserves"):
                 done.append(plugin)
                 status = asked(plugin, plugin.reserve, state, request, node, draft)
                 if status is not None and status.code is not Code.SKIP:
-                    rejection = Rejection(plugin.name, status)
+                    rejection = status
                     break
         except CollectionError:
             self._unreserve(done, state, request, node)
@@ -210,7 +210,7 @@ class Scheduler:
         }
         rejections = {info.name: r for info in self.cluster.nodes if (r := choice.rejection(info.index)) is not None}
         resolvable = any(
-            all(status.code is Code.UNSCHEDULABLE for status in (rejection.status, *refusals[name].values()))
+            all(status.resolvable for status in (rejection, *refusals[name].values()))
             for name, rejection in rejections.items()
         )
         return unplaceable(

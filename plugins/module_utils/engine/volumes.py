@@ -16,7 +16,7 @@ from ..errors import InvalidRequest
 from ..model import GIB, MIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
 from .cloning import cloned_disks, misplaced, source_for
-from .conflict import Conflict
+from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
 
 NOT_FOUND = "didn't have storage '{}'"
@@ -63,10 +63,10 @@ class Binding:
                 del self.bytes[storage]
 
 
-def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Conflict:
+def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Status:
     """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
     made = _drives(request, node)
-    if isinstance(made, Conflict):
+    if isinstance(made, Status):
         return made
     template, disks = made
     binding = Binding(template=template)
@@ -83,7 +83,7 @@ def shared_view(request: Request, node: NodeInfo, classes: Mapping[str, StorageC
     storages. None where the space of a storage of the node's own may count. Raises InvalidRequest.
     """
     made = _drives(request, node)
-    if isinstance(made, Conflict):
+    if isinstance(made, Status):
         return made
     _template, disks = made
     seen: set[Hashable] = set()
@@ -145,10 +145,10 @@ def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
     return not storage.use.total or size <= _limit(storage, wanted)
 
 
-def _drives(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Conflict:
+def _drives(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Status:
     """The template to clone from, if any, and the drives to make, largest first; or what is in the way in any case."""
     template = source_for(request.clone, node) if request.clone is not None else None
-    if isinstance(template, Conflict):
+    if isinstance(template, Status):
         return template
     elsewhere = misplaced(request, template) if template is not None else None
     if elsewhere is not None:
@@ -165,12 +165,12 @@ def _drives(request: Request, node: NodeInfo) -> tuple[Template | None, list[Dis
     return template, made
 
 
-def _held(volume: str, node: NodeInfo) -> Conflict | None:
+def _held(volume: str, node: NodeInfo) -> Status | None:
     """What is in the way of using a volume that exists somewhere."""
     name, separator, _rest = volume.partition(":")
     conflict = _present(name, node) if separator else None
     if conflict is None and node.volumes.get(volume, 0) is None:
-        return Conflict(NO_VOLUME.format(volume), resolvable=False)
+        return unresolvable(NO_VOLUME.format(volume))
     return conflict
 
 
@@ -179,29 +179,29 @@ def _sized(disk: Disk, source: str, node: NodeInfo) -> Disk:
     return replace(disk, size=max(disk.size, node.volumes.get(source) or 0))
 
 
-def _present(name: str, node: NodeInfo) -> Conflict | None:
+def _present(name: str, node: NodeInfo) -> Status | None:
     storage = node.storages.get(name)
     if storage is None:
-        return Conflict(NOT_FOUND.format(name), resolvable=False)
-    return None if storage.active else Conflict(NOT_ACTIVE.format(name))
+        return unresolvable(NOT_FOUND.format(name))
+    return None if storage.active else unschedulable(NOT_ACTIVE.format(name))
 
 
-def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding: Binding) -> Conflict | None:
+def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding: Binding) -> Status | None:
     """Put the drive on the storage that it names, or say what is in the way."""
     conflict = _present(name, node)
     if conflict is not None:
         return conflict
     storage = node.storages[name]
     if disk.content not in storage.content:
-        return Conflict(WRONG_CONTENT.format(name, disk.content), resolvable=False)
+        return unresolvable(WRONG_CONTENT.format(name, disk.content))
     if not allowed(storage, wanted):
-        return Conflict(WRONG_CLASS.format(name, wanted.name), disk.slot, resolvable=False)
+        return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.slot)
     free = room(storage, wanted, binding.bytes.get(name, 0))
     # What takes nothing, as a linked clone does, fits even where too much was promised already.
     if disk.size > max(free, 0):
         resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
         detail = f"{disk.slot} {_needs(disk.size, free)}"
-        return Conflict(NO_SPACE.format(name), detail, resolvable, missing=disk.size - free)
+        return _short(NO_SPACE.format(name), detail, disk.size - free, resolvable=resolvable)
     binding.put(disk, name)
     return None
 
@@ -214,7 +214,7 @@ class _Search:
         self._binding = binding
         self._tries_left = MOST_TRIES
 
-    def place(self, disks: Sequence[tuple[Disk, StorageClass]]) -> Conflict | None:
+    def place(self, disks: Sequence[tuple[Disk, StorageClass]]) -> Status | None:
         """Put each drive where the most room is; of equal storages where the name sorts first.
 
         When a later drive is then left over, its predecessor goes to the storage with the next most room.
@@ -225,7 +225,7 @@ class _Search:
         storages = self._candidates(disk, wanted)
         if not storages:
             return self._nowhere(disk, wanted)
-        conflict: Conflict | None = None
+        conflict: Status | None = None
         for negated, name in storages:
             if disk.size > max(-negated, 0) or not self._tries_left:
                 break
@@ -253,15 +253,21 @@ class _Search:
             if disk.content in storage.content and allowed(storage, wanted):
                 yield name, storage
 
-    def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Conflict:
+    def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Status:
         detail = f"{disk.slot} {_needs(disk.size, most)} on {name}"
         resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage in self._suitable(disk, wanted))
-        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, resolvable, max(disk.size - most, 0))
+        return _short(NO_CANDIDATE.format(_label(disk, wanted)), detail, disk.size - most, resolvable=resolvable)
 
-    def _nowhere(self, disk: Disk, wanted: StorageClass) -> Conflict:
+    def _nowhere(self, disk: Disk, wanted: StorageClass) -> Status:
         inactive = sorted(name for name, storage in self._suitable(disk, wanted) if not storage.active)
         detail = f"{disk.slot}: {', '.join(inactive)} not active" if inactive else f"{disk.slot}: there is none"
-        return Conflict(NO_CANDIDATE.format(_label(disk, wanted)), detail, resolvable=bool(inactive))
+        return (unschedulable if inactive else unresolvable)(NO_CANDIDATE.format(_label(disk, wanted)), detail)
+
+
+def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:
+    """Says that so many bytes are missing."""
+    shortage = Shortage("storage", missing) if missing > 0 else None
+    return (unschedulable if resolvable else unresolvable)(reason, detail, shortage)
 
 
 def _label(disk: Disk, wanted: StorageClass) -> str:

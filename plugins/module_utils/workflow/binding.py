@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..engine.binding import run_bind, run_post_bind, run_pre_bind
-from ..engine.framework.status import Code
-from ..engine.guard import Rejection
+from ..engine.framework.status import Code, Status
 from ..errors import CollectionError, PluginFailed, TaskTimeout
 from ..model import Decision, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
@@ -104,7 +103,7 @@ class BindingCycle:
     def _create(self, entry: Entry, decision: Decision, fence: Callable[[], None]) -> BindResult:
         fence()
         taken = run_bind(self._placer.profile_of(decision.request), decision)
-        if taken is None or taken.status.code is not Code.SKIP:
+        if taken is None or taken.code is not Code.SKIP:
             _accept(entry, taken)
             return BindResult(decision.vmid, decision.node)
         request = decision.request
@@ -154,10 +153,10 @@ def _may_be_decided_again(entry: Entry, error: VMIDTaken | ReservationLost) -> b
     return "created" not in error.details
 
 
-def _accept(entry: Entry, rejection: Rejection | None) -> None:
+def _accept(entry: Entry, rejection: Status | None) -> None:
     """Raise PluginFailed when a plugin of the binding cycle said no."""
     if rejection is not None:
-        raise PluginFailed(f"{entry.label}: plugin {rejection.plugin} refused to bind it: {rejection.status.text}")
+        raise PluginFailed(f"{entry.label}: plugin {rejection.plugin} refused to bind it: {rejection.text}")
 
 
 @contextmanager

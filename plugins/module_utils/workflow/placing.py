@@ -20,6 +20,7 @@ from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
 from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
+from ..engine.framework.status import Category
 from ..engine.manager import Manager
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
@@ -42,9 +43,6 @@ from .usage import NodeUsage, note_after, usage_before
 
 CYCLES = 3
 """How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
-
-LIMITS = frozenset({"CPUOvercommit", "MemoryOvercommit"})
-"""The filters whose limits may be broken by schedulers that do not know of each other."""
 
 
 @dataclass(slots=True)
@@ -113,7 +111,8 @@ class Placer:
     def broken_limits(self, decisions: Iterable[Decision]) -> dict[int, str]:
         """For each decided VM that now breaks a limit of its node, by VMID, which one: somebody else was there as well.
 
-        Reads the cluster anew. Only limits of CPU and memory are looked at: space and devices Proxmox refuses itself.
+        Reads the cluster anew. Only limits to what a node may hold are looked at: Proxmox itself refuses lack of
+        space and devices.
         """
         snapshot = self._access.read()
         broken: dict[int, str] = {}
@@ -122,7 +121,7 @@ class Placer:
             scheduler = self._manager.get_or_create_scheduler(ClusterState(replace(snapshot, guests=others)))
             # HA rules are not read here.
             refusals = scheduler.refusals(replace(decision.request, ha=None)).get(decision.node, {})
-            reasons = [status.text for plugin, status in refusals.items() if plugin in LIMITS]
+            reasons = [status.text for status in refusals.values() if status.category is Category.CAPACITY]
             if reasons:
                 broken[decision.vmid] = " and ".join(reasons)
         return broken

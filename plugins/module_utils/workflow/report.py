@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
+from ..engine.evaluation import NodeVerdict
 from ..engine.texts import first
 from ..errors import CollectionError, Interrupted
-from ..model import Decision, NodeVerdict
+from ..model import Decision
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
 from .entries import Entry

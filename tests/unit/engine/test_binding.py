@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 from support.small_cluster import profile, vm
@@ -26,7 +27,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     Status,
     unschedulable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.guard import Rejection
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PluginFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision
 
@@ -65,7 +65,7 @@ def test_pre_bind_asks_all_while_they_agree(called: list[str]) -> None:
 
 def test_the_first_pre_bind_that_refuses_ends_it(called: list[str]) -> None:
     own = [plugin(PreBindPlugin, "A", NO, called), plugin(PreBindPlugin, "B", None, called)]
-    assert run_pre_bind(profile(own=own), DECISION) == Rejection("A", NO)
+    assert run_pre_bind(profile(own=own), DECISION) == replace(NO, plugin="A")
     assert called == ["A"]
 
 
@@ -83,7 +83,7 @@ def test_the_first_bind_that_does_not_skip_has_done_it(called: list[str]) -> Non
 
 def test_a_bind_that_could_not_is_not_tried_with_another(called: list[str]) -> None:
     own = [plugin(BindPlugin, "A", NO, called), plugin(BindPlugin, "B", None, called)]
-    assert run_bind(profile(own=own), DECISION) == Rejection("A", NO)
+    assert run_bind(profile(own=own), DECISION) == replace(NO, plugin="A")
     assert called == ["A"]
 
 
@@ -91,7 +91,7 @@ def test_when_no_plugin_binds_the_caller_has_to(called: list[str]) -> None:
     for own in ([], [plugin(BindPlugin, "A", SKIP, called)]):
         rejection = run_bind(profile(own=own), DECISION)
         assert rejection is not None
-        assert rejection.status is SKIP
+        assert rejection.code is SKIP.code
 
 
 def test_every_post_bind_is_told_and_failures_are_only_returned(called: list[str]) -> None:

@@ -135,7 +135,7 @@ def test_a_gated_request_never_gets_in() -> None:
     queue = SchedulingQueue(lambda request: PROFILE)
     held = queue.add(vm("a", scheduling_gates=("licence", "disk")), 0)
     assert held is not None
-    assert (held.plugin, held.status.reason) == ("SchedulingGates", "waits for scheduling gate(s) licence, disk")
+    assert (held.plugin, held.reason) == ("SchedulingGates", "waits for scheduling gate(s) licence, disk")
     assert names(queue, 1e9) == []
 
 

@@ -12,7 +12,12 @@ from support.small_cluster import cluster, node, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cloning import source_for
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.conflict import Conflict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Shortage,
+    Status,
+    unresolvable,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import Binding, find_volumes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -47,9 +52,9 @@ def template(at: str = "pve1", vmid: int = 900, on: str = "ceph", **fields: t.An
     return Template(vmid, at, "debian", volumes=(("scsi0", on, 10 * GIB),), **fields)
 
 
-def obstacle(templates: tuple[Template, ...], at: NodeInfo, **clone: t.Any) -> Conflict | None:
+def obstacle(templates: tuple[Template, ...], at: NodeInfo, **clone: t.Any) -> Status | None:
     found = source_for(CloneSource(templates, **clone), at)
-    return found if isinstance(found, Conflict) else None
+    return found if isinstance(found, Status) else None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_every_copy_out_of_reach_is_told_but_not_endlessly() -> None:
 # --- what the drives of a clone take ---
 
 
-def bound(*disks: Disk, source: Template | None = None, classes: t.Any = (), **clone: t.Any) -> Binding | Conflict:
+def bound(*disks: Disk, source: Template | None = None, classes: t.Any = (), **clone: t.Any) -> Binding | Status:
     request = vm(disks=disks, clone=CloneSource((source or template(),), **clone))
     at = info("pve1", *shared(), *local())
     return find_volumes(request, at, {each.name: each for each in classes})
@@ -161,8 +166,8 @@ def test_a_full_clone_takes_all_drives_to_the_storage_that_is_asked_for() -> Non
 @pytest.mark.parametrize("clone", [{"full": True}, {"full": False}])
 def test_a_drive_of_the_template_does_not_go_to_another_storage_by_itself(clone: dict[str, t.Any]) -> None:
     found = bound(Disk("scsi0", 10 * GIB, "data"), **clone)
-    assert found == Conflict(
-        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", "it is made on 'ceph'", resolvable=False
+    assert found == unresolvable(
+        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", "it is made on 'ceph'"
     )
 
 
@@ -170,7 +175,7 @@ def test_the_copy_on_the_right_storage_decides_where_a_drive_can_be_had() -> Non
     copies = (template("pve1", 900, on="data"), template("pve2", 901, on="fast"))
     request = vm(disks=(Disk("scsi0", 10 * GIB, "fast"),), clone=CloneSource(copies))
     storages = local("data", "pve1") + local("fast", "pve2")
-    assert isinstance(find_volumes(request, info("pve1", *storages), {}), Conflict)
+    assert isinstance(find_volumes(request, info("pve1", *storages), {}), Status)
     found = find_volumes(request, info("pve2", *storages), {})
     assert isinstance(found, Binding)
     assert found.template == copies[1]
@@ -186,7 +191,7 @@ def test_a_class_holds_for_the_drives_of_the_template_as_well() -> None:
     classes = [StorageClass("shared", shared=True), StorageClass("local", shared=False)]
     assert isinstance(bound(Disk("scsi0", storage_class="shared"), classes=classes), Binding)
     found = bound(Disk("scsi0", storage_class="local"), classes=classes)
-    assert found == Conflict("had storage 'ceph' outside of storage class 'local'", "scsi0", resolvable=False)
+    assert found == unresolvable("had storage 'ceph' outside of storage class 'local'", "scsi0")
 
 
 def test_a_linked_clone_that_takes_nothing_fits_where_nothing_is_left() -> None:
@@ -194,6 +199,6 @@ def test_a_linked_clone_that_takes_nothing_fits_where_nothing_is_left() -> None:
     request = vm(clone=CloneSource((template(),), full=False))
     assert isinstance(find_volumes(request, info("pve1", *full), {}), Binding)
     grown = vm(clone=CloneSource((template(),), full=False), disks=(Disk("scsi0", 11 * GIB),))
-    assert find_volumes(grown, info("pve1", *full), {}) == Conflict(
-        "had too little space on storage 'ceph'", "scsi0 needs 1 GiB, 0 GiB free", missing=2 * GIB
+    assert find_volumes(grown, info("pve1", *full), {}) == unschedulable(
+        "had too little space on storage 'ceph'", "scsi0 needs 1 GiB, 0 GiB free", Shortage("storage", 2 * GIB)
     )

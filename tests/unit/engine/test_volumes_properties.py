@@ -18,11 +18,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     NodeInfo,
     NodeStorage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.conflict import Conflict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.evaluation import NodeVerdict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.storage_balance import (
     StorageBalance,
@@ -44,7 +45,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     CloneSource,
     Decision,
     Disk,
-    NodeVerdict,
     Request,
     Selector,
     Storage,
@@ -265,7 +265,7 @@ def test_nodes_of_one_view_get_the_same(found: tuple[Storage, ...], wanted: list
         for info in nodes:
             view = shared_view(request, info, PARSED)
             result = find_volumes(request, info, PARSED)
-            same = result if isinstance(result, Conflict) else (result.storages, result.bytes)
+            same = result if isinstance(result, Status) else (result.storages, result.bytes)
             assert view is None or told.setdefault(view, same) == same
 
 
@@ -311,7 +311,7 @@ def test_drives_are_turned_away_only_where_no_way_to_share_them_out_fits(
 ) -> None:
     info = cluster([node(name) for name in NODES], storages=found).nodes[0]
     result = find_volumes(vm(disks=disks), info, PARSED)
-    assert isinstance(result, (Binding, Conflict))
+    assert isinstance(result, (Binding, Status))
     fitting = [
         way for way in itertools.product(sorted(info.storages), repeat=len(disks)) if _fits(info.storages, disks, way)
     ]

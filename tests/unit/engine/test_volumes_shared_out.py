@@ -10,7 +10,12 @@ import typing as t
 import pytest
 from support.small_cluster import cluster, node, profile, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.conflict import Conflict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Shortage,
+    Status,
+    unresolvable,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
@@ -36,7 +41,7 @@ def find(
     classes: tuple[StorageClass, ...] = (FAST,),
     volumes: t.Mapping[tuple[str, str], int | None] | None = None,
     at: str = "pve1",
-) -> Binding | Conflict:
+) -> Binding | Status:
     names = sorted({storage.node for storage in storages})
     info = cluster([node(name) for name in names], storages=storages, volumes=volumes or {}).node(at)
     assert info is not None
@@ -47,7 +52,7 @@ def new(slot: str, gib: float, **fields: t.Any) -> Disk:
     return Disk(slot, int(gib * GIB), **fields)
 
 
-def storages_of(found: Binding | Conflict) -> dict[str, str]:
+def storages_of(found: Binding | Status) -> dict[str, str]:
     assert isinstance(found, Binding), found
     return found.storages
 
@@ -68,7 +73,7 @@ def test_drives_are_shared_out_until_all_fit() -> None:
 def test_the_search_for_room_ends() -> None:
     disks = tuple(new(f"scsi{number}", 10) for number in range(30))
     found = find(disks, *(data(f"s{number}", 59) for number in range(5)))
-    assert isinstance(found, Conflict), "25 drives fit, 30 do not, and there are too many ways to try them all"
+    assert isinstance(found, Status), "25 drives fit, 30 do not, and there are too many ways to try them all"
     assert MOST_TRIES < 5**5
     # Where the straight way leads to a place for each, the limit does not matter.
     assert isinstance(find(disks[:25], *(data(f"s{number}", 59) for number in range(5))), Binding)
@@ -76,8 +81,8 @@ def test_the_search_for_room_ends() -> None:
 
 def test_what_is_told_is_where_the_straight_way_ended() -> None:
     found = find((new("scsi0", 10), new("scsi1", 8)), data("a", 12), data("b", 5))
-    assert found == Conflict(
-        "had no storage for content type 'images'", "scsi1 needs 8 GiB, 5 GiB free on b", missing=3 * GIB
+    assert found == unschedulable(
+        "had no storage for content type 'images'", "scsi1 needs 8 GiB, 5 GiB free on b", Shortage("storage", 3 * GIB)
     )
 
 
@@ -93,7 +98,9 @@ def test_a_class_without_a_storage_here_says_whether_one_is_only_inactive(
     storages: list[Storage], detail: str, resolvable: bool
 ) -> None:
     found = find((new("scsi0", 1, storage_class="fast"),), *storages)
-    assert found == Conflict("had no storage for storage class 'fast'", detail, resolvable)
+    assert isinstance(found, Status)
+    assert (found.reason, found.detail) == ("had no storage for storage class 'fast'", detail)
+    assert found.resolvable is resolvable
 
 
 @pytest.mark.parametrize("named", ["data", None])
@@ -112,15 +119,15 @@ def test_what_even_the_empty_storage_could_not_hold_is_not_waited_for(
     for gib, hopeful in ((most, True), (most + 1, False)):
         disk = new("scsi0", gib, storage=named, storage_class="roomy")
         found = find((disk,), full, classes=(wanted,))
-        assert isinstance(found, Conflict)
-        assert (found.resolvable, found.missing > 0) == (hopeful, True)
+        assert isinstance(found, Status)
+        assert (found.resolvable, bool(found.shortages)) == (hopeful, True)
 
 
 def test_drives_that_name_one_storage_must_fit_there_together_to_be_waited_for() -> None:
     for second, hopeful in ((40, True), (50, False)):
         disks = new("scsi0", 60, storage="data"), new("scsi1", second, storage="data")
         found = find(disks, data("data", 100, used=30 * GIB))
-        assert isinstance(found, Conflict)
+        assert isinstance(found, Status)
         assert found.resolvable is hopeful
 
 
@@ -128,24 +135,24 @@ def test_a_storage_that_is_not_active_or_of_unknown_size_may_be_large_enough() -
     small = data("small", 10)
     for other in (data("large", 100, active=False), data("unknown", 0)):
         found = find((new("scsi0", 50),), small, other)
-        assert isinstance(found, Conflict)
+        assert isinstance(found, Status)
         assert found.resolvable
     found = find((new("scsi0", 50),), small, data("large", 100, content=frozenset({"iso"})))
-    assert isinstance(found, Conflict)
+    assert isinstance(found, Status)
     assert not found.resolvable
 
 
 def test_local_storages_of_different_nodes_go_to_no_node_together() -> None:
     storages = data("here", 100, "pve1"), data("there", 100, "pve2")
     disks = new("scsi0", 1, storage="here"), new("scsi1", 1, storage="there")
-    reasons = [found.reason for at in ("pve1", "pve2") if isinstance(found := find(disks, *storages, at=at), Conflict)]
+    reasons = [found.reason for at in ("pve1", "pve2") if isinstance(found := find(disks, *storages, at=at), Status)]
     assert reasons == ["didn't have storage 'there'", "didn't have storage 'here'"]
 
 
 @pytest.mark.parametrize(("gib", "told"), [(64, "64 GiB, 12 GiB"), (0.5, None), (20000, "20000 GiB, 12 GiB")])
 def test_sizes_are_told_in_gib(gib: float, told: str | None) -> None:
     found = find((new("scsi0", gib, storage="data"),), data("data", 12))
-    assert (isinstance(found, Conflict) and found.detail) == (told is not None and f"scsi0 needs {told} free")
+    assert (isinstance(found, Status) and found.detail) == (told is not None and f"scsi0 needs {told} free")
 
 
 # --- ISO images, and what is imported ---
@@ -158,9 +165,7 @@ CD = Disk("ide2", content="iso", storage="media", volume=ISO)
 def test_an_image_on_local_storage_of_one_node_keeps_the_vm_there() -> None:
     volumes = {("pve1", ISO): GIB, ("pve2", ISO): None}
     assert isinstance(find((CD,), *LOCAL, volumes=volumes), Binding)
-    assert find((CD,), *LOCAL, volumes=volumes, at="pve2") == Conflict(
-        "didn't have 'media:iso/debian.iso'", resolvable=False
-    )
+    assert find((CD,), *LOCAL, volumes=volumes, at="pve2") == unresolvable("didn't have 'media:iso/debian.iso'")
 
 
 def test_an_image_of_which_nothing_is_known_may_be_there() -> None:
@@ -173,11 +178,10 @@ def test_what_is_imported_takes_its_own_size_or_the_one_asked_for() -> None:
         assert isinstance(found, Binding)
         assert found.bytes == {"data": size * GIB}
     found = find((new("scsi0", 0, source=IMAGE),), *LOCAL, *DATA, volumes={("pve1", IMAGE): 60 * GIB})
-    assert found == Conflict(
+    assert found == unresolvable(
         "had no storage for content type 'images'",
         "scsi0 needs 60 GiB, 50 GiB free on data",
-        resolvable=False,
-        missing=10 * GIB,
+        Shortage("storage", 10 * GIB),
     )
 
 
@@ -187,7 +191,7 @@ def test_what_is_imported_must_be_on_a_storage_of_the_node() -> None:
     assert isinstance(find(disks, *LOCAL, *DATA, volumes=volumes), Binding)
     for storages, reason in ((LOCAL, "didn't have 'media:import/debian.qcow2'"), (LOCAL[:1], "didn't have storage")):
         found = find(disks, *storages, *DATA, volumes=volumes, at="pve2")
-        assert isinstance(found, Conflict)
+        assert isinstance(found, Status)
         assert found.reason.startswith(reason)
 
 

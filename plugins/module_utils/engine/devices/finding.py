@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
+from ..framework.status import Status, unresolvable, unschedulable
 from .addresses import PCI, USB
 from .claims import Alternative, alternatives, indistinguishable, offers, shortfall
 from .constraints import Matcher
@@ -31,19 +32,6 @@ OPTIONS = {PCI: ("hostpci", 16), USB: ("usb", 14)}
 """For each driver the config options that attach a device, and how many of them Proxmox has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmet:
-    """Why the claims cannot be met on a node.
-
-    reason is the same for all nodes where the same claim fails; detail is this node's. resolvable: devices that would
-    do exist, so that a VM's end can help.
-    """
-
-    reason: str
-    detail: str = ""
-    resolvable: bool = True
-
-
 @dataclass(slots=True)
 class Met:
     """How the claims are met on a node, and what the node then has left."""
@@ -52,7 +40,7 @@ class Met:
     supply: Supply
 
 
-def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | Unmet:
+def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | Status:
     """Give every claim of the request its devices on node, or say what is in the way. Raises InvalidRequest."""
     supply = Supply(node.devices)
     options = options_left(request)
@@ -157,20 +145,20 @@ class _Search:
                 yield alternative, offer
 
 
-def _unmet(claims: Sequence[DeviceClaim], search: _Search) -> Unmet:
+def _unmet(claims: Sequence[DeviceClaim], search: _Search) -> Status:
     """Explain by the first claim that cannot be met: on its own, or once those before it have their first offers."""
     if search.looked > MOST_OFFERS:
-        return Unmet(GAVE_UP, f"more than {MOST_OFFERS}")
+        return unschedulable(GAVE_UP, f"more than {MOST_OFFERS}")
     for index, claim in enumerate(claims):
         offer = search.take_first(index)
         if offer is None:
             able = any(_enough(alternative, search.supply) for alternative in search.claims[index])
-            return Unmet(REASON.format(claim.name), _detail(search, index), resolvable=able)
+            return (unschedulable if able else unresolvable)(REASON.format(claim.name), _detail(search, index))
         search.give_back(offer)
     for index, claim in enumerate(claims):
         if search.take_first(index) is None:
-            return Unmet(TOGETHER.format(claim.name), _detail(search, index))
-    return Unmet(NO_OPTION.format(claims[-1].name), resolvable=False)
+            return unschedulable(TOGETHER.format(claim.name), _detail(search, index))
+    return unresolvable(NO_OPTION.format(claims[-1].name))
 
 
 def _enough(alternative: Alternative, supply: Supply) -> bool:

@@ -21,7 +21,7 @@ from ...model import Decision, Guest, Request
 from ..allocatable import Policy
 from .config import Setting
 from .cycle_state import CycleState
-from .status import Status
+from .status import Category, Status
 
 if t.TYPE_CHECKING:
     from ..cache import ClusterState, NodeInfo
@@ -74,6 +74,8 @@ class Plugin(abc.ABC):
         settings: the keys of its config.
         enabled: whether it runs when the plugin config does not name it.
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
+        category: what its rejections are about. When only plugins of Category.STORAGE, beside those of
+            Category.PLACEMENT, reject the nodes, the error is NoStorageAvailable.
         policy: what is configured once for all plugins of the profile. Set before the plugin is asked anything.
         sets: what of the policy this plugin's config sets, by the policy's attributes.
     """
@@ -82,6 +84,7 @@ class Plugin(abc.ABC):
     settings: t.ClassVar[Mapping[str, Setting]] = {}
     enabled: t.ClassVar[bool] = True
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
+    category: t.ClassVar[Category] = Category.RULE
     policy: Policy = Policy()
     sets: Mapping[str, t.Any] = {}
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plugin answers: a code of kube-scheduler's, and the reason that a person reads."""
+"""The one "why not": a code of kube-scheduler's, the plugin that answers, and the reason that a person reads."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ class Code(enum.Enum):
     WAIT = "Wait"
     SKIP = "Skip"
     ERROR = "Error"
+
+
+class Category(enum.Enum):
+    """What a plugin's rejections are about."""
+
+    PLACEMENT = "placement"
+    """Which nodes come into question at all."""
+    CAPACITY = "capacity"
+    """Limits to what a node may hold."""
+    STORAGE = "storage"
+    DEVICE = "device"
+    RULE = "rule"
+    """Relations between the VM and others, and whatever else a rule may say."""
 
 
 class Shortage(t.NamedTuple):
@@ -40,6 +53,7 @@ class Status:
         detail: what is particular to this node ("26.0 of 32.0 GiB would be used"), or empty.
         shortages: set when the node would do if it had that much more; what was missing, as data.
         until: when time alone will change the answer, in seconds on the clock of Request.created; None: it will not.
+        plugin, category: the name and the category of the plugin that answers. The framework fills them in.
     """
 
     code: Code
@@ -47,6 +61,13 @@ class Status:
     detail: str = ""
     shortages: tuple[Shortage, ...] = ()
     until: float | None = None
+    plugin: str = ""
+    category: Category = Category.RULE
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether a change of the cluster may help."""
+        return self.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
     @property
     def text(self) -> str:

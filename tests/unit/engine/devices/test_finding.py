@@ -14,10 +14,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import (
     Met,
-    Unmet,
     find_devices,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.mixed import mixed_mappings
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Device,
     DeviceClaim,
@@ -53,7 +53,7 @@ def claim(name: str = "c", **wanted: t.Any) -> DeviceClaim:
     return DeviceClaim(name, **wanted)
 
 
-def find(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> Met | Unmet:
+def find(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> Met | Status:
     return find_devices(Request("vm", devices=claims, options=options), where, Matcher())
 
 
@@ -63,9 +63,9 @@ def given(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> list[tuple
     return [(each.claim, each.device) for each in found.allocations]
 
 
-def refused(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> Unmet:
+def refused(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> Status:
     found = find(where, *claims, **options)
-    assert isinstance(found, Unmet), found
+    assert isinstance(found, Status), found
     return found
 
 
@@ -174,7 +174,7 @@ def test_many_claims_that_cannot_be_met_together_are_given_up_in_time() -> None:
     where = node(*(pci(f"m{i}", f"0000:{i:02x}:00.0", n=i) for i in range(14)))
     claims = [claim(f"c{i}", constraints=(f"device.n != {i}", "device.n < 12")) for i in range(13)]
 
-    assert isinstance(find(where, *claims), Unmet)
+    assert isinstance(find(where, *claims), Status)
 
 
 def test_devices_that_no_claim_can_tell_apart_are_not_tried_one_for_the_other() -> None:
@@ -240,7 +240,7 @@ def test_a_card_gives_no_second_type_while_one_is_taken() -> None:
 # --- config options ---
 
 
-def values(found: Met | Unmet) -> list[tuple[str, str]]:
+def values(found: Met | Status) -> list[tuple[str, str]]:
     assert isinstance(found, Met)
     return [(each.option, each.value) for each in found.allocations]
 

@@ -11,7 +11,15 @@ import pytest
 from support.looking import allowed, normalized, reasons
 from support.small_cluster import cluster, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Category,
+    Status,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     InvalidPluginConfig,
@@ -208,6 +216,26 @@ def test_when_only_space_is_missing_the_error_says_so() -> None:
 def test_nodes_that_were_never_meant_do_not_speak_against_a_lack_of_storage(fields: dict[str, t.Any]) -> None:
     found = where(storage("data", "pve1", gib=5), storage("data", "pve2"))
     assert isinstance(found.schedule(vm(disks=(disk(storage="data"),), **fields)).error, NoStorageAvailable)
+
+
+class Encrypted(FilterPlugin):
+    """A storage filter of one's own."""
+
+    name = "Encrypted"
+    category = Category.STORAGE
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return unschedulable("had no encrypted storage", f"{node.name}: none")
+
+
+def test_category__of_a_plugin_of_ones_own_makes_a_lack_of_storage_as_the_built_in_one_does() -> None:
+    found = scheduler(cluster([node("pve1"), node("pve2", online=False)]), own=[Encrypted]).schedule(vm())
+    assert isinstance(found.error, NoStorageAvailable)
+    assert found.message.endswith("1 node(s) had no encrypted storage, 1 node(s) were offline (pve1: none)")
+    assert [(v.status and v.status.plugin, v.status and v.status.category) for v in found.verdicts()] == [
+        ("Encrypted", Category.STORAGE),
+        ("NodeReady", Category.PLACEMENT),
+    ]
 
 
 def test_a_storage_that_is_not_there_will_not_come_by_waiting() -> None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...devices.constraints import Matcher
-from ...devices.finding import Unmet, claims_signature, find_devices
+from ...devices.finding import claims_signature, find_devices
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
-from ...framework.status import SKIP, Code, Status
+from ...framework.status import SKIP, Category, Code, Status
 
 
 class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
@@ -26,6 +27,7 @@ class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
     """
 
     name = "DeviceClaims"
+    category = Category.DEVICE
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
@@ -40,20 +42,18 @@ class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = find_devices(request, node, self.matcher)
-        return _status(found, node) if isinstance(found, Unmet) else None
+        return _hopeful(found, node) if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         if not request.devices:
             return None
         found = find_devices(request, node, self.matcher)
-        if isinstance(found, Unmet):
-            return _status(found, node)
+        if isinstance(found, Status):
+            return _hopeful(found, node)
         draft.devices.extend(found.allocations)
         return None
 
 
-def _status(unmet: Unmet, node: NodeInfo) -> Status:
-    # What a node that is offline has is known when it is back.
-    hope = unmet.resolvable or not node.node.online
-    code = Code.UNSCHEDULABLE if hope else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Status(code, unmet.reason, unmet.detail)
+def _hopeful(refused: Status, node: NodeInfo) -> Status:
+    """What a node that is offline has is known when it is back."""
+    return refused if node.node.online else replace(refused, code=Code.UNSCHEDULABLE)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from ....model import Request
 from ...cache import NodeInfo
 from ...devices.constraints import Matcher
-from ...devices.finding import Unmet, claims_signature, find_devices
+from ...devices.finding import claims_signature, find_devices
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreScorePlugin, ScorePlugin
 from ...framework.status import SKIP, Status
@@ -42,7 +42,7 @@ class DeviceFit(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found = find_devices(request, node, self.matcher)
-        return 0.0 if isinstance(found, Unmet) else left_free(found.supply.free_by_pool())
+        return 0.0 if isinstance(found, Status) else left_free(found.supply.free_by_pool())
 
     def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
         levels = {score: level for level, score in enumerate(sorted(set(scores)))}

@@ -14,7 +14,7 @@ from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, Scope
-from ...framework.status import Status, unschedulable
+from ...framework.status import Category, Status, unschedulable
 from ...headroom import Headroom, Limits, Load, Room
 from ...texts import vcpus
 
@@ -32,6 +32,7 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     """
 
     name = "FailoverHeadroom"
+    category = Category.CAPACITY
     enabled = False
     settings = {
         "cpu_ratio": Setting("float", None, "CPU overcommit ratio after a loss", minimum=0),

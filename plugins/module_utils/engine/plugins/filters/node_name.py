@@ -11,7 +11,7 @@ from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
-from ...framework.status import SKIP, Status, unresolvable
+from ...framework.status import SKIP, Category, Status, unresolvable
 
 REASON = "didn't match the requested node name"
 
@@ -20,6 +20,7 @@ class NodeName(PreFilterPlugin, FilterPlugin):
     """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
 
     name = "NodeName"
+    category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
     def signature(self, request: Request) -> Hashable:

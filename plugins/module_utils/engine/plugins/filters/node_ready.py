@@ -11,7 +11,7 @@ from ....model import Request
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin
-from ...framework.status import Status, unschedulable
+from ...framework.status import Category, Status, unschedulable
 
 OFFLINE = "were offline"
 MAINTENANCE = "were in HA maintenance"
@@ -24,6 +24,7 @@ class NodeReady(FilterPlugin):
     """
 
     name = "NodeReady"
+    category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
     def signature(self, request: Request) -> Hashable:

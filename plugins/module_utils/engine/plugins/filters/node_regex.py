@@ -11,7 +11,7 @@ from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
-from ...framework.status import SKIP, Status, unresolvable
+from ...framework.status import SKIP, Category, Status, unresolvable
 from ...node_selection import compiled_regex, wanted_regex
 from ...patterns.names import NamePattern
 
@@ -25,6 +25,7 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
     """
 
     name = "NodeRegex"
+    category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
     def check(self, request: Request) -> None:

@@ -11,7 +11,7 @@ from ....model import Node, Request
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin
-from ...framework.status import Status, unresolvable
+from ...framework.status import Category, Status, unresolvable
 from ...texts import vcpus
 
 REASON = "had fewer CPUs than the VM has vCPUs"
@@ -26,6 +26,7 @@ class VCPULimit(FilterPlugin):
     """
 
     name = "VCPULimit"
+    category = Category.CAPACITY
     events = frozenset({Event.NODE})
 
     def signature(self, request: Request) -> Hashable:

@@ -13,7 +13,7 @@ from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin
-from ...framework.status import SKIP, Status, unschedulable
+from ...framework.status import SKIP, Category, Status, unschedulable
 
 TOO_MANY = "held {} guests, the most allowed"
 TOO_MANY_TAGGED = "held {} guests with tag '{}', the most allowed"
@@ -27,6 +27,7 @@ class GuestLimit(PreFilterPlugin, FilterPlugin):
     """
 
     name = "GuestLimit"
+    category = Category.CAPACITY
     settings = {
         "max_guests": Setting("int", None, "guests that a node may hold; not set: any number", minimum=1),
         "tags": Setting("dict", {}, "guests with a tag that a node may hold, by tag"),

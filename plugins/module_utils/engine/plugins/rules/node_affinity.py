@@ -11,7 +11,7 @@ from ....model import Expression, Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Status, unresolvable
+from ...framework.status import SKIP, Category, Status, unresolvable
 from ...node_selection import matches, matches_all
 
 REASON = "didn't match the VM's node affinity"
@@ -25,6 +25,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """
 
     name = "NodeAffinity"
+    category = Category.PLACEMENT
     weight = 2.0
     events = frozenset({Event.NODE})
 

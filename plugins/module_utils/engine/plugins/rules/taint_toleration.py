@@ -11,7 +11,7 @@ from ....model import Node, Request, Taint, Toleration
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Status, unresolvable
+from ...framework.status import SKIP, Category, Status, unresolvable
 
 REASON = "had untolerated taint {{{}}}"
 
@@ -25,6 +25,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
     """
 
     name = "TaintToleration"
+    category = Category.PLACEMENT
     weight = 3.0
     events = frozenset({Event.NODE})
 

@@ -9,7 +9,6 @@ from collections.abc import Hashable, Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
-from ...conflict import Conflict
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
 from ...framework.status import SKIP, Status
@@ -40,7 +39,7 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found = find_volumes(request, node, self.policy.storage_classes)
-        if isinstance(found, Conflict) or not found.storages:
+        if isinstance(found, Status) or not found.storages:
             return 0.0
         shares = []
         for name in sorted(set(found.storages.values())):

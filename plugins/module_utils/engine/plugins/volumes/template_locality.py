@@ -10,10 +10,9 @@ from collections.abc import Hashable
 from ....model import Request
 from ...cache import NodeInfo
 from ...cloning import source_for
-from ...conflict import Conflict
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, FilterPlugin, Scope
-from ...framework.status import Status
+from ...framework.status import Category, Status
 
 
 class TemplateLocality(FilterPlugin):
@@ -24,6 +23,7 @@ class TemplateLocality(FilterPlugin):
     """
 
     name = "TemplateLocality"
+    category = Category.PLACEMENT
     events = frozenset({Event.NODE, Event.STORAGE})
 
     def signature(self, request: Request) -> Hashable:
@@ -35,4 +35,4 @@ class TemplateLocality(FilterPlugin):
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = source_for(request.clone, node) if request.clone is not None else None
-        return found.status() if isinstance(found, Conflict) else None
+        return found if isinstance(found, Status) else None

@@ -11,12 +11,11 @@ from collections.abc import Hashable, Mapping
 from ....errors import InvalidRequest
 from ....model import Disk, Request
 from ...cache import ClusterState, NodeInfo
-from ...conflict import Conflict
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
-from ...framework.status import SKIP, Status
+from ...framework.status import SKIP, Category, Status
 from ...storage_classes import parse_storage_classes
 from ...volumes import class_of, find_volumes, in_gib, larger_than_asked, shared_view
 
@@ -31,6 +30,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     """
 
     name = "VolumeBinding"
+    category = Category.STORAGE
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
     settings = {
         "storage_classes": Setting("dict", {}, "storage classes by name: storages, types, shared, overcommit, reserved")
@@ -63,12 +63,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = find_volumes(request, node, self.policy.storage_classes)
-        return found.status() if isinstance(found, Conflict) else None
+        return found if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         found = find_volumes(request, node, self.policy.storage_classes)
-        if isinstance(found, Conflict):
-            return found.status()
+        if isinstance(found, Status):
+            return found
         draft.storages.update(found.storages)
         draft.template = found.template
         for storage, size in found.bytes.items():
