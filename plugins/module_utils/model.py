@@ -125,7 +125,8 @@ class Device:
     """One passthrough device of a resource mapping on one node.
 
     id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the
-    number of available instances of an mdev type); attributes are what constraints may ask about.
+    number of available instances of an mdev type); attributes are what constraints may ask about. fault tells why
+    Proxmox starts no VM with it, and is empty where it does.
     """
 
     driver: str
@@ -136,6 +137,7 @@ class Device:
     in_use: int = 0
     mdev: str | None = None
     attributes: Mapping[str, t.Any] = field(default_factory=dict)
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from .rows import Row
 _PAIR = re.compile(r"(?:^|[\s,;])([A-Za-z_][\w.-]*)=(\"[^\"]*\"|[^\s,;]+)")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"-?\d{1,17}\.\d{1,17}")
+_COMPARED = ("id", "iommugroup", "subsystem-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class MappedPath:
 
     path is a PCI address, several of them between semicolons, or a USB port; None for a USB device that is known by its
     hardware id alone. hardware is C(vendor:device) in hexadecimal. mdev tells that VMs get mediated devices of it.
+    recorded are the properties that Proxmox compares with the hardware before it starts a VM.
     """
 
     driver: str
@@ -34,6 +36,7 @@ class MappedPath:
     hardware: str
     mdev: bool = False
     attributes: Mapping[str, t.Any] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
 
 
 def mapped_paths(driver: str, rows: Sequence[Row]) -> Iterator[MappedPath]:
@@ -54,6 +57,7 @@ def mapped_paths(driver: str, rows: Sequence[Row]) -> Iterator[MappedPath]:
                     **described(row.get("description")),
                     **described(entry.get("description")),
                 },
+                recorded={key: entry[key].lower() for key in _COMPARED if key in entry},
             )
 
 
@@ -77,27 +81,84 @@ def typed(value: t.Any) -> t.Any:
 def present(entry: MappedPath, hardware: Sequence[Row] | None) -> list[tuple[str, dict[str, t.Any]]]:
     """Return the devices that an entry stands for: id and attributes, without those of the user.
 
-    hardware is the node's list of its driver; without it (None) the entry is believed. Empty when the node does not
-    have the device, or has another one in its place: Proxmox would not start a VM with it.
+    hardware is the node's list of its driver. Without it (None), or when it does not have the device, the entry itself
+    says what it is.
     """
-    if hardware is None:
-        return [(entry.path or entry.hardware, {**entry.attributes})]
     if entry.driver == PCI:
-        rows = [row for row in hardware if str(row.get("id", "")).lower() == first_function(entry)]
+        rows = [row for row in hardware or () if _address(row) == function_addresses(entry)[0]]
     else:
-        rows = [row for row in hardware if entry.path in (None, usb_port(row))]
+        rows = [row for row in hardware or () if entry.path in (None, usb_port(row))]
     found = []
     for row in rows:
         attributes = _of_hardware(entry.driver, row)
         if entry.hardware in ("", f"{attributes.get('vendor')}:{attributes.get('device')}"):
             found.append((entry.path or usb_port(row), {**attributes, **entry.attributes}))
-    return found
+    return found or [(entry.path or entry.hardware, {**entry.attributes})]
 
 
-def first_function(entry: MappedPath) -> str:
-    """Return the PCI address under which a node's hardware list shows an entry's device."""
-    address = functions(entry.path or "")[0]
-    return address if "." in address else f"{address}.0"
+def fault_of(entry: MappedPath, hardware: Sequence[Row]) -> str:
+    """Why Proxmox starts no VM with any entry of the mapping on this node, if it is this one's fault; else empty.
+
+    It compares what the entry has recorded with the hardware, and wants all of it to be the same.
+    """
+    return _usb_fault(entry, hardware) if entry.driver == USB else _pci_fault(entry, hardware)
+
+
+def _usb_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
+    ids = {usb_port(row): _pair(row.get("vendid"), row.get("prodid")) for row in hardware}
+    if entry.path is None:
+        return "" if entry.hardware in ids.values() else f"USB device '{entry.hardware}' not found"
+    if entry.path not in ids:
+        return f"USB device '{entry.path}' not found"
+    return _difference("id", ids[entry.path], entry.hardware, entry.path)
+
+
+def _pci_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
+    rows = {_address(row): row for row in hardware}
+    for number, address in enumerate(function_addresses(entry)):
+        if address not in rows:
+            return f"PCI device '{address}' not found"
+        for key, real in _real(rows[address]).items():
+            # Of several functions only the first one's group is compared.
+            if key == "iommugroup" and number:
+                continue
+            recorded = str(int(entry.mdev)) if key == "mdev" else entry.recorded.get(key)
+            if fault := _difference(key, real, recorded, address):
+                return fault
+    return ""
+
+
+def _real(row: Row) -> dict[str, str | None]:
+    """The properties of a PCI device as Proxmox compares them, in its order."""
+    subsystem = row.get("subsystem_vendor"), row.get("subsystem_device")
+    group = int(row.get("iommugroup", -1))
+    return {
+        "id": _pair(row.get("vendor"), row.get("device")),
+        "iommugroup": str(group) if group >= 0 else None,
+        "mdev": str(int(row.get("mdev") or 0)),
+        "subsystem-id": None if None in subsystem else _pair(*subsystem),
+    }
+
+
+def _difference(key: str, real: str | None, recorded: str | None, where: str) -> str:
+    if recorded is not None:
+        recorded = recorded.replace("0x", "")
+    if real == recorded:
+        return ""
+    return f"'{key}' of {where} is {real or 'none'}, the mapping says {recorded or 'none'}"
+
+
+def _pair(vendor: object, device: object) -> str:
+    return f"{vendor}:{device}".replace("0x", "").lower()
+
+
+def _address(row: Row) -> str:
+    return str(row.get("id", "")).lower()
+
+
+def function_addresses(entry: MappedPath) -> list[str]:
+    """Return the PCI addresses under which a node's hardware list shows an entry's functions; of all, the first."""
+    return [each if "." in each else f"{each}.0" for each in functions(entry.path or "")]
 
 
 def mediated(device: Device, types: Sequence[Row]) -> Iterator[Device]:

@@ -5,27 +5,37 @@
 
 from __future__ import annotations
 
+import enum
 import typing as t
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..engine.devices.addresses import PCI, USB
 from ..errors import PermissionDenied
 from ..model import Device, Guest, Node
 from .device_holdings import Holding, holdings, with_use
-from .device_rows import MappedPath, first_function, given_attributes, mapped_paths, mediated, present
+from .device_rows import MappedPath, fault_of, function_addresses, given_attributes, mapped_paths, mediated, present
 from .failures import NodeUnreachable, NotRecorded
 from .freshness import read_config
 from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row
 
-# The default leaves out bridges and memory, and processors, which crypto cards call themselves.
-_WITH_PROCESSORS = {"pci-class-blacklist": "05;06"}
+# The default leaves out memory, bridges and processors, which crypto cards call themselves.
+_OF_ANY_CLASS = {"pci-class-blacklist": ""}
 
 # A node and a driver: what one hardware list shows.
 _Place = tuple[str, str]
+
+SEVERAL = "several entries for this node, where Proxmox VE supports one per node for USB"
+
+
+class _Unseen(enum.Enum):
+    """Why there is no list of a node's hardware."""
+
+    HIDDEN = "the user may not see it"
+    GONE = "the node does not answer"
 
 
 def _any(*_what: object) -> bool:
@@ -38,8 +48,8 @@ class DeviceNeeds:
 
     Attributes:
         node: tells whether a VM may go to a node; other nodes are not looked at.
-        device: tells whether a VM may be given a device of a node, free or not; nodes without such a one are left out,
-            and their guests are not read.
+        device: tells whether a VM may be given a device of a node, free or not; of nodes without such a one the guests
+            are not read.
         attributes: what the user says of devices, by mapping, C(mapping@node) or C(address@node).
     """
 
@@ -53,27 +63,35 @@ def read_devices(
 ) -> tuple[Device, ...]:
     """Read the mapped devices of the nodes that are online, with what guests hold of them, running or not.
 
-    Costs two calls; one more per node and driver with mapped devices; one per card with mediated devices; and one per
-    VM on the nodes that are left. A user without Sys.Audit (for USB Sys.Modify) on C(/) is not shown the hardware: then
-    only what the mappings say is known, and mediated devices not at all. VMs that the user may not see hold nothing
+    Costs two calls; one more per node and driver with mapped devices, and another one where a VM may be given some of
+    them but the user is not shown the hardware; one per card with mediated devices; and one per VM on the nodes that
+    have a device for one. The hardware is shown to users with Sys.Audit (for USB Sys.Modify) on C(/): without it only
+    what the mappings say is known, and mediated devices not at all. VMs that the user may not see hold nothing
     here. Nodes that do not answer have no devices.
     """
     wanted = {node.name: node for node in nodes if node.online and needs.node(node)}
     paths = [path for path in _read_mappings(reader) if path.node in wanted]
     by_node: dict[str, list[Device]] = {}
-    for device in _read_hardware(reader, paths, needs.attributes):
+    for device in _read_hardware(reader, paths, needs, wanted):
         by_node.setdefault(device.node, []).append(device)
-    kept = {
-        name: devices
+    useful = [
+        name
         for name, devices in by_node.items()
-        if any(needs.device(device, wanted[name]) for device in devices)
-    }
-    held = _read_holdings(reader, kept, guests)
-    return tuple(device for node in sorted(held) for device in with_use(kept[node], held[node]))
+        if any(not device.fault and needs.device(device, wanted[name]) for device in devices)
+    ]
+    held = _read_holdings(reader, useful, guests)
+    found: list[Device] = []
+    for name, devices in sorted(by_node.items()):
+        if name in held:
+            found.extend(with_use(devices, held[name]))
+        elif name not in useful:
+            # Nobody asks for them: who holds them was not read. What is wrong with them can be said all the same.
+            found.extend(replace(device, in_use=device.capacity) for device in devices)
+    return tuple(found)
 
 
 def _read_mappings(reader: Reader) -> list[MappedPath]:
-    """Return the entries of all mappings that the user may see, and that Proxmox can use."""
+    """Return the entries of all mappings that the user may see."""
 
     def read(driver: str) -> list[Row]:
         try:
@@ -83,43 +101,97 @@ def _read_mappings(reader: Reader) -> list[MappedPath]:
         return rows
 
     rows = in_parallel(read, (PCI, USB))
-    usb = list(mapped_paths(USB, rows[USB]))
-    # Proxmox starts no VM with a USB mapping that has several entries for one node.
-    entries = Counter((path.mapping, path.node) for path in usb)
-    return [*mapped_paths(PCI, rows[PCI]), *(path for path in usb if entries[path.mapping, path.node] == 1)]
+    return [*mapped_paths(PCI, rows[PCI]), *mapped_paths(USB, rows[USB])]
 
 
 def _read_hardware(
-    reader: Reader, paths: Sequence[MappedPath], given: Mapping[str, Mapping[str, t.Any]]
+    reader: Reader, paths: Sequence[MappedPath], needs: DeviceNeeds, nodes: Mapping[str, Node]
 ) -> list[Device]:
     addresses: dict[_Place, set[str]] = {}
     for path in paths:
-        addresses.setdefault((path.node, path.driver), set()).add(first_function(path))
+        addresses.setdefault((path.node, path.driver), set()).update(function_addresses(path))
     lists = in_parallel(lambda place: _read_list(reader, place, addresses[place]), addresses)
-    devices: list[Device] = []
-    cards: list[Device] = []
+    devices: list[tuple[MappedPath, Device]] = []
     for path in paths:
-        for name, attributes in present(path, lists[path.node, path.driver]):
-            own = given_attributes(given, path.mapping, path.node, name)
+        rows = lists[path.node, path.driver]
+        if rows is _Unseen.GONE:
+            continue
+        for name, attributes in present(path, rows if isinstance(rows, list) else None):
+            own = given_attributes(needs.attributes, path.mapping, path.node, name)
             device = Device(path.driver, path.mapping, path.node, name, attributes={**attributes, **own})
-            (cards if path.mdev else devices).append(device)
+            devices.append((path, device))
+    hidden = {
+        (device.node, device.driver)
+        for path, device in devices
+        if lists[path.node, path.driver] is _Unseen.HIDDEN and needs.device(device, nodes[device.node])
+    }
+    faults = {
+        **_faults(paths, lists),
+        **{
+            (node, driver, mapping): text
+            for (node, driver), checks in in_parallel(lambda place: _read_checks(reader, *place), hidden).items()
+            for mapping, text in checks.items()
+        },
+    }
+
+    def fault(device: Device) -> str:
+        return faults.get((device.node, device.driver, device.mapping), "")
+
+    cards = [device for path, device in devices if path.mdev and not fault(device)]
     types = in_parallel(lambda card: _read_types(reader, *card), [(card.node, card.id) for card in cards])
-    return [*devices, *(each for card in cards for each in mediated(card, types[card.node, card.id]))]
+    return [
+        *(replace(device, capacity=0, fault=fault(device)) for _path, device in devices if fault(device)),
+        *(device for path, device in devices if not path.mdev and not fault(device)),
+        *(each for card in cards for each in mediated(card, types[card.node, card.id])),
+    ]
 
 
-def _read_list(reader: Reader, place: _Place, addresses: set[str]) -> list[Row] | None:
-    """Return a node's list of hardware; None when the user may not see it."""
+def _faults(
+    paths: Sequence[MappedPath], lists: Mapping[_Place, list[Row] | _Unseen]
+) -> dict[tuple[str, str, str], str]:
+    """Return why a mapping (by node, driver and name) is of no use on a node. One wrong entry spoils all of them there:
+    Proxmox checks each before it starts a VM with any.
+    """
+    faults: dict[tuple[str, str, str], str] = {}
+    usb = Counter((path.node, path.mapping) for path in paths if path.driver == USB)
+    for path in paths:
+        rows = lists[path.node, path.driver]
+        fault = fault_of(path, rows) if isinstance(rows, list) else ""
+        if path.driver == USB and usb[path.node, path.mapping] > 1:
+            fault = SEVERAL
+        if fault:
+            faults.setdefault((path.node, path.driver, path.mapping), fault)
+    return faults
+
+
+def _read_checks(reader: Reader, node: str, driver: str) -> dict[str, str]:
+    """Return the first error that Proxmox finds in each mapping on a node; users of the mapping may see it."""
+    try:
+        rows: list[Row] = reader.get(f"/cluster/mapping/{driver}", {"check-node": node})
+    except (PermissionDenied, NotRecorded, NodeUnreachable):
+        return {}
+    found: dict[str, str] = {}
+    for row in rows:
+        for check in row.get("checks") or row.get("errors") or ():
+            if check.get("severity") == "error":
+                text = str(check.get("message", "")).strip().removeprefix("Invalid configuration: ")
+                found.setdefault(str(row["id"]), text)
+    return found
+
+
+def _read_list(reader: Reader, place: _Place, addresses: set[str]) -> list[Row] | _Unseen:
+    """Return a node's list of hardware, or why there is none."""
     node, driver = place
     path = f"/nodes/{node}/hardware/{driver}"
     try:
         rows: list[Row] = reader.get(path)
     except (PermissionDenied, NotRecorded):
-        return None
+        return _Unseen.HIDDEN
     except NodeUnreachable:
-        return []
+        return _Unseen.GONE
     if driver == PCI and not addresses <= {str(row.get("id")) for row in rows}:
         try:
-            rows = reader.get(path, _WITH_PROCESSORS)
+            rows = reader.get(path, _OF_ANY_CLASS)
         except (NotRecorded, NodeUnreachable):
             return rows
     return rows

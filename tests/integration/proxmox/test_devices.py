@@ -16,7 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, TaskFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Request
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_snapshot
@@ -40,7 +40,8 @@ CLUSTER = {
                 "id": "gpu",
                 "description": "memory=24",
                 "map": [CARD.format("pve1", "41"), CARD.format("pve2", "41"), CARD.format("pve2", "42")],
-            }
+            },
+            {"id": "replaced", "map": ["node=pve1,path=0000:41:00.0,id=10de:2685"]},
         ],
         "usb": [{"id": "key", "map": ["node=pve2,id=0403:6001"]}],
     },
@@ -48,7 +49,13 @@ CLUSTER = {
         {
             **node,
             "pci": [
-                {"id": f"0000:{bus}:00.0", "vendor": "0x10de", "device": "0x2684", "class": "0x030000", "iommugroup": 1}
+                {
+                    "id": f"0000:{bus}:00.0",
+                    "vendor": "0x10de",
+                    "device": "0x2684",
+                    "class": "0x030000",
+                    "iommugroup": -1,
+                }
                 for bus in cards
             ],
             "usb": [{"busnum": 1, "usbpath": "2", "vendid": "0x0403", "prodid": "0x6001"}] if len(cards) > 1 else [],
@@ -114,6 +121,14 @@ def test_only_the_nodes_that_a_claim_can_go_to_are_read(cluster, session):
 
 def test_a_user_who_may_not_use_a_mapping_is_given_none_of_its_devices(operator):
     assert decided(operator, request("vm", {"mapping": "key"})) == [None]
+
+
+def test_mapping__that_proxmox_starts_no_vm_with_is_not_used(session):
+    assert decided(session, request("vm", {"mapping": "replaced"})) == [None]
+
+    session.put("/nodes/pve1/qemu/100/config", {"hostpci0": "mapping=replaced"})
+    with pytest.raises(TaskFailed, match="PCI device mapping invalid"):
+        TaskFollower(session, timeout=60).wait(session.post("/nodes/pve1/qemu/100/status/start"))
 
 
 def test_an_address_is_refused_by_proxmox_for_the_very_requests_that_we_warn_of(session):

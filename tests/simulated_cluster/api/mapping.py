@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..cluster import Cluster
 from ..errors import die, forbidden
 from ..property_strings import parse, split_list
 from ..routing import Call, Handler, route
@@ -46,32 +47,61 @@ def _checks(call: Call, kind: str, name: str, node: str) -> list[dict[str, str]]
     here = [entry for entry in entries if entry.get("node") == node]
     if not here:
         return [{"severity": "warning", "message": f"No mapping for node {node}."}]
-    return [problem for entry in here if (problem := _check(call, kind, name, node, entry)) is not None]
+    problems = [mapping_problem(call.cluster, kind, name, node, entry) for entry in here]
+    return [{"severity": "error", "message": f"Invalid configuration: {text}\n"} for text in problems if text]
 
 
-def _check(call: Call, kind: str, name: str, node: str, entry: dict[str, str]) -> dict[str, str] | None:
-    host = call.cluster.nodes[node]
-
-    def error(text: str) -> dict[str, str]:
-        return {"severity": "error", "message": f"Invalid configuration: {text}\n"}
-
+def mapping_problem(cluster: Cluster, kind: str, name: str, node: str, entry: dict[str, str]) -> str | None:
+    """What is wrong with an entry of a mapping, as the check says and as the start of a VM fails."""
     if kind == "usb":
-        ids = {f"{row.get('vendid', '')}:{row.get('prodid', '')}" for row in host.usb}
-        found = entry.get("id") in {text.replace("0x", "") for text in ids}
-        return None if found else error(f"usb device '{entry.get('id')}' not found")
+        return _usb_problem(cluster.nodes[node].usb, name, entry)
     if kind != "pci":
         return None
-    path = entry.get("path", "").split(";")[0]
-    device = next((row for row in host.pci if row["id"].startswith(path)), None)
-    if device is None:
-        return error(f"pci device '{path}' not found")
-    real = f"{device['vendor']}:{device['device']}".replace("0x", "")
-    if real != entry.get("id"):
-        return error(f"'id' does not match for '{name}' ({real} != {entry.get('id')})")
-    subsystem = f"{device.get('subsystem_vendor', '')}:{device.get('subsystem_device', '')}".replace("0x", "")
-    if subsystem != ":" and "subsystem-id" not in entry:
-        return error(f"missing expected property 'subsystem-id' for device '{path}'")
+    devices = {row["id"]: row for row in cluster.nodes[node].pci}
+    for number, function in enumerate(entry.get("path", "").split(";")):
+        path = function if "." in function else f"{function}.0"
+        if path not in devices:
+            return f"pci device '{path}' not found"
+        expected = _expected(devices[path])
+        configured = {"mdev": str(int(cluster.mappings["pci"][name].get("mdev") or 0)), **entry}
+        for key in sorted(expected):
+            if (key == "iommugroup" and number) or expected[key] == configured.get(key):
+                continue
+            if key not in configured:
+                return f"missing expected property '{key}' for device '{path}'"
+            if expected[key] is None:
+                return f"unexpected property '{key}' configured for device '{path}'"
+            return f"'{key}' does not match for '{name}' ({expected[key]} != {configured[key]})"
     return None
+
+
+def _expected(device: dict[str, Any]) -> dict[str, str | None]:
+    """The properties that an entry for a PCI device has to have."""
+
+    def pair(vendor: str, product: str) -> str:
+        return f"{device[vendor]}:{device[product]}".replace("0x", "")
+
+    group = int(device.get("iommugroup", -1))
+    return {
+        "id": pair("vendor", "device"),
+        "iommugroup": str(group) if group >= 0 else None,
+        "mdev": str(int("mdevs" in device)),
+        "subsystem-id": pair("subsystem_vendor", "subsystem_device") if "subsystem_device" in device else None,
+    }
+
+
+def _usb_problem(rows: list[dict[str, Any]], name: str, entry: dict[str, str]) -> str | None:
+    ids = {f"{row.get('busnum')}-{row.get('usbpath')}": _usb_id(row) for row in rows}
+    if "path" not in entry:
+        return None if entry.get("id") in ids.values() else f"usb device '{entry.get('id')}' not found"
+    if entry["path"] not in ids:
+        return f"usb device '{entry['path']}' not found"
+    real = ids[entry["path"]]
+    return None if real == entry.get("id") else f"'id' does not match for '{name}' ({real} != {entry.get('id')})"
+
+
+def _usb_id(row: dict[str, Any]) -> str:
+    return f"{row.get('vendid', '')}:{row.get('prodid', '')}".replace("0x", "")
 
 
 def _one(kind: str) -> Handler:

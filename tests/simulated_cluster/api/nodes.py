@@ -144,7 +144,8 @@ def hardware_pci(call: Call) -> list[dict[str, Any]]:
     rows = call.cluster.nodes[call.node].pci
     shown = [dict(row) for row in rows if str(row.get("class", "0x")).removeprefix("0x")[:2] not in hidden]
     for row in shown:
-        row.pop("mdevs", None)
+        if row.pop("mdevs", None) is not None:
+            row["mdev"] = 1
     return shown
 
 

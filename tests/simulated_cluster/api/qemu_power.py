@@ -15,6 +15,7 @@ from ..model import Guest
 from ..property_strings import MIB, parse
 from ..routing import Call, route
 from ..tasks import Orders, Task
+from .mapping import mapping_problem
 from .qemu_read import of
 
 
@@ -94,11 +95,18 @@ def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:
 def _check_mapping(cluster: Cluster, guest: Guest, kind: str, name: str | None, task: Task) -> None:
     if name is None:
         return
-    mapping = cluster.mappings["pci" if kind == "hostpci" else "usb"].get(name)
-    here = [text for text in (mapping or {}).get("map", []) if parse(text, "node")["node"] == guest.node]
+    driver, what = ("pci", "PCI") if kind == "hostpci" else ("usb", "USB")
+    entries = [parse(text, "node") for text in cluster.mappings[driver].get(name, {}).get("map", [])]
+    here = [entry for entry in entries if entry["node"] == guest.node]
+    if driver == "usb" and len(here) > 1:
+        raise TaskError("More than one USB mapping per host not supported")
+    for entry in here:
+        problem = mapping_problem(cluster, driver, name, guest.node, entry)
+        if problem is not None:
+            invalid = "PCI device mapping" if driver == "pci" else "USB Mapping"
+            raise TaskError(f"{invalid} invalid (hardware probably changed): {problem}")
     if here:
         return
-    what = "PCI" if kind == "hostpci" else "USB"
     text = f"{what} device mapping not found for '{name}'"
     if cluster.modern:
         task.say(text)

@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_devices import DeviceNeeds
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_devices import (
+    SEVERAL,
+    DeviceNeeds,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_snapshot
 
@@ -37,7 +40,7 @@ class CountingReader(RecordedReader):
 
 
 def gpu_row(address: str, **more: t.Any) -> Answers:
-    return {"id": address, "vendor": "0x10de", "device": "0x2684", "class": "0x030000", "iommugroup": 21, **more}
+    return {"id": address, "vendor": "0x10de", "device": "0x2684", "class": "0x030000", "iommugroup": -1, **more}
 
 
 def usb_row(bus: int, path: str, product: str = "0x6001") -> Answers:
@@ -87,33 +90,94 @@ def asked(answers: Answers, needs: DeviceNeeds) -> list[str]:
 # --- which devices there are ---
 
 
-def test_the_devices_of_a_real_cluster_are_those_that_its_nodes_really_have(recording: t.Any) -> None:
+@pytest.mark.parametrize("hardware_shown", [True, False])
+def test_mapping__has_a_fault_where_proxmox_finds_an_error_in_it(recording: t.Any, hardware_shown: bool) -> None:
     answers = {
         "/cluster/resources": recording("8.4", "cluster-resources-full-mix")["body"],
         "/cluster/mapping/pci": recording("8.4", "mapping-pci")["body"],
-        **{f"/nodes/pve{n}/hardware/pci": recording("8.4", "node-hardware-pci")["body"] for n in (1, 2, 3)},
     }
-    found = read(answers)
+    for node, check in (("pve1", "mapping-pci-check"), ("pve2", "mapping-pci-check-pve2")):
+        answers[f"/cluster/mapping/pci?check-node={node}"] = recording("8.4", check)["body"]
+        if hardware_shown:
+            answers[f"/nodes/{node}/hardware/pci"] = recording("8.4", "node-hardware-pci")["body"]
+    found = {(d.mapping, d.node): d for d in read(answers) if d.node != "pve3"}
 
-    # Of "multi" pve2's entry names another device than there is, pve3's none; "vgpu" has no such card.
-    assert {(d.mapping, d.node, d.id, d.capacity, d.in_use) for d in found} == {
-        ("nic", "pve1", "0000:00:01.0", 1, 0),
-        ("multi", "pve1", "0000:00:01.0", 1, 0),
+    assert set(found) == {("nic", "pve1"), ("multi", "pve1"), ("multi", "pve2"), ("vgpu", "pve1")}
+    for (mapping, node), device in found.items():
+        checks = answers[f"/cluster/mapping/pci?check-node={node}"]["data"]
+        errors = next(row["checks"] for row in checks if row["id"] == mapping)
+        assert bool(device.fault) is any(error["severity"] == "error" for error in errors)
+        assert (device.capacity, device.in_use) == (0, 0)
+    if hardware_shown:
+        assert {key: device.fault for key, device in found.items()} == {
+            ("nic", "pve1"): "'subsystem-id' of 0000:00:01.0 is 1af4:1045, the mapping says none",
+            ("multi", "pve1"): "'subsystem-id' of 0000:00:01.0 is 1af4:1045, the mapping says none",
+            ("multi", "pve2"): "'id' of 0000:00:02.0 is 1af4:1042, the mapping says 1af4:1041",
+            ("vgpu", "pve1"): "PCI device '0000:01:00.0' not found",
+        }
+
+
+@pytest.mark.parametrize(
+    ("row", "entry", "fault"),
+    [
+        ({}, "", ""),
+        ({"iommugroup": 7}, ",iommugroup=7", ""),
+        ({"iommugroup": 7}, "", "'iommugroup' of 0000:41:00.0 is 7, the mapping says none"),
+        ({}, ",iommugroup=7", "'iommugroup' of 0000:41:00.0 is none, the mapping says 7"),
+        ({"mdev": 1}, "", "'mdev' of 0000:41:00.0 is 1, the mapping says 0"),
+        ({}, ",subsystem-id=10de:1", "'subsystem-id' of 0000:41:00.0 is none, the mapping says 10de:1"),
+        ({"subsystem_vendor": "0x10de", "subsystem_device": "0x16f4"}, ",subsystem-id=10DE:16f4", ""),
+    ],
+)
+def test_mapping__is_compared_with_the_hardware_as_proxmox_does(row: Answers, entry: str, fault: str) -> None:
+    answers = cluster()
+    answers["/nodes/pve2/hardware/pci"] = [gpu_row("0000:41:00.0", **row)]
+    answers["/cluster/mapping/pci"] = [{"id": "gpu", "map": [f"node=pve2,path=0000:41:00.0,id=10de:2684{entry}"]}]
+
+    assert [device.fault for device in read(answers) if device.node == "pve2"] == [fault]
+
+
+def test_mapping__with_one_wrong_entry_is_of_no_use_on_that_node() -> None:
+    """Proxmox checks all entries for the node before it starts a VM with any of them."""
+    answers = cluster()
+    answers["/nodes/pve1/hardware/pci"] = [gpu_row("0000:42:00.0")]
+    faults = {(d.node, d.id): d.fault for d in read(answers) if d.mapping == "gpu"}
+
+    assert faults == {
+        ("pve1", "0000:42:00.0"): "PCI device '0000:41:00.0' not found",
+        ("pve1", "0000:41:00.0"): "PCI device '0000:41:00.0' not found",
+        ("pve2", "0000:41:00.0"): "",
     }
-    assert found[0].attributes["vendor"] == "1af4"
-    assert found[0].attributes["subsystem"] == "1af4:1045"
-    assert found[0].attributes["class"] == "ffff00"
-    assert found[0].attributes["iommugroup"] == -1
 
 
-def test_a_usb_mapping_whose_device_is_not_plugged_in_gives_none(recording: t.Any) -> None:
+def test_mapping__looks_at_each_function_of_an_entry() -> None:
+    answers = cluster()
+    path = "0000:41:00.0;0000:41:00.1"
+    answers["/cluster/mapping/pci"] = [{"id": "gpu", "map": [f"node=pve1,path={path},id=10de:2684"]}]
+
+    assert [d.fault for d in read(answers) if d.mapping == "gpu"] == ["PCI device '0000:41:00.1' not found"]
+
+
+def test_a_usb_mapping_whose_device_is_not_plugged_in_has_a_fault(recording: t.Any) -> None:
     answers = {
         **cluster(),
         "/cluster/mapping/usb": recording("9.2", "mapping-usb")["body"],
         "/nodes/pve1/hardware/usb": recording("9.2", "node-hardware-usb")["body"],
     }
+    faults = [device.fault for device in read(answers) if device.driver == "usb"]
 
-    assert [device for device in read(answers) if device.driver == "usb"] == []
+    assert faults == ["USB device '1d6b:0002' not found"]
+
+
+def test_usb_mapping__is_compared_with_the_port_that_it_names() -> None:
+    answers = cluster()
+    answers["/nodes/pve1/hardware/usb"] = [usb_row(1, "2", product="0x9999")]
+    assert [d.fault for d in read(answers) if d.driver == "usb"] == [
+        "'id' of 1-2 is 0403:9999, the mapping says 0403:6001"
+    ]
+
+    answers["/nodes/pve1/hardware/usb"] = [usb_row(1, "3")]
+    assert [d.fault for d in read(answers) if d.driver == "usb"] == ["USB device '1-2' not found"]
 
 
 def test_a_mapping_with_several_paths_on_a_node_has_as_many_devices() -> None:
@@ -138,7 +202,8 @@ def test_a_usb_mapping_with_two_entries_for_a_node_is_not_usable_there() -> None
         {"id": "key", "map": ["node=pve1,id=0403:6001,path=1-2", "node=pve1,id=0403:6001,path=1-3"]}
     ]
 
-    assert [device for device in read(answers) if device.driver == "usb"] == []
+    found = [(device.id, device.fault) for device in read(answers) if device.driver == "usb"]
+    assert found == [("1-2", SEVERAL), ("1-3", SEVERAL)]
 
 
 def test_several_functions_in_one_entry_are_one_device() -> None:
@@ -159,15 +224,17 @@ def test_several_functions_in_one_entry_are_one_device() -> None:
 def test_a_card_of_a_class_that_lists_leave_out_is_found_by_a_second_look() -> None:
     answers = cluster()
     answers["/nodes/pve2/hardware/pci"] = []
-    answers["/nodes/pve2/hardware/pci?pci-class-blacklist=05%3B06"] = [gpu_row("0000:41:00.0")]
+    answers["/nodes/pve2/hardware/pci?pci-class-blacklist="] = [gpu_row("0000:41:00.0")]
 
-    assert "pve2" in {device.node for device in read(answers)}
+    assert [device.fault for device in read(answers) if device.node == "pve2"] == [""]
 
 
 def test_types_of_mediated_devices_are_counted_per_card() -> None:
     answers = cluster(vm(100), vm(101, status="running"), vm100={"hostpci0": "mapping=gpu,mdev=t1"})
     answers["/nodes/pve1/qemu/101/config"] = {"hostpci0": "mapping=gpu,mdev=t1"}
     answers["/cluster/mapping/pci"][0]["mdev"] = 1
+    answers["/nodes/pve1/hardware/pci"] = [gpu_row(f"0000:{bus}:00.0", mdev=1) for bus in (41, 42)]
+    answers["/nodes/pve2/hardware/pci"] = [gpu_row("0000:41:00.0", mdev=1)]
     answers["/nodes/pve1/hardware/pci/0000:42:00.0/mdev"] = [
         {"type": "t1", "available": 3, "description": "", "name": "GRID"},
         {"type": "t2", "available": 0, "description": ""},
@@ -331,4 +398,6 @@ def test_guests_are_read_only_where_there_is_a_device_that_is_wanted() -> None:
     answers = cluster(vm(100), vm(101, "pve2"))
 
     assert [path for path in asked(answers, needs) if path.endswith("config")] == ["/nodes/pve1/qemu/100/config"]
-    assert {device.node for device in read(copy.deepcopy(answers), needs)} == {"pve1"}
+    # Those of the others are known, but count as held.
+    found = read(copy.deepcopy(answers), needs)
+    assert {(device.node, device.in_use) for device in found} == {("pve1", 0), ("pve2", 1)}

@@ -99,7 +99,9 @@ def _alternative(wanted: DeviceClaim, claim: str, supply: Supply, matcher: Match
         reason = ""
         for position in positions:
             device = supply.devices[position]
-            if device.mdev != wanted.mdev:
+            if device.fault:
+                reason = device.fault
+            elif device.mdev != wanted.mdev:
                 reason = reason or (WRONG_TYPE.format(wanted.mdev) if wanted.mdev else "only mdev types")
             elif not all(matcher.meets(device, claim, constraint) for constraint in wanted.constraints):
                 reason = CONSTRAINTS

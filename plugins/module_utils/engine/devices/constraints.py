@@ -70,7 +70,8 @@ def accepts(wanted: DeviceClaim, claim: str, device: Device, matcher: Matcher) -
     claim is named in errors. Raises InvalidRequest as Matcher does.
     """
     return (
-        wanted.driver in (None, device.driver)
+        not device.fault
+        and wanted.driver in (None, device.driver)
         and wanted.mapping in (None, device.mapping)
         and wanted.mdev == device.mdev
         and all(matcher.meets(device, claim, constraint) for constraint in wanted.constraints)

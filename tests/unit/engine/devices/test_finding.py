@@ -94,6 +94,16 @@ def test_only_pools_of_the_mapping_asked_for_are_spoken_of() -> None:
     assert refused(node(pci("nic", A)), claim(mapping="gpu")).detail.startswith("gpu: not mapped here; unable")
 
 
+def test_mapping__that_proxmox_finds_wrong_is_refused_with_what_is_wrong() -> None:
+    fault = "PCI device '0000:01:00.0' not found"
+    broken = Device("pci", "gpu", "pve1", A, capacity=0, fault=fault)
+
+    unmet = refused(node(broken, pci("other", B)), claim(mapping="gpu"))
+    assert unmet.detail == f"gpu: {fault}; unable to satisfy 1 of 1 device requests"
+    assert not unmet.resolvable
+    assert given(node(broken, pci("other", B)), claim(driver="pci")) == [("c", B)]
+
+
 def test_devices_in_use_can_become_free_but_devices_that_do_not_fit_cannot() -> None:
     assert refused(node(pci("gpu", A, in_use=1)), claim(mapping="gpu")).resolvable
     assert not refused(node(pci("gpu", A, vendor="1002")), claim(constraints=("device.vendor == '10de'",))).resolvable
