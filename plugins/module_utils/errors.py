@@ -158,6 +158,15 @@ class ApiError(CollectionError):
     code = "ApiError"
 
 
+class NoQuorum(ApiError):
+    """The cluster has no quorum: more than half of its nodes do not see each other, and nothing can be changed.
+
+    Cure: bring the other nodes back. Nothing was written, unless the message says so.
+    """
+
+    code = "NoQuorum"
+
+
 class TaskFailed(CollectionError):
     """A Proxmox task (create, clone, start, ...) ended with an error.
 

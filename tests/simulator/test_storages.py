@@ -71,3 +71,16 @@ def test_pool_of_a_vm__is_shown_with_pool_audit_only(name: str) -> None:
         return any("pool" in row for row in rows)
 
     assert pools(in_lab("9.2", replay)) == pools(recorded["body"]["data"])
+
+
+@pytest.mark.parametrize("version", ["8.4", "9.2"])
+def test_without_quorum__a_delete_removes_the_disks_and_leaves_the_config(version: str) -> None:
+    async def delete(lab: Lab) -> tuple[str, bool, int]:
+        lab.cluster.quorate = False
+        upid = (await (await lab.ask("DELETE", "/nodes/pve1/qemu/105")).json())["data"]
+        ended = await lab.finish(upid)
+        return ended["exitstatus"], 105 in lab.cluster.guests, len(lab.cluster.volumes.of_guest(105))
+
+    exitstatus, there, volumes = in_lab(version, delete)
+    assert exitstatus.endswith("Permission denied")
+    assert (there, volumes) == (True, 0)

@@ -11,8 +11,9 @@ import ssl
 import typing as t
 from collections.abc import Iterator, Mapping
 
-from ..errors import ApiError, AuthenticationFailed, CollectionError, ConnectionFailed, PermissionDenied
+from ..errors import ApiError, AuthenticationFailed, CollectionError, ConnectionFailed, NoQuorum, PermissionDenied
 from .failures import AnswerLost, NodeUnreachable, NotImplementedHere
+from .outcomes import lacks_quorum
 
 # pveproxy's own codes for a call that it had to pass on to another node or daemon, and those of a proxy before it.
 CONNECTION_TO_NODE_FAILED = 595
@@ -64,6 +65,8 @@ def failure_of_answer(
         return kind(f"{call}: no answer came from the node (status {status}): {message}", **details)
     if status == _BUSY:
         return ConnectionFailed(f"{call}: the service is not available: {message}", **details)
+    if lacks_quorum(message):
+        return NoQuorum(f"the cluster has no quorum, so nothing can be changed: {call}: {message}", **details)
     return ApiError(f"{call}: {message}", **details)
 
 

@@ -14,6 +14,7 @@ from .freshness import read_config
 from .ha import join_ha
 from .options.drives import drive_size, media_of
 from .outcomes import allocations, is_missing, is_running_already
+from .quorum import Quorum
 from .sending import nothing, sent
 from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
@@ -35,6 +36,7 @@ class Lifecycle:
         self._session = session
         self._tasks = tasks
         self._poller = tasks.poller
+        self._quorum = Quorum(session, tasks.poller.clock)
 
     def update(
         self, node: str, vmid: int, changes: Mapping[str, t.Any], resizes: Mapping[str, int] | None = None
@@ -130,6 +132,7 @@ class Lifecycle:
         Raises:
             VMIDConflict: the VM is not called name (None: any name will do).
             ApiError: it is protected.
+            NoQuorum: the cluster has none; Proxmox would remove the disks and then fail to remove the VM.
             TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
         """
         path = f"/nodes/{node}/qemu/{vmid}"
@@ -145,6 +148,7 @@ class Lifecycle:
             raise VMIDConflict(f'VM {vmid} is called "{found}", not "{name}": not deleted', vmid=vmid, name=found)
         if config.get("protection"):
             raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
+        self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
         if self._status(node, vmid) not in ("stopped", None):
             node = self.stop(node, vmid)
             path = f"/nodes/{node}/qemu/{vmid}"

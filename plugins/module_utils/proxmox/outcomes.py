@@ -44,7 +44,12 @@ def is_tag_refusal(message: str) -> bool:
 
 def is_busy(message: str) -> bool:
     """Tell whether a lock of a storage or a template was not to be had in time: worth another try."""
-    return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message))
+    return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message)) and not lacks_quorum(message)
+
+
+def lacks_quorum(message: str) -> bool:
+    """Tell whether something was refused for lack of quorum: the cluster's file system is read-only then."""
+    return bool(re.search(r"no quorum|unable to open file '/etc/pve/[^']*' - Permission denied", message))
 
 
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:

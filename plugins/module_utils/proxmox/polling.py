@@ -22,15 +22,15 @@ class Poller:
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self.sleep = sleep
 
     def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
         """Return the first result of look that is not None; None when seconds are over. Looks once at least."""
-        deadline = self._clock() + seconds
+        deadline = self.clock() + seconds
         pause = _FIRST_PAUSE
         while (result := look()) is None:
-            left = deadline - self._clock()
+            left = deadline - self.clock()
             if left <= 0:
                 return None
             self.sleep(min(pause, left))

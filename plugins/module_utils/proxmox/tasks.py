@@ -18,6 +18,7 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
+from .outcomes import lacks_quorum
 from .polling import Poller
 from .reader import Reader
 
@@ -156,6 +157,7 @@ class TaskFollower:
         told = [line for line in log if exitstatus not in line]
         raise TaskFailed(
             f"task {task.type} {task.id} on node {task.node} failed: {exitstatus or 'for a reason not given'}"
+            + ("; the cluster has no quorum" if lacks_quorum(exitstatus) else "")
             + (f"; its log ends with: {' | '.join(told)}" if told else ""),
             upid=task.text,
             node=task.node,

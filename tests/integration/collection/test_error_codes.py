@@ -108,6 +108,10 @@ class Stage:
         return self.run()
 
     def api_error(self) -> Result:
+        self.cluster.fault(**CREATE, status=500, message="not now")
+        return self.run()
+
+    def no_quorum(self) -> Result:
         self.cluster.set_quorum(False)
         return self.run()
 
@@ -204,6 +208,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "AuthenticationFailed": Stage.authentication_failed,
     "PermissionDenied": Stage.permission_denied,
     "ApiError": Stage.api_error,
+    "NoQuorum": Stage.no_quorum,
     "TaskFailed": Stage.task_failed,
     "TaskTimeout": Stage.task_timeout,
     "Interrupted": Stage.interrupted,

@@ -216,11 +216,31 @@ def test_a_full_storage_fails_the_create_and_leaves_nothing(controller: Controll
 @both_versions
 def test_without_quorum_the_run_says_so_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_quorum(False)
-    failed = controller.fail("ApiError", name="web-1", **VM)
-    assert "no quorum" in failed["msg"]
+    failed = controller.fail("NoQuorum", name="web-1", **VM)
+    assert "the cluster has no quorum, so nothing can be changed: " in failed["msg"]
     cluster.set_quorum(True)
     free_again(controller, failed["vms"][0]["decision"]["vmid"])
     assert controller.schedule(name="web-1", **VM)["changed"] is True
+
+
+@both_versions
+def test_without_quorum__a_running_vm_is_neither_stopped_nor_deleted(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    before = cluster.state()
+    cluster.set_quorum(False)
+    failed = controller.fail("NoQuorum", name="app-1", state="absent", force=True)
+    assert "the cluster has no quorum: VM 100 was neither stopped nor deleted" in failed["msg"]
+    assert cluster.state()["guests"][100] == before["guests"][100]
+    assert cluster.state()["volumes"] == before["volumes"]
+    assert {request["method"] for request in cluster.requests()} == {"GET"}
+
+
+@both_versions
+def test_without_quorum__an_update_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_quorum(False)
+    failed = controller.fail("NoQuorum", name="app-1", cores=8, update=True)
+    assert "the cluster has no quorum, so nothing can be changed: PUT /nodes/pve1/qemu/100/config" in failed["msg"]
 
 
 @pytest.mark.parametrize(

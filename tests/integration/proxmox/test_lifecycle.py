@@ -319,6 +319,12 @@ def test_a_running_vm_is_stopped_and_deleted(cluster, binder):
     assert 101 not in cluster.state()["guests"]
 
 
+def test_delete__a_user_who_may_not_see_the_quorum_deletes_all_the_same(cluster, blind, poller):
+    assert Binder(blind, TaskFollower(blind, timeout=300, poller=poller)).delete("pve1", 100)
+
+    assert 100 not in cluster.state()["guests"]
+
+
 def test_a_vm_of_another_name_is_not_deleted(cluster, binder):
     with pytest.raises(VMIDConflict, match="app"):
         binder.delete("pve1", 100, "web")

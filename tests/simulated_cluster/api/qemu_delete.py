@@ -32,6 +32,9 @@ def delete(call: Call) -> str:
             if cluster.guests.get(vmid) is not guest:
                 raise TaskError(f"Configuration file 'nodes/{node}/qemu-server/{vmid}.conf' does not exist")
             if not cluster.quorate:
+                # The disks go first, and then the config cannot be written.
+                for volume in cluster.volumes.of_guest(vmid):
+                    cluster.volumes.remove(volume)
                 raise TaskError(
                     f"unable to open file '/etc/pve/nodes/{node}/qemu-server/{vmid}.conf.tmp.{task.pid}'"
                     " - Permission denied"
