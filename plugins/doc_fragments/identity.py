@@ -70,8 +70,30 @@ options:
         C(drift) and warned of.
       - Only what differs is sent. Disks are grown, never shrunk, moved or replaced; if that is what it would take, the
         task fails and the VM is left as it is.
-      - Of what is changed of a VM that runs, some is in force only when it was stopped and started again, its cores for
-        example. That is warned of by the run that changes it, and no drift afterwards.
+      - Some changes to a running VM take effect only after it is stopped and started, its cores for example. They are
+        no drift then. Every run returns them as C(pending) and warns of them. See O(apply_pending).
       - C(cipassword) cannot be compared, as Proxmox VE does not show it.
     type: bool
+  limits:
+    description:
+      - What happens if an existing VM is to grow or to start and its node would refuse it as a new VM. CPU and memory
+        limits, free storage space and the placement rules of the VM are checked. V(enforce) is the default.
+      - With V(enforce) the VM fails and nothing of it is changed. The message says what its node has room for and which
+        other nodes could run it.
+      - With V(warn) the VM is changed and started, and a warning says which limit it exceeds.
+    type: str
+    choices: [enforce, warn]
+    version_added: 1.1.0
+  apply_pending:
+    description:
+      - What happens to a running VM with pending changes, which take effect only after the VM is stopped and started.
+        V(never) is the default.
+      - With V(never) they are returned as C(pending) and warned of.
+      - With V(reboot) the VM is shut down and started. If it does not shut down in time it fails, unless C(force) is
+        set. This applies to changes that were pending before the task, too.
+      - Check mode reports C(reboot) for every update that Proxmox VE may leave pending. The task itself looks at what
+        is pending after the update.
+    type: str
+    choices: [never, reboot]
+    version_added: 1.1.0
 """

@@ -19,6 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     WhatIf,
     sentence,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
 
 VM = Mapping[str, t.Any]
 
@@ -122,11 +123,6 @@ def place_of(vm: VM) -> Mapping[str, t.Any]:
     return t.cast("Mapping[str, t.Any]", vm["decision"] if held_back(vm) and vm.get("decision") else vm)
 
 
-def of_one(reason: str) -> str:
-    """A reason of a rejection, made to be told of several nodes, as it is told of one."""
-    return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
-
-
 # --- the table's cells ---
 
 
@@ -193,13 +189,22 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
 
 
 def _existing(vm: VM) -> str:
-    drift = vm.get("drift") or {}
-    changes = ", ".join(f"{key} {_shown(drift[key]['old'])} => {_shown(drift[key]['new'])}" for key in sorted(drift))
-    if "finish" in (vm.get("actions") or []):
-        return f"was begun and not finished: {changes}" if changes else "was begun and not finished"
-    if not changes:
-        return "exists, nothing differs"
-    return changes if "update" in (vm.get("actions") or []) else f"exists, left as it is without update: {changes}"
+    actions = vm.get("actions") or []
+    changes = _changes(vm.get("drift") or {})
+    pending = _changes(vm.get("pending") or {})
+    if "finish" in actions:
+        text = f"was begun and not finished: {changes}" if changes else "was begun and not finished"
+    elif not changes:
+        text = "exists, nothing differs"
+    else:
+        text = changes if "update" in actions else f"exists, left as it is without update: {changes}"
+    return f"{text}; pending until it is stopped and started: {pending}" if pending else text
+
+
+def _changes(differences: Mapping[str, Mapping[str, t.Any]]) -> str:
+    return ", ".join(
+        f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(differences.items())
+    )
 
 
 def _shown(value: t.Any) -> str:

@@ -14,10 +14,10 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
     findings_of,
     held_back,
-    of_one,
     place_of,
     ranked,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
 
 Data = Mapping[str, t.Any]
 

@@ -190,7 +190,8 @@ vms:
       sample: create
     actions:
       description:
-        - What was done, in order; any of V(create), V(clone), V(finish), V(update), V(start), V(stop), V(delete).
+        - What was done, in order; any of V(create), V(clone), V(finish), V(update), V(start), V(stop), V(reboot),
+          V(delete). V(reboot) shuts the VM down and starts it, see O(apply_pending).
         - V(finish) is done to a VM that an earlier run began to make and did not finish, whatever O(update) says.
       type: list
       elements: str
@@ -215,6 +216,12 @@ vms:
       description: For each parameter in which an existing VM differs from what was asked for, C(old) and C(new).
       type: dict
       sample: {cores: {old: 2, new: 4}}
+    pending:
+      description:
+        - For each parameter of a running VM whose change is pending C(old), which is in effect, and C(new), which takes
+          effect after the VM is stopped and started.
+      type: dict
+      sample: {memory: {old: "2048", new: "4096"}}
     attempts:
       description: How often it was tried to place the VM.
       type: int

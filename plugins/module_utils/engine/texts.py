@@ -26,6 +26,11 @@ def listed(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+def of_one(reason: str) -> str:
+    """A reason of a rejection, made to be told of several nodes, as it is told of one."""
+    return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
+
+
 def first(items: Sequence[str], most: int) -> list[str]:
     """The items, or when there are more than most, the first of them and how many more there are."""
     return list(items) if len(items) <= most else [*items[:most], f"{len(items) - most} more"]

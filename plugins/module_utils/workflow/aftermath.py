@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..errors import CollectionError, ConnectionFailed, Interrupted, TaskTimeout
 from ..proxmox.failures import AnswerLost
 from ..proxmox.reader import Reader
-from .existing import Converger, ExistingPlan
+from .existing import Converger
+from .existing_plan import ExistingPlan
 from .report import VMReport
 
 
@@ -53,14 +54,14 @@ class Aftermath:
         if found is None:
             report.ended_with(applied, None)
             return report
-        changed = found.changes.changes != plan.changes.changes or found.ha != plan.ha
+        changed = _as_it_was(found) != _as_it_was(plan) or found.ha != plan.ha
         done = {
             "finish": changed or "finish" not in found.actions,
             "update": changed,
             "start": found.status == "running" != plan.status,
             "stop": found.status == "stopped" != plan.status,
         }
-        stopped_in_vain = ["stop"] if "delete" in report.actions and done["stop"] else []
+        stopped_in_vain = ["stop"] if {"delete", "reboot"} & set(report.actions) and done["stop"] else []
         report.ended_with([a for a in report.actions if a in applied or done.get(a)] + stopped_in_vain, found.status)
         report.node = found.guest.node
         in_force = {key: value for key, value in plan.changes.after.items() if key not in found.changes.changes}
@@ -82,3 +83,8 @@ class Aftermath:
             answer: t.Mapping[str, t.Any] = self._reader.get(f"/nodes/{node}/qemu/{vmid}/status/current")
             return str(answer["status"])
         return None
+
+
+def _as_it_was(plan: ExistingPlan) -> dict[str, t.Any]:
+    """What is to be changed, with its values before that."""
+    return {key: change["old"] for key, change in plan.changes.changes.items()}

@@ -44,6 +44,8 @@ class Entry:
         state: present, started, stopped or absent.
         clone: the source, if it is to be cloned.
         update: whether drift of an existing VM is applied.
+        limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
+        apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
         given: the names of the options that the user set, defaults from the top included.
     """
 
@@ -52,6 +54,8 @@ class Entry:
     state: str
     clone: Clone | None = None
     update: bool = False
+    limits: str = "enforce"
+    apply_pending: str = "never"
     given: frozenset[str] = frozenset()
 
     @property
@@ -132,6 +136,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         state=state,
         clone=_clone(body),
         update=bool(body.get("update")),
+        limits=body.get("limits") or "enforce",
+        apply_pending=body.get("apply_pending") or "never",
         given=frozenset(name for name, value in body.items() if value is not None),
     )
 

@@ -7,105 +7,27 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskTimeout
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
-from ..proxmox.freshness import BEING_MADE, read_config
+from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
+from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
-from ..proxmox.unfinished import Unfinished, unfinished
+from ..proxmox.unfinished import unfinished
 from .entries import Entry
-from .existing_ha import HA, HADrift, ha_drift
+from .existing_ha import ha_drift
+from .existing_plan import ExistingPlan, pending_warning
 from .pools import is_elsewhere, missing_pool
 from .report import VMReport
 
 POOL = "pool"
 
 POLL_EVERY = 0.5
-
-
-@dataclass(slots=True)
-class ExistingPlan:
-    """What is to be done with one VM that exists.
-
-    actions are delete, stop, finish, update and start, in the order they are done. unfinished is what its mark says of
-    a VM that somebody began to make: then changes are what is left to do.
-    """
-
-    entry: Entry
-    guest: Guest
-    status: str
-    changes: ChangeSet
-    ha: HADrift | None = None
-    actions: list[str] = field(default_factory=list)
-    unfinished: Unfinished | None = None
-
-    @property
-    def drift(self) -> dict[str, Mapping[str, t.Any]]:
-        """Everything that differs: the config, and the care of the HA manager."""
-        drift = dict(self.changes.changes)
-        if self.ha is not None:
-            drift[HA] = {"old": self.ha.old, "new": self.ha.new}
-        if self.misplaced:
-            drift["node"] = {"old": self.guest.node, "new": self.entry.request.node}
-        return drift
-
-    @property
-    def misplaced(self) -> bool:
-        """Whether the VM is on another node than the one that is asked for. It is told, and left so."""
-        return self.entry.request.node not in (None, self.guest.node)
-
-    @property
-    def description(self) -> str:
-        """The description that an unfinished VM is to have: what is asked for, or else what its mark keeps."""
-        kept = self.unfinished.description if self.unfinished is not None else ""
-        return str(self.entry.request.options.get("description", kept))
-
-    def report(self) -> VMReport:
-        """The report as it will be when the plan is carried out."""
-        gone = "delete" in self.actions
-        status = "running" if "start" in self.actions else "stopped" if "stop" in self.actions else self.status
-        report = VMReport(
-            self.entry,
-            actions=list(self.actions),
-            found_name=self.guest.name,
-            node=None if gone else self.guest.node,
-            vmid=self.guest.vmid,
-            status="absent" if gone else status,
-            drift=self.drift,
-            before={**self.changes.before, "status": self.status},
-            after=None if gone else {**self.changes.before, "status": status},
-        )
-        if self.unfinished is not None:
-            report.before = {
-                **self.changes.before,
-                "description": self.unfinished.marked_description,
-                "status": self.status,
-            }
-            report.after = described({**self.changes.after, "status": status}, self.description)
-            report.warnings.extend(
-                f"{self.entry.label}: {key} stays as it is: {why}" for key, why in self.changes.unappliable.items()
-            )
-        elif "update" in self.actions:
-            report.after = {**self.changes.after, "status": status}
-        elif (self.changes or self.ha) and not gone:
-            listed = ", ".join(_told(key, change) for key, change in sorted(self.drift.items()) if key != "node")
-            report.warnings.append(
-                f"{self.entry.label} differs from what is asked for: {listed}; update=true applies it"
-            )
-            if self.ha is not None and self.ha.problem is not None:
-                report.warnings.append(f"{self.entry.label} cannot be given that: {self.ha.problem}")
-        if self.entry.state == "started" and self.status not in ("running", *OFF):
-            report.warnings.append(f"{self.entry.label} runs, but stands still ({self.status}): it is not resumed")
-        if self.misplaced and not gone:
-            report.warnings.append(
-                f"{self.entry.label} is on {self.guest.node}, asked for on {self.entry.request.node}: it is not moved"
-            )
-        return report
 
 
 class Converger:
@@ -138,7 +60,8 @@ class Converger:
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
         if guest.template and entry.state == "started":
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")
-        guest, config = self._config(entry, guest)
+        guest, stored = self._config(entry, guest)
+        config = stored.config
         begun = unfinished(config)
         if begun is None:
             changes = compare(entry.request.options, config)
@@ -150,19 +73,19 @@ class Converger:
                 storages=begun.storages,
                 devices=begun.devices,
             )
+        if config.get(TEMPLATE):
+            changes = _without_growth(changes)
         status = self._status(guest)
+        pending = {} if status in OFF else stored.pending
         starts = entry.state == "started" and status in OFF
         stops = entry.state == "stopped" and status not in OFF
         ha = ha_drift(cluster or self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
-        plan = ExistingPlan(entry, guest, status, changes, ha=ha, unfinished=begun)
+        plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
         if begun is not None:
             plan.actions.append("finish")
         elif (changes or ha) and entry.update:
-            unappliable = dict(changes.unappliable)
-            if ha is not None and ha.problem is not None:
-                unappliable[HA] = ha.problem
-            if unappliable:
-                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(unappliable.items()))
+            if plan.unappliable:
+                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
             if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: template: it runs; state=stopped stops it")
@@ -172,6 +95,8 @@ class Converger:
         if stops:
             # Before all else: only a stopped VM can become a template.
             plan.actions.insert(0, "stop")
+        elif _is_rebooted(plan):
+            plan.actions.append("reboot")
         return plan
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> VMReport:
@@ -190,24 +115,27 @@ class Converger:
             if report.node is not None:
                 report.node = node
         report.actions = done
-        if "update" in done and plan.status not in OFF and "stop" not in done:
-            report.warnings.extend(self._waiting(plan))
+        if "update" in done and plan.status not in OFF and not {"stop", "reboot"} & set(plan.actions):
+            self._note_pending(plan, report)
         return report
 
-    def _waiting(self, plan: ExistingPlan) -> list[str]:
-        """A warning of what Proxmox took for a VM that runs, and shows as if it were in force already."""
+    def _note_pending(self, plan: ExistingPlan, report: VMReport) -> None:
+        """Tell what is pending after an update, in place of what was before."""
+        if report.pending:
+            report.warnings.remove(pending_warning(plan.entry, report.pending))
         with suppress(CollectionError):
-            rows = self._reader.get(f"/nodes/{plan.guest.node}/qemu/{plan.guest.vmid}/pending")
-            keys = ", ".join(sorted(str(row["key"]) for row in rows if "pending" in row or row.get("delete")))
-            if keys:
-                return [f"{plan.entry.label} runs: {keys} will be in force when it was stopped and started again"]
-        return []
+            report.pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
+        if report.pending:
+            report.warnings.append(pending_warning(plan.entry, report.pending))
 
     def _carry_out(
         self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool
     ) -> tuple[str, bool]:
         """Do one of a plan's actions, on node; return the node that the VM is on then, and whether it was needed."""
         vmid = plan.guest.vmid
+        if action in ("finish", "update") and plan.changes.unplaced:
+            slots = ", ".join(plan.changes.unplaced)
+            raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
         if action == "delete":
             return node, binder.delete(node, vmid, plan.entry.request.name or None)
         if action == "finish":
@@ -218,6 +146,10 @@ class Converger:
             return node, True
         if action == "start":
             return binder.start(node, vmid), True
+        if action == "reboot":
+            if not read_pending(self._reader, node, vmid):
+                return node, False
+            return binder.start(binder.shutdown(node, vmid, force=force), vmid), True
         return binder.shutdown(node, vmid, force=force), True
 
     def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
@@ -236,16 +168,16 @@ class Converger:
         if plan.ha is not None and ha is not None:
             binder.join_ha(guest.vmid, ha)
 
-    def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, Mapping[str, t.Any]]:
+    def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
         """The VM's config, once it is written: somebody may still be creating it. With it the guest, where it is then:
         a clone for another node is made on that of its template.
         """
         deadline = self._clock() + self._patience
         while True:
-            config = read_config(self._reader, guest.node, guest.vmid)
-            if config is None:
+            stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
+            if stored is None:
                 guest = replace(guest, node=self._node_of(entry, guest))
-            elif config.get("lock") not in BEING_MADE:
+            elif stored.config.get("lock") not in BEING_MADE:
                 break
             if self._clock() >= deadline:
                 raise TaskTimeout(
@@ -253,10 +185,10 @@ class Converger:
                     "locked; it is left alone"
                 )
             self._sleep(POLL_EVERY)
-        name = config.get("name", "")
+        name = stored.config.get("name", "")
         if entry.request.name and name != entry.request.name:
             raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
-        return guest, config
+        return guest, stored
 
     def _node_of(self, entry: Entry, guest: Guest) -> str:
         """The node on which the VM is, not being where it was said to be."""
@@ -286,6 +218,20 @@ class Converger:
         return str(self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")["status"])
 
 
+def _without_growth(changes: ChangeSet) -> ChangeSet:
+    """The changes of a template, whose disks Proxmox VE does not grow."""
+    fixed = dict.fromkeys(changes.resizes, "it is a template, whose disks cannot be grown; grow those of its clones")
+    return replace(changes, resizes={}, unappliable={**changes.unappliable, **fixed})
+
+
+def _is_rebooted(plan: ExistingPlan) -> bool:
+    """Whether a running VM is stopped and started for what is pending, or may be after its update."""
+    if plan.entry.apply_pending != "reboot" or plan.status != "running":
+        return False
+    changed = {*plan.changes.parameters, *plan.changes.delete} if "update" in plan.actions else set()
+    return bool(plan.pending or changed - APPLIED_AT_ONCE)
+
+
 def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
     """What of changes goes into the config; becoming a template does not, and those left out by name."""
     parameters: dict[str, t.Any] = {
@@ -295,8 +241,3 @@ def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustme
     if unset:
         parameters["delete"] = ",".join(unset)
     return Adjustment(parameters, changes.resizes)
-
-
-def _told(key: str, change: Mapping[str, t.Any]) -> str:
-    old, new = ("unset" if change[side] is None else change[side] for side in ("old", "new"))
-    return f"{key} is {old}, asked for {new}"

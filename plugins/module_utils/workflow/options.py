@@ -34,6 +34,8 @@ def identity_argument_spec() -> Spec:
         "snapname": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "started", "stopped", "absent"]},
         "update": {"type": "bool"},
+        "limits": {"type": "str", "choices": ["enforce", "warn"]},
+        "apply_pending": {"type": "str", "choices": ["never", "reboot"]},
     }
 
 

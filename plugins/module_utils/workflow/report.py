@@ -30,12 +30,14 @@ class VMReport:
     """What became, or in check mode would become, of one VM.
 
     Attributes:
-        actions: create, clone, finish, update, start, stop, delete: what is to be done, after the run what was done.
+        actions: create, clone, finish, update, start, stop, reboot, delete: what is to be done, after the run what was
+            done.
         not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
         found_name: that of a VM that exists, which need not be asked for.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
         drift: for each parameter that differs from the request C(old) and C(new).
+        pending: for each parameter whose new value waits for the VM to be stopped and started C(old) and C(new).
         decision: what was bound in the end; its VMID may be another one than that of outcome.
     before, after: the VM for --diff; None where it does not exist.
     attempts, waited, waited_for: how often it was tried to place it, how long that took in seconds, and which plugins
@@ -55,6 +57,7 @@ class VMReport:
     outcome: Outcome | None = None
     decision: Decision | None = None
     drift: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
+    pending: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
     before: Mapping[str, t.Any] | None = None
     after: Mapping[str, t.Any] | None = None
     warnings: list[str] = field(default_factory=list)
@@ -127,6 +130,7 @@ class VMReport:
             "tags": sorted(self.entry.request.tags),
             "storages": dict(self.storages),
             "drift": {key: dict(values) for key, values in self.drift.items()},
+            "pending": {key: dict(values) for key, values in self.pending.items()},
             "decision": decision_result(self.outcome) if self.outcome is not None else None,
             "attempts": self.attempts,
             "waited": round(self.waited, 1),

@@ -40,8 +40,8 @@ def test_drift_is_returned_and_warned_of_and_nothing_is_changed(
     assert result["vms"][0]["drift"]["cores"] == {"old": 4, "new": 8}
     assert set(result["vms"][0]["drift"]) == {"cores", "description"}
     (warning,) = result["warnings"]
-    assert warning.startswith('VM "app-1" differs from what is asked for: cores is 4, asked for 8')
-    assert "update=true" in warning
+    assert warning.startswith('VM "app-1" has drifted: cores is 4, requested 8')
+    assert warning.endswith("Set update=true to apply.")
     assert writes(cluster) == []
 
 
@@ -52,7 +52,11 @@ def test_update_sends_only_what_differs(controller: Controller, cluster: Simulat
     assert writes(cluster) == []
     result = controller.schedule(**asked, update=True, diff=True)
     assert result["vms"][0]["actions"] == planned["vms"][0]["actions"] == ["update"]
-    assert result["warnings"] == ['VM "app-1" runs: cores will be in force when it was stopped and started again']
+    assert result["vms"][0]["pending"] == {"cores": {"old": 4, "new": 8}}
+    assert result["warnings"] == [
+        'VM "app-1" runs with pending changes: cores from 4 to 8. They take effect when it is stopped and started. '
+        "Set apply_pending=reboot to do so."
+    ]
     assert result["diff"] == planned["diff"]
     assert "cores: 4" in result["diff"][0]["before"]
     assert "cores: 8" in result["diff"][0]["after"]
@@ -63,7 +67,48 @@ def test_update_sends_only_what_differs(controller: Controller, cluster: Simulat
     assert resize["disk"] == "scsi0"
     assert {"cores", "onboot"} == set(change) - {"node", "vmid"}
     again = controller.schedule(**asked, update=True)
-    assert (again["changed"], again["vms"][0]["drift"], again["warnings"]) == (False, {}, [])
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+    assert (again["vms"][0]["pending"], again["warnings"]) == (result["vms"][0]["pending"], result["warnings"])
+
+
+@both_versions
+def test_apply_pending__stops_and_starts_a_vm_once(controller: Controller, cluster: SimulatedCluster) -> None:
+    asked = {"name": "app-1", "cores": 8, "update": True, "apply_pending": "reboot"}
+    planned = controller.schedule(**asked, check=True, diff=True)
+    assert writes(cluster) == []
+    result = controller.schedule(**asked, diff=True)
+    assert planned["vms"] == result["vms"]
+    assert planned["diff"] == result["diff"]
+    assert (result["vms"][0]["actions"], result["vms"][0]["status"]) == (["update", "reboot"], "running")
+    assert (result["vms"][0]["pending"], result["warnings"]) == ({}, [])
+    guest = cluster.state()["guests"][100]
+    assert (guest["config"]["cores"], guest["pending"], guest["status"]) == (8, {}, "running")
+    assert controller.schedule(**asked)["changed"] is False
+
+
+def test_apply_pending__applies_what_was_pending_before(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="app-1", cores=8, update=True)
+    assert controller.schedule(name="app-1")["vms"][0]["pending"] == {"cores": {"old": 4, "new": 8}}
+    result = controller.schedule(name="app-1", apply_pending="reboot", diff=True)
+    assert result["vms"][0]["actions"] == ["reboot"]
+    assert "pending: cores from 4 to 8" in result["diff"][0]["before"]
+    assert "pending" not in result["diff"][0]["after"]
+    assert cluster.state()["guests"][100]["config"]["cores"] == 8
+
+
+def test_apply_pending__does_not_reboot_where_nothing_is_pending(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked = {"name": "app-1", "net": {"net0": "virtio,bridge=vmbr1"}, "update": True, "apply_pending": "reboot"}
+    assert controller.schedule(**asked)["vms"][0]["actions"] == ["update"]
+    assert [call for call in writes(cluster) if "/status/" in call] == []
+
+
+def test_apply_pending__that_does_not_start_again_is_told(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/100/status/start$", task_error="no KVM today")
+    failed = controller.fail("TaskFailed", name="app-1", cores=8, update=True, apply_pending="reboot")
+    vm = failed["vms"][0]
+    assert (vm["actions"], vm["status"], vm["not_done"]) == (["update", "stop"], "stopped", ["reboot"])
 
 
 @both_versions

@@ -58,7 +58,7 @@ def test_a_clone_and_a_start_cost_a_fixed_number_more(controller: Controller, cl
 
 
 @both_versions
-@pytest.mark.parametrize("state", ["present", "stopped"])
+@pytest.mark.parametrize("state", ["present", "stopped", "started"])
 def test_an_unchanged_run_of_many_costs_two_requests_and_one_per_vm(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], state: str
 ) -> None:

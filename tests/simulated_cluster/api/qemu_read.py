@@ -90,6 +90,8 @@ def pending(call: Call) -> list[dict[str, Any]]:
                 row["delete"] = 1
             else:
                 row["pending"] = guest.pending[key]
+        if key == "cipassword":
+            row |= {field: "**********" for field in ("value", "pending") if field in row}
         rows.append(row)
     return rows
 

@@ -104,6 +104,10 @@ def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be()
         (existing(), "exists, nothing differs"),
         (existing(drift={"cores": {"old": 2, "new": 4}}), "exists, left as it is without update: cores 2 => 4"),
         (
+            existing(pending={"cores": {"old": None, "new": 4}}),
+            "exists, nothing differs; pending until it is stopped and started: cores unset => 4",
+        ),
+        (
             existing(drift={"tags": {"old": None, "new": "a"}}, actions=["update"], changed=True),
             "tags unset => a",
         ),

@@ -18,7 +18,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger, ExistingPlan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing_plan import ExistingPlan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
 PATH = "/nodes/pve1/qemu/100"
@@ -133,7 +134,9 @@ def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool)
     assert found.actions == []
     report = found.report()
     assert report.drift == {"node": {"old": "pve1", "new": "pve2"}}
-    assert report.warnings == ['VM "web" is on pve1, asked for on pve2: it is not moved']
+    assert report.warnings == [
+        'VM "web" is on pve1, asked for on pve2: it is not moved; migrate it with Proxmox VE, or request node pve1'
+    ]
 
 
 def test_a_template_is_not_started() -> None:
@@ -142,5 +145,96 @@ def test_a_template_is_not_started() -> None:
 
 
 def test_a_warning_of_drift_speaks_of_what_is_not_set_as_unset() -> None:
-    (warning,) = plan(entry(cores=4)).report().warnings
-    assert "cores is unset, asked for 4" in warning
+    assert plan(entry(cores=4)).report().warnings == [
+        'VM "web" has drifted: cores is unset, requested 4. Set update=true to apply.'
+    ]
+
+
+def test_drift_that_cannot_be_updated__is_not_promised() -> None:
+    asked = entry(cores=4, scsi={"scsi0": {"size": 4}, "scsi1": {"storage": "fast", "size": 8}})
+    config = {"scsi0": "local:vm-100-disk-0,size=8G", "scsi1": "slow:vm-100-disk-1,size=8G"}
+    changeable, smaller, moved = plan(asked, config).report().warnings
+    assert changeable.endswith("cores is unset, requested 4. Set update=true to apply.")
+    assert smaller.endswith("It cannot be updated: it has 8G and cannot shrink to 4G; request at least its size")
+    assert moved.endswith("is not moved to fast; move it with Proxmox VE, or request storage slow")
+
+
+def test_disk_of_a_template__is_not_grown() -> None:
+    asked = {"scsi": {"scsi0": {"size": 9}}}
+    config = {"template": 1, "scsi0": "local:base-100-disk-0,size=8G"}
+    (warning,) = plan(entry(**asked), config, status="stopped").report().warnings
+    assert "It cannot be updated: it is a template, whose disks cannot be grown" in warning
+    with pytest.raises(DriftNotApplicable, match="scsi0: it is a template, whose disks cannot be grown"):
+        plan(entry(update=True, **asked), config, status="stopped")
+
+
+# --- pending changes ---
+
+PENDING: list[dict[str, Any]] = [
+    {"key": "name", "value": "web"},
+    {"key": "memory", "value": "1024", "pending": "2048"},
+    {"key": "cores", "pending": 4},
+    {"key": "vga", "value": "qxl", "delete": 1},
+    {"key": "cipassword", "value": "**********", "pending": "********** "},
+]
+
+
+def pending_plan(status: str = "running", **options: Any) -> ExistingPlan:
+    answers = {f"{PATH}/pending": PENDING}
+    return converger({"memory": "2048"}, **answers).plan(
+        entry(**options), guest(100, "pve1", name="web", status=status)
+    )
+
+
+def test_pending_changes__are_told_in_every_run_and_are_no_drift() -> None:
+    found = pending_plan(memory=2048, cores=4, update=True)
+    assert (found.drift, found.actions) == ({}, [])
+    assert found.report().pending == {
+        "memory": {"old": "1024", "new": "2048"},
+        "cores": {"old": None, "new": 4},
+        "vga": {"old": "qxl", "new": None},
+        "cipassword": {"old": "********", "new": "********"},
+    }
+    (warning,) = found.report().warnings
+    assert "cores from unset to 4, memory from 1024 to 2048, vga from qxl to unset" in warning
+    assert "Set apply_pending=reboot" in warning
+
+
+def test_pending_changes__of_a_stopped_vm_are_none() -> None:
+    assert pending_plan("stopped").report().pending == {}
+    stopping = pending_plan(state="stopped")
+    assert (stopping.actions, stopping.report().pending, stopping.report().warnings) == (["stop"], {}, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "options", "actions"),
+    [
+        ("running", {}, ["reboot"]),
+        ("running", {"state": "started"}, ["reboot"]),
+        ("running", {"state": "stopped"}, ["stop"]),
+        ("running", {"state": "absent"}, ["delete"]),
+        ("running", {"cores": 8, "update": True}, ["update", "reboot"]),
+        ("paused", {}, []),
+        ("stopped", {"state": "started"}, ["start"]),
+    ],
+)
+def test_apply_pending__reboots_a_running_vm(status: str, options: dict[str, Any], actions: list[str]) -> None:
+    found = pending_plan(status, apply_pending="reboot", **options)
+    assert found.actions == actions
+    if "reboot" in actions:
+        assert (found.report().pending, found.report().status) == ({}, "running")
+        assert "pending" in (found.report().before or {})
+        assert "pending" not in (found.report().after or {})
+
+
+@pytest.mark.parametrize(
+    ("options", "actions"),
+    [
+        ({"description": "x", "tags": ["a"]}, ["update"]),
+        ({"description": "x", "cores": 2}, ["update", "reboot"]),
+        ({}, []),
+    ],
+)
+def test_apply_pending__foresees_which_updates_may_wait(options: dict[str, Any], actions: list[str]) -> None:
+    found = plan(entry(update=True, apply_pending="reboot", **options))
+    assert found.actions == actions

@@ -84,7 +84,10 @@ def test_what_cannot_be_joined_is_said_before_anything_is_written(
 ) -> None:
     told = plan(ha, resources, answers)
     assert told.drift["ha"]["new"] == ha
-    assert reason in told.report().warnings[1]
+    (warning,) = told.report().warnings
+    assert "It cannot be updated: " in warning
+    assert reason in warning
+    assert "update=true" not in warning
     with pytest.raises(DriftNotApplicable, match=reason):
         plan(ha, resources, answers, update=True)
 

@@ -229,7 +229,7 @@ def test_a_container_is_never_cloned() -> None:
             {"scsi": {"scsi0": {"import_from": "local:import/x.qcow2"}}},
             "the template's disk is there, and import-from is for new ones",
         ),
-        ({"scsi": {"scsi0": {"size": 9}}}, "it has 10G and cannot shrink to 9G"),
+        ({"scsi": {"scsi0": {"size": 9}}}, "it has 10G and cannot shrink to 9G; request at least its size"),
         ({"efidisk0": {"efitype": "2m"}}, "its properties are fixed when it is created"),
         (
             {"scsi": {"scsi2": {"ssd": True}}},

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .conversions import Value
 from .drive_changes import compare_drive
@@ -27,8 +27,8 @@ class ChangeSet:
 
     changes is all of them, by API parameter, for people: C({"old": ..., "new": ...}) with None for what is not set,
     secrets masked. To be applied are parameters (to C(PUT .../config), with the names in delete) and resizes (slot to
-    bytes, to C(PUT .../resize)). unappliable says of parameters why they cannot be changed. parameters may hold a
-    secret.
+    bytes, to C(PUT .../resize)). unappliable says of parameters why they cannot be changed. unplaced are new drives for
+    which a storage has to be chosen first. parameters may hold a secret.
     """
 
     changes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
@@ -36,9 +36,26 @@ class ChangeSet:
     delete: tuple[str, ...] = ()
     resizes: Mapping[str, int] = field(default_factory=dict)
     unappliable: Mapping[str, str] = field(default_factory=dict)
+    unplaced: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes)
+
+    def with_storages(
+        self, wanted: Mapping[str, Value], config: Mapping[str, t.Any], storages: Mapping[str, str]
+    ) -> ChangeSet:
+        """The same with the drives of storages, by slot, on the storage that was chosen for each.
+
+        wanted and config are those that were compared.
+        """
+        placed = compare({slot: wanted[slot] for slot in storages}, config, storages=storages)
+        return replace(
+            self,
+            changes={**self.changes, **placed.changes},
+            parameters={**self.parameters, **placed.parameters},
+            resizes={**self.resizes, **placed.resizes},
+            unplaced=tuple(slot for slot in self.unplaced if slot not in storages),
+        )
 
     @property
     def before(self) -> dict[str, t.Any]:
@@ -113,6 +130,7 @@ class _Differences:
         self.delete: list[str] = []
         self.resizes: dict[str, int] = {}
         self.unappliable: dict[str, str] = {}
+        self.unplaced: list[str] = []
 
     def set(self, key: str, value: str | int, current: t.Any) -> None:
         conversion = conversion_of(key)
@@ -143,6 +161,8 @@ class _Differences:
             self.resizes[drive.slot] = change.resize
         if change.reasons:
             self.unappliable[drive.slot] = "; ".join(change.reasons)
+        if change.unplaced:
+            self.unplaced.append(drive.slot)
 
     def change_set(self) -> ChangeSet:
         return ChangeSet(
@@ -151,6 +171,7 @@ class _Differences:
             delete=tuple(self.delete),
             resizes=self.resizes,
             unappliable=self.unappliable,
+            unplaced=tuple(self.unplaced),
         )
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:

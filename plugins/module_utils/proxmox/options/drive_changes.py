@@ -15,6 +15,8 @@ from ...engine.volumes import ROUNDING
 from .drives import CREATION_ONLY, Drive, is_cloudinit, is_medium, kind_of
 from .values import format_size, size_in_config
 
+MOVED = "it is on storage {0} and is not moved to {1}; move it with Proxmox VE, or request storage {0}"
+
 
 @dataclass(frozen=True, slots=True)
 class DriveChange:
@@ -22,13 +24,14 @@ class DriveChange:
 
     new is the drive as it should be, for people. value is what to set it to (None: nothing), resize the bytes to grow
     to (None: no growth), before it is set or, where an image is imported, afterwards. reasons say what cannot be
-    changed and why.
+    changed and why. unplaced: it is new, and its storage is still to be chosen.
     """
 
     new: str
     value: str | None = None
     resize: int | None = None
     reasons: tuple[str, ...] = ()
+    unplaced: bool = False
 
 
 def compare_drive(drive: Drive, current: str | None, storage: str | None) -> DriveChange | None:
@@ -40,7 +43,7 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None) -> Dri
     if current is None and drive.unsized:
         return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
     if current is None:
-        return _add(drive, storage, "it does not exist")
+        return _add(drive, storage)
     present = kind_of(drive.slot).read(current)
     file = present.pop("file", "")
     present = {key: value for key, value in present.items() if key not in CREATION_ONLY}
@@ -98,12 +101,14 @@ def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[s
     storage = file.partition(":")[0]
     reasons = []
     if drive.storage is not None and drive.storage != storage:
-        reasons.append(f"it is on storage {storage} and is not moved to {drive.storage}")
+        reasons.append(MOVED.format(storage, drive.storage))
     if drive.small:
         if differ:
             reasons.append("its properties are fixed when it is created")
     elif drive.size and size and size - drive.size >= ROUNDING:
-        reasons.append(f"it has {format_size(size)} and cannot shrink to {format_size(drive.size)}")
+        reasons.append(
+            f"it has {format_size(size)} and cannot shrink to {format_size(drive.size)}; request at least its size"
+        )
     return reasons
 
 
@@ -113,21 +118,19 @@ def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage
         there = file.partition(":")[0]
         if drive.storage in (None, there):
             return None
-        return DriveChange(
-            _shown(drive, there), reasons=(f"it is on storage {there} and is not moved to {drive.storage}",)
-        )
+        return DriveChange(_shown(drive, there), reasons=(MOVED.format(there, drive.storage),))
     if drive.cloudinit:
-        return _add(drive, storage, "it is a CD-ROM drive")
+        return _add(drive, storage)
     given = {key: value for key, value in present.items() if key != "size"}
     wanted = replace(drive, options={**given, **drive.options})
     if drive.volume == file and kind_of(drive.slot).same(wanted.options, given):
         return None
-    return _add(wanted, storage, "it holds another medium")
+    return _add(wanted, storage)
 
 
-def _add(drive: Drive, storage: str | None, state: str) -> DriveChange:
+def _add(drive: Drive, storage: str | None) -> DriveChange:
     if storage is None and drive.volume is None:
-        return DriveChange("a new drive", reasons=(f"{state}, and no storage is named to create it on",))
+        return DriveChange("a new drive", unplaced=True)
     value = drive.to_api(storage)
     if drive.source is None or not drive.size:
         return DriveChange(value, value)

@@ -212,7 +212,6 @@ def test_a_larger_disk_with_other_properties_is_set_in_its_size_and_then_resized
         ("vmdata:cloudinit", "vmdata:vm-120-disk-0,size=8G", "a disk is there"),
         ("none,media=cdrom", "vmdata:vm-120-cloudinit,media=cdrom", "the cloud-init drive is there"),
         ("other:cloudinit", "vmdata:vm-120-cloudinit,media=cdrom", "not moved to other"),
-        (":8", None, "no storage is named"),
     ],
 )
 def test_what_would_lose_data_is_reported_and_never_sent(given_drive: t.Any, current: str | None, reason: str) -> None:
@@ -221,6 +220,15 @@ def test_what_would_lose_data_is_reported_and_never_sent(given_drive: t.Any, cur
     assert reason in found.unappliable["scsi0"]
     assert "scsi0" in found.changes
     assert (found.parameters, found.resizes, found.delete) == ({}, {}, ())
+
+
+def test_new_disk__without_a_storage_is_to_be_placed_first() -> None:
+    asked = vm_request({"name": "runner", "scsi": {"scsi1": ":8", "scsi0": ":1"}, "cores": 2}).options
+    found = compare(asked, RUNNER)
+    assert (found.unplaced, found.parameters, found.unappliable) == (("scsi1",), {"cores": 2}, {})
+    placed = found.with_storages(asked, RUNNER, {"scsi1": "fast"})
+    assert (placed.unplaced, placed.parameters) == ((), {"cores": 2, "scsi1": "fast:8"})
+    assert placed.changes["scsi1"] == {"old": None, "new": "fast:8"}
 
 
 def test_a_new_disk_goes_to_the_storage_that_was_decided() -> None:
