@@ -241,6 +241,16 @@ class DriftNotApplicable(CollectionError):
     code = "DriftNotApplicable"
 
 
+class LimitExceeded(CollectionError):
+    """A VM that exists was to grow or to start, and a limit of its node, or a placement rule of the VM, forbids it.
+
+    Cure: the message says what its node has room for and which other nodes could run it; free capacity, migrate the VM,
+    request less, or go on with C(limits=warn). Nothing was changed.
+    """
+
+    code = "LimitExceeded"
+
+
 class GuestVanished(CollectionError):
     """A VM that was there when the cluster was read was gone, or called differently, a moment later.
 

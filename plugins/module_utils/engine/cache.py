@@ -181,6 +181,11 @@ class ClusterState:
             self._assumed.discard(vmid)
             self._remove(vmid)
 
+    def remove(self, vmid: int) -> None:
+        """Count a guest no longer, until restore puts it back."""
+        self._assumed.discard(vmid)
+        self._remove(vmid)
+
     def restore(self, guest: Guest) -> None:
         """Believe the API instead of what was assumed about this VMID."""
         self._assumed.discard(guest.vmid)

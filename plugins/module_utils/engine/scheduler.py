@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 
-from ..errors import CollectionError, InvalidRequest, NoVMIDAvailable, VMIDConflict
+from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .batch import Batch
 from .cache import ClusterState, NodeInfo
@@ -93,6 +93,22 @@ class Scheduler:
     def refusals(self, request: Request, now: float = 0.0) -> dict[str, dict[str, Status]]:
         """For each node every filter that refuses the request, by name; nothing is placed."""
         return self._evaluation(self.profile(request), request, now).refusals()
+
+    def storages_on(self, request: Request, node: str, now: float = 0.0) -> dict[str, str]:
+        """Choose a storage on one node for each drive of a request, by slot, whatever the filters say of that node.
+
+        Raises NoStorageAvailable.
+        """
+        info = self.cluster.node(node)
+        profile = self.profile(request)
+        draft = Draft(request, node, 0.0)
+        state = self._evaluation(profile, request, now).state
+        rejection = self._reserve(profile, state, request, info, draft) if info is not None else None
+        if info is None or rejection is not None:
+            why = "is not there" if rejection is None else rejection.text
+            raise NoStorageAvailable(f'no storage for VM "{request.name}": {node} {why}')
+        self._unreserve(profile.plugins("reserves"), state, request, info)
+        return draft.storages
 
     def undo(self, decision: Decision) -> None:
         """Take an assumed decision back: unreserve what its plugins hold, and forget it.

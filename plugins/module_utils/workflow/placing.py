@@ -22,6 +22,7 @@ from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
 from ..engine.manager import Manager
+from ..engine.scheduler import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
 from ..reservations.lease import LeaseLost
@@ -50,6 +51,7 @@ class Placement:
     """What one scheduling cycle found and decided, by the entries' positions.
 
     Attributes:
+        scheduler: the one that decided, with what it has assumed.
         existing: guests that are there already.
         outcomes: of the entries that are not.
         errors: of the entries about which nothing can be decided.
@@ -59,6 +61,7 @@ class Placement:
     """
 
     snapshot: Snapshot
+    scheduler: Scheduler
     existing: dict[int, Guest] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     errors: dict[int, CollectionError] = field(default_factory=dict)
@@ -163,7 +166,8 @@ class Placer:
     def _schedule(
         self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot
     ) -> Placement:
-        placement = Placement(snapshot)
+        scheduler = self._manager.get_or_create_scheduler(state)
+        placement = Placement(snapshot, scheduler)
         positions: list[int] = []
         requests: list[Request] = []
         for entry in entries:
@@ -182,7 +186,6 @@ class Placer:
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
         present = known_among(self._asked, state).values()
-        scheduler = self._manager.get_or_create_scheduler(state)
         placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
         started = {entry.position for entry in entries if entry.state == "started"}
         starting = [guest.vmid for position, guest in placement.existing.items() if position in started]

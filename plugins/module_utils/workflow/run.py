@@ -22,12 +22,14 @@ from .access import Access
 from .aftermath import Aftermath
 from .binding import BindingCycle, ExistsAlready, kept_alive
 from .entries import Entry
-from .existing import Converger, ExistingPlan
+from .existing import Converger
+from .existing_plan import ExistingPlan
+from .limits import check_limits
 from .placing import Placement, Placer
 from .progress import Progress, Step, Wait
 from .report import VMReport, planned_report
 from .stopping import Stop
-from .usage import NodeUsage, keep_before, note_change
+from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
 
 ATTEMPTS = 3
@@ -163,6 +165,7 @@ class Run:
                 report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
                 self._reports[entry.position] = report
             plans = self._plans(placement.existing, placement.snapshot.pools)
+            self._check_growth(placement, plans)
             errors = (self._reports[position].error for position in placement.existing)
             if not any(isinstance(error, GuestVanished) for error in errors):
                 break
@@ -179,7 +182,7 @@ class Run:
         return placement, plans
 
     def _plans(self, existing: Mapping[int, Guest], pools: Collection[str]) -> dict[int, ExistingPlan]:
-        """Plans for the VMs that exist, each from its own config; their reports are kept.
+        """Plans for the VMs that exist, each from its own config; reports of those that fail are kept.
 
         pools are those that this user may see.
         """
@@ -195,12 +198,24 @@ class Run:
                 position = futures[future]
                 try:
                     plans[position] = future.result()
-                    self._reports[position] = plans[position].report()
                 except CollectionError as error:
                     report = VMReport(self._entries[position], error=error)
                     report.node, report.vmid = existing[position].node, existing[position].vmid
                     self._reports[position] = report
         return plans
+
+    def _check_growth(self, placement: Placement, plans: dict[int, ExistingPlan]) -> None:
+        """Drop the plans whose VMs may not grow or start on their nodes, and report on all."""
+        refused = check_limits(placement.scheduler, plans, time.time())
+        for position, plan in list(plans.items()):
+            if position in refused:
+                del plans[position]
+                report = VMReport(plan.entry, error=refused[position], found_name=plan.guest.name)
+                report.node, report.vmid, report.status = plan.guest.node, plan.guest.vmid, plan.status
+                self._reports[position] = report
+            else:
+                self._reports[position] = plan.report()
+        note_after(placement.nodes, placement.scheduler.cluster)
 
     def _give_back(self, placement: Placement) -> None:
         decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]

@@ -83,19 +83,16 @@ def note_after(usage: Sequence[NodeUsage], cluster: ClusterState) -> None:
 
 
 def note_change(usage: Sequence[NodeUsage], guest: Guest, actions: Sequence[str]) -> None:
-    """Count what is done with a VM that existed: started, it takes CPU and memory; stopped or deleted it gives them up.
+    """Count what a VM that existed gives up: stopped or deleted, its CPU and memory.
 
     How much space a deleted VM's disks gave back is not known.
     """
-    sign = 0
-    if "start" in actions and not guest.running:
-        sign = 1
-    elif ("stop" in actions or "delete" in actions) and guest.running:
-        sign = -1
+    if not {"stop", "delete"} & set(actions) or not guest.running:
+        return
     for node in usage:
         if node.node == guest.node:
-            node.cores_after += sign * guest.cores
-            node.memory_after += sign * guest.memory
+            node.cores_after -= guest.cores
+            node.memory_after -= guest.memory
 
 
 def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[NodeUsage]:

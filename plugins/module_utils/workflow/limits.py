@@ -1,0 +1,236 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether VMs that exist may grow or start where they are: asked of the filters that a new VM meets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ..engine.framework.status import Category, Status
+from ..engine.plugins.diagnosis.what_if import amount_text, missing_on
+from ..engine.scheduler import Scheduler
+from ..engine.texts import first, listed, of_one
+from ..errors import CollectionError, LimitExceeded
+from ..model import MIB, Disk, Guest, Request
+from ..proxmox.options.drives import drive_size
+from ..proxmox.options.request import drives_of
+from ..proxmox.outcomes import allocations
+from .existing_plan import ExistingPlan
+
+NODES_NAMED = 5
+"""How many other nodes a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a plan asks of the VM's node.
+
+    request is the VM as it will be, with the disk space that it takes beside what it has. resources are C(cpu),
+    C(memory) and C(storage), as far as it takes more of them. starts: it does not run yet, or is stopped meanwhile.
+    """
+
+    request: Request
+    resources: frozenset[str]
+    starts: bool
+
+    @property
+    def verb(self) -> str:
+        """What cannot be done with the VM, in a message."""
+        return "started" if self.starts else "updated"
+
+
+def check_limits(scheduler: Scheduler, plans: Mapping[int, ExistingPlan], now: float) -> dict[int, CollectionError]:
+    """Ask for each plan whether its VM may grow and start, in their order: what one takes counts for the next.
+
+    New drives that name no storage get one. A plan gains cautions where limits are only warned of, and where the VM
+    breaks its own rules. Returns why the others must not be carried out, by their positions.
+    """
+    errors: dict[int, CollectionError] = {}
+    for position, plan in sorted(plans.items()):
+        if "delete" in plan.actions or plan.guest.template:
+            continue
+        try:
+            _check(scheduler, plan, now)
+        except CollectionError as error:
+            errors[position] = error
+    return errors
+
+
+def growth_of(plan: ExistingPlan) -> Growth | None:
+    """What a plan asks of its node; None when it takes nothing that it does not have."""
+    starts = bool({"start", "reboot"} & set(plan.actions))
+    (cores, memory), (cores_after, memory_after) = sizes_of(plan.config), sizes_of(plan.config_after)
+    disks = _new_space(plan)
+    resources = {
+        "cpu": starts or cores_after > cores,
+        "memory": starts or memory_after > memory,
+        "storage": bool(disks),
+    }
+    if not any(resources.values()):
+        return None
+    grown = frozenset(resource for resource, more in resources.items() if more)
+    return Growth(replace(_as_it_is(plan), cores=cores_after, memory=memory_after, disks=disks), grown, starts)
+
+
+def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
+    """The vCPUs and the bytes of memory that a config gives a VM."""
+    cores = int(str(config.get("cores") or 1)) * int(str(config.get("sockets") or 1))
+    return float(str(config.get("vcpus") or cores)), int(str(config.get("memory") or 512)) * MIB
+
+
+def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
+    growth = growth_of(plan)
+    guest = scheduler.cluster.get(plan.guest.vmid)
+    if guest is None or (growth is None and not _has_rules(plan.entry.request)):
+        return
+    with _without(scheduler, guest) as kept:
+        if _has_rules(plan.entry.request):
+            plan.cautions.extend(_broken_rules(scheduler, plan, now))
+        if growth is not None:
+            _fit(scheduler, plan, growth, now)
+            kept.grown = _grown(guest, plan, growth)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The guest that is put back."""
+
+    grown: Guest
+
+
+@contextmanager
+def _without(scheduler: Scheduler, guest: Guest) -> Iterator[_Kept]:
+    """Take a guest out of the cluster's sums, and put it back as it is to be then."""
+    kept = _Kept(guest)
+    scheduler.cluster.remove(guest.vmid)
+    try:
+        yield kept
+    finally:
+        scheduler.cluster.restore(kept.grown)
+
+
+def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -> None:
+    """Find storages for new drives, and refuse what exceeds a limit, or warn of it."""
+    refusals = scheduler.refusals(growth.request, now)
+    refused = _of_growth(refusals.get(plan.guest.node, {}), growth)
+    if refused:
+        text = _refusal(scheduler, plan, growth, refused, now)
+        if plan.entry.limits == "enforce":
+            raise LimitExceeded(text, node=plan.guest.node, rejected_by=sorted(refused))
+        plan.cautions.append(text)
+    if plan.changes.unplaced:
+        storages = scheduler.storages_on(growth.request, plan.guest.node, now)
+        chosen = {slot: storages[slot] for slot in plan.changes.unplaced}
+        plan.changes = plan.changes.with_storages(plan.entry.request.options, plan.config, chosen)
+
+
+def _of_growth(refused: Mapping[str, Status], growth: Growth) -> dict[str, Status]:
+    """Which refusals are about what the VM takes more of; a shortage of something else was there before."""
+    return {plugin: status for plugin, status in refused.items() if _concerns(status, growth.resources)}
+
+
+def _concerns(status: Status, resources: Set[str]) -> bool:
+    if status.shortages:
+        return any(shortage.resource in resources for shortage in status.shortages)
+    return status.category is not Category.CAPACITY or bool(resources & {"cpu", "memory"})
+
+
+def _refusal(
+    scheduler: Scheduler, plan: ExistingPlan, growth: Growth, refused: Mapping[str, Status], now: float
+) -> str:
+    """One sentence that says why the VM cannot grow or start on its node, and one that says what would fit where."""
+    node, request = plan.guest.node, growth.request
+    reasons = "; ".join(f"{node} {of_one(status.text)}" for _plugin, status in sorted(refused.items()))
+    asked = {"cpu": request.cores, "memory": float(request.memory)}
+    fits = [
+        amount_text(resource, asked[resource] - missing)
+        for resource, missing in sorted(missing_on(refused).items())
+        if resource in asked and asked[resource] > missing
+    ]
+    parts = [f"{plan.entry.label} ({plan.guest.vmid}) cannot be {growth.verb}: {reasons}"]
+    if fits:
+        parts.append(f"{node} has room for {listed(fits)}")
+    if any(_is_about_the_node(status) for status in refused.values()):
+        elsewhere = scheduler.refusals(replace(request, disks=()), now)
+        others = [name for name, by_plugin in sorted(elsewhere.items()) if name != node and not by_plugin]
+        parts.append(f"{listed(first(others, NODES_NAMED))} could run it" if others else "no other node could run it")
+    return "; ".join(parts)
+
+
+def _is_about_the_node(status: Status) -> bool:
+    """Whether another node may help: not so where a disk is to grow beyond its storage."""
+    return not status.shortages or any(shortage.resource != "storage" for shortage in status.shortages)
+
+
+def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Iterator[str]:
+    """Which of its own rules a VM breaks where it is."""
+    request = replace(_as_it_is(plan), cores=0, memory=0)
+    with_rules = scheduler.refusals(request, now).get(plan.guest.node, {})
+    without = scheduler.refusals(_without_rules(request), now).get(plan.guest.node, {})
+    for plugin in sorted(with_rules.keys() - without.keys()):
+        reason = of_one(with_rules[plugin].text)
+        yield f"{plan.entry.label} breaks a placement rule: {plan.guest.node} {reason}; it is not moved"
+
+
+def _has_rules(request: Request) -> bool:
+    return request != _without_rules(request)
+
+
+def _without_rules(request: Request) -> Request:
+    return replace(request, affinity=(), topology_spread=(), node_required=(), node_regex=None, context={})
+
+
+def _as_it_is(plan: ExistingPlan) -> Request:
+    """The VM's request without what is settled as it exists: its node, disks, devices and HA resource."""
+    request, guest = plan.entry.request, plan.guest
+    return replace(
+        request,
+        name=guest.name or request.name,
+        vmid=guest.vmid,
+        running=True,
+        tags=request.tags or guest.tags,
+        pool=request.pool or guest.pool,
+        node=None,
+        disks=(),
+        clone=None,
+        devices=(),
+        ha=None,
+        scheduling_gates=(),
+        created=0.0,
+    )
+
+
+def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
+    """What an update takes of storages: its new drives, and by how much others grow."""
+    if not {"update", "finish"} & set(plan.actions):
+        return ()
+    changes, drives = plan.changes, drives_of(plan.entry.request.options)
+    new = {*allocations(changes.parameters), *changes.unplaced} & drives.keys()
+    made = [disk for slot in sorted(new) if (disk := drives[slot].to_disk()) is not None]
+    for slot, size in sorted(changes.resizes.items()):
+        if slot not in new:
+            current = str(plan.config[slot])
+            grown = size - drive_size(slot, current)
+            made.append(Disk(slot, size=grown, storage=current.partition(":")[0]))
+    return tuple(made)
+
+
+def _grown(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
+    """The guest as it counts for the next VM."""
+    space = dict(guest.storage_pending)
+    for disk in growth.request.disks:
+        storage = disk.storage or _storage_of(plan, disk.slot)
+        if storage is not None:
+            space[storage, guest.node] = space.get((storage, guest.node), 0) + disk.size
+    status = "assumed" if growth.starts else guest.status
+    return replace(
+        guest, cores=growth.request.cores, memory=growth.request.memory, status=status, storage_pending=space
+    )
+
+
+def _storage_of(plan: ExistingPlan, slot: str) -> str | None:
+    value = str(plan.changes.parameters.get(slot, ""))
+    return value.partition(":")[0] or None
