@@ -9,10 +9,11 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, engine, forks, ledger, machine, page
+from . import api_requests, batch, engine, forks, ledger, machine, page, tasks
 
 SECTIONS = {
     "requests": api_requests.measure,
+    "tasks": tasks.measure,
     "batch": batch.measure,
     "forks": forks.measure,
     "ledger": ledger.measure,

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tempfile
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from simulated_cluster.client import SimulatedCluster
-from support.playbook import environment
+from support.playbook import environment as controller_environment
 
 from . import COLLECTIONS, peer
 
@@ -57,7 +57,14 @@ class Controller:
         self.cluster = cluster
         self._folder = folder
 
-    def run(self, task: Task, *, hosts: Sequence[str] = ("localhost",), must_succeed: bool = True) -> Run:
+    def run(
+        self,
+        task: Task,
+        *,
+        hosts: Sequence[str] = ("localhost",),
+        must_succeed: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> Run:
         """Run one task on all hosts at the same time. The cluster's log of requests starts anew.
 
         Raises RuntimeError when nothing was run, or when something failed that must_succeed.
@@ -71,7 +78,7 @@ class Controller:
             began = _cpu_of_children()
             done = subprocess.run(
                 [*command, "--inventory", ",".join([*hosts, ""]), "--forks", str(len(hosts))],
-                env=environment(self._folder, self._settings(record)),
+                env=controller_environment(self._folder, {**self._settings(record), **(environment or {})}),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

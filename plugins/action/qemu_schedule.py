@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ansible import constants as C
-from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
+from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
@@ -41,8 +42,10 @@ MACHINE_READABLE = ("json", "jsonl", "null", "junit")
 """Endings of the names of stdout callbacks whose output other programs read: it must stay theirs alone."""
 
 
-class ActionModule(NormalAction):
+class ActionModule(DirectAction):
     """Found by Ansible by this name."""
+
+    module = qemu_schedule
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the module, with progress shown where that is possible."""

@@ -102,7 +102,7 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     cluster_argument_spec,
@@ -111,10 +111,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 )
 
 
-def main() -> None:
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     one_vm = one_vm_argument_spec()
-    module = AnsibleModule(
+    module = module_class(
         argument_spec={
             **cluster_argument_spec(),
             **run_argument_spec(),

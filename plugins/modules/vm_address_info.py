@@ -100,14 +100,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import address_info
 
 
-def main() -> None:
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = AnsibleModule(
+    module = module_class(
         argument_spec={
             **connection_argument_spec(),
             "vmids": {"type": "list", "elements": "int", "required": True},

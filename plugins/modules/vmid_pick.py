@@ -95,14 +95,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.doors import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import cluster_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
 
 
-def main() -> None:
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = AnsibleModule(
+    module = module_class(
         argument_spec={
             **cluster_argument_spec(),
             "count": {"type": "int", "default": 1},

@@ -130,9 +130,10 @@ def test_a_wait_for_capacity_is_interrupted_at_once(controller: Controller, clus
 # --- a whole ansible-playbook ---
 
 
+@pytest.mark.parametrize("execution", ["direct", "module"])
 @BOTH
 def test_a_playbook_that_is_interrupted_leaves_nothing_that_goes_on(
-    cluster: SimulatedCluster, tmp_path: Path, number: signal.Signals
+    cluster: SimulatedCluster, tmp_path: Path, number: signal.Signals, execution: str
 ) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS)
     task = {"name": "five", "qemu_scheduler.proxmox.qemu_schedule": FIVE}
@@ -140,7 +141,7 @@ def test_a_playbook_that_is_interrupted_leaves_nothing_that_goes_on(
     playbook.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
     process = subprocess.Popen(
         [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)],
-        env=environment(tmp_path, cluster.environment()),
+        env=environment(tmp_path, {**cluster.environment(), "QEMU_SCHEDULER_EXECUTION": execution}),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

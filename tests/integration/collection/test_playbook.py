@@ -27,6 +27,12 @@ WEB: dict[str, Any] = {"memory": 1024, "cores": 2, "scsi": {"scsi0": {"size": 4}
 THREE = [{"name": "web-1"}, {"name": "web-2"}, {"name": "web-3", "memory": 2048}]
 
 
+@pytest.fixture(autouse=True, params=["auto", "module"])
+def _execution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every play of this file in the worker process and as modules."""
+    monkeypatch.setenv("QEMU_SCHEDULER_EXECUTION", request.param)
+
+
 def names(cluster: SimulatedCluster) -> set[str]:
     return {guest["name"] for guest in cluster.state()["guests"].values()}
 

@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tasks run in the worker process or as modules, with the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.playbook import PlayRun, run_playbook
+
+Start = Callable[..., SimulatedCluster]
+
+SECRET = "very-geheim-cipassword"
+VARIABLE_PARTS = ("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception")
+"""What differs between two runs of the same task on two clusters; a traceback names files of the module's archive."""
+DIRECT = "running directly in the worker process"
+PICK = {"qemu_scheduler.proxmox.vmid_pick": {}}
+
+
+def schedule(**options: Any) -> dict[str, Any]:
+    return {"qemu_scheduler.proxmox.qemu_schedule": options}
+
+
+TASKS: list[dict[str, Any]] = [
+    {**schedule(name="a", memory=512, cipassword=SECRET, state="started"), "register": "made"},
+    schedule(name="a", memory=1024),
+    {**schedule(name="a", memory=1024, update=True), "diff": True},
+    {**schedule(name="plan", memory=512, profile="pack"), "check_mode": True},
+    {**schedule(name="{{ item }}", memory=512, vmid_range="300-310"), "loop": ["b", "c"]},
+    {**schedule(name="a", memory=1024), "async": 60, "poll": 1},
+    {**PICK, "environment": {"PROXMOX_HOST": "nowhere.invalid", "PROXMOX_PORT": "8006"}},
+    {"qemu_scheduler.proxmox.vmid_pick": {"count": "{{ made.vms | length }}"}},
+    schedule(name="large", memory=99_999_999),
+    schedule(name="large", memory="lots"),
+    schedule(name="large", memroy=512),
+    schedule(name="large", vmid_regex="("),
+    {"qemu_scheduler.proxmox.capacity_info": {"shapes": [{"name": "small", "memory": 2048}]}},
+    {"qemu_scheduler.proxmox.cluster_snapshot_info": {}},
+    schedule(vms=[{"name": name} for name in "abc"], state="absent"),
+]
+
+
+def without_variable_parts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: without_variable_parts(v) for key, v in value.items() if key not in VARIABLE_PARTS}
+    return [without_variable_parts(item) for item in value] if isinstance(value, list) else value
+
+
+def play(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    tolerant = [{"name": f"task {number}", "ignore_errors": True, **task} for number, task in enumerate(tasks)]
+    return [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tolerant}]
+
+
+@pytest.fixture
+def run(start: Start, tmp_path: Path) -> Callable[..., PlayRun]:
+    """Run tasks on a new cluster, one way or the other."""
+
+    def run_tasks(tasks: Sequence[Mapping[str, Any]], execution: str, *arguments: str) -> PlayRun:
+        # So fast that no figure of the cluster is late when the next task reads it.
+        settings = {"QEMU_SCHEDULER_EXECUTION": execution, "ANSIBLE_INJECT_INVOCATION": "true"}
+        env = {**start(time_scale=0.001).environment(), **settings}
+        return run_playbook(tmp_path / execution, play(tasks), env, *arguments)
+
+    return run_tasks
+
+
+def test_results__are_the_same_either_way(run: Callable[..., PlayRun]) -> None:
+    ways = [run(TASKS, execution, "-vvv") for execution in ("auto", "module")]
+    assert ways[0].output.count(DIRECT) == len(TASKS)  # one loops over two items, one is async
+    assert DIRECT not in ways[1].output
+    direct, module = (
+        [(task.task, task.failed, without_variable_parts(task.result)) for task in way.tasks] for way in ways
+    )
+    assert len(direct) == len(TASKS)
+    for of_direct, of_module in zip(direct, module, strict=True):
+        assert of_direct == of_module
+    assert all(SECRET not in way.output for way in ways)
+
+
+def test_warnings__are_in_the_result_either_way(run: Callable[..., PlayRun]) -> None:
+    tasks = [schedule(name="a", memory=512), schedule(name="a", memory=1024)]
+    ways = [run(tasks, execution).last["warnings"] for execution in ("auto", "module")]
+    assert ways[0] == ways[1]
+    assert len(ways[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "why"),
+    [
+        ({"become": True}, "become is set"),
+        ({"async": 60, "poll": 1}, "async is set"),
+        ({"vars": {"ansible_python_interpreter": "/usr/bin/python4"}}, "the interpreter is /usr/bin/python4"),
+        ({"vars": {"ansible_connection": "ssh", "ansible_host": "nowhere.invalid"}}, "the connection is ssh"),
+        ({"vars": {"qemu_scheduler_execution": "{{ 'module' }}"}}, "execution is set to module"),
+    ],
+)
+def test_task__runs_as_a_module_where_it_has_to(
+    run: Callable[..., PlayRun], keywords: dict[str, Any], why: str
+) -> None:
+    output = run([{**PICK, **keywords}], "auto", "-vvv").output
+    assert f"vmid_pick: running as a module: {why}" in output
+
+
+@pytest.mark.parametrize("interpreter", ["{{ ansible_playbook_python }}", "auto", "auto_silent"])
+def test_task__runs_directly_with_the_interpreter_of_ansible(run: Callable[..., PlayRun], interpreter: str) -> None:
+    output = run([{**PICK, "vars": {"ansible_python_interpreter": interpreter}}], "auto", "-vvv").output
+    assert f"vmid_pick: {DIRECT}" in output
+
+
+def test_execution__direct_fails_where_it_is_impossible(run: Callable[..., PlayRun]) -> None:
+    task = run([{**PICK, "async": 60, "poll": 1}], "direct").tasks[-1]
+    assert task.failed
+    assert "execution is set to direct, but qemu_scheduler.proxmox.vmid_pick cannot run" in task.result["msg"]
+    assert "async is set" in task.result["msg"]
+
+
+def test_execution__refuses_an_unknown_way(run: Callable[..., PlayRun]) -> None:
+    task = run([PICK], "fast").tasks[-1]
+    assert task.failed
+    assert "fast" in task.result["msg"]
+    assert "execution" in task.result["msg"]
+
+
+def test_environment__of_a_task_does_not_reach_the_next_item(run: Callable[..., PlayRun]) -> None:
+    task = {
+        **PICK,
+        "loop": ["nowhere.invalid", ""],
+        "environment": "{{ {'PROXMOX_HOST': item} if item else {} }}",
+    }
+    first, second = run([task], "auto").last["results"]
+    assert (first["failed"], second["failed"]) == (True, False)
