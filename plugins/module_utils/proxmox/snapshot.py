@@ -16,6 +16,7 @@ from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules
 from .inventory_next_id import NextId, read_next_id
 from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
+from .inventory_storages import with_available
 from .inventory_volumes import read_volumes
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
@@ -39,6 +40,8 @@ class Needs:
     pressure: how long things wait for CPU, memory and disk on the nodes (one call per node).
     ha_rules: the HA manager's rules or groups (one to three calls).
     volumes: where these volumes are, and their sizes (see read_volumes for the calls).
+    new_bytes: how much the disks of new VMs may take, to see what is left on storages near their limit (see
+        with_available for the calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
     """
 
@@ -50,6 +53,7 @@ class Needs:
     pressure: bool = False
     ha_rules: bool = False
     volumes: frozenset[str] = frozenset()
+    new_bytes: int = 0
     devices: DeviceNeeds | None = None
 
 
@@ -86,6 +90,9 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     return replace(
         snapshot,
         nodes=nodes,
+        storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes)
+        if needs.new_bytes
+        else snapshot.storages,
         ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
         volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes) if needs.volumes else snapshot.volumes,
         # Read last: whether a guest runs, and whether it is there at all, is known by now.

@@ -9,6 +9,7 @@ a live session with a ledger, or a recording.
 from __future__ import annotations
 
 import re
+import sys
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -145,10 +146,12 @@ class Access:
         requests: Sequence[Request],
         subjects: Collection[Subject],
         devices: DeviceNeeds | None,
+        *,
+        many: bool = False,
     ) -> Snapshot:
         """The snapshot with what only these requests, which are to be placed, make worth reading.
 
-        subjects are what the plugins that run look at; the rest is not read.
+        subjects are what the plugins that run look at; the rest is not read. many: each may be placed many times.
         """
         if any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
@@ -160,6 +163,7 @@ class Access:
             pressure=Subject.PRESSURE in subjects and bool(requests),
             ha_rules=any(request.ha for request in requests),
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
+            new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
         )
         return completed(self.reader, snapshot, needs)
@@ -215,6 +219,12 @@ def _names_cpu(request: Request) -> bool:
 def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
     named = (volume for request in requests for disk in request.disks for volume in (disk.volume, disk.source))
     return frozenset(volume for volume in named if volume)
+
+
+def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
+    """How much their new disks take in all, as far as it is known before templates and images are looked at."""
+    size = sum(disk.size for request in requests for disk in request.disks)
+    return sys.maxsize if many and requests else size or len(requests)
 
 
 def _takes_any_vmid(request: Request) -> bool:

@@ -49,7 +49,9 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         requests = [entry.request for entry in entries]
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
         subjects = subjects_of(profiles.values())
-        state = cluster_state(access.complete(counted.snapshot, requests, subjects, devices), counted.pending)
+        state = cluster_state(
+            access.complete(counted.snapshot, requests, subjects, devices, many=True), counted.pending
+        )
         templates = Templates(access.reader)
         requests = [templates.resolve(entry, state) for entry in entries]
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import typing as t
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,14 @@ from ..proxmox.session import Session
 from ..proxmox.snapshot import Needs, identity, read_settled
 
 EVERYTHING = Needs(
-    next_id=True, bridges=True, cpu_types=True, cpu_flags=True, pressure=True, ha_rules=True, devices=DeviceNeeds()
+    next_id=True,
+    bridges=True,
+    cpu_types=True,
+    cpu_flags=True,
+    pressure=True,
+    ha_rules=True,
+    new_bytes=sys.maxsize,
+    devices=DeviceNeeds(),
 )
 
 
