@@ -28,6 +28,7 @@ class Fault:
     task_error: str | None = None
     task_seconds: float | None = None
     vmid_taken: bool = False
+    no_worker: bool = False
     seen: int = field(default=0, init=False)
     applied: int = field(default=0, init=False)
 
@@ -74,6 +75,10 @@ class Effects:
     @property
     def vmid_taken(self) -> bool:
         return any(fault.vmid_taken for fault in self.faults)
+
+    @property
+    def no_worker(self) -> bool:
+        return any(fault.no_worker for fault in self.faults)
 
     @property
     def refusal(self) -> Fault | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .access import Identity
-from .errors import forbidden
+from .errors import die, forbidden
 from .faults import Effects
 from .tasks import Task
 
@@ -62,6 +62,8 @@ class Call:
 
     def task(self, kind: str, id: object, body: Callable[[Task], Awaitable[None]], node: str | None = None) -> str:
         """Start a worker for this call; the UPID."""
+        if self.effects.no_worker:
+            raise die("got no worker upid - start worker failed")
         return self.cluster.tasks.start(node or self.node, kind, id, self.who, body, self.effects.orders)
 
 

@@ -203,7 +203,10 @@ class Server:
                 "Name or service not known",
             )
         if not node.online:
-            raise PlainError(595, "No route to host", delay="node_down_seconds")
+            # The proxy keeps its connections to a node for a while after the node has died.
+            noticed = self.cluster.statistics.offline_known(node)
+            status, reason = (595, "No route to host") if noticed else (596, "Connection timed out")
+            raise PlainError(status, reason, delay="node_down_seconds")
 
 
 def _api_path(request: web.Request) -> str | None:

@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Iterator, Mapping
 
 from ..errors import ApiError, AuthenticationFailed, CollectionError, ConnectionFailed, NoQuorum, PermissionDenied
-from .failures import AnswerLost, NodeUnreachable, NotImplementedHere
+from .failures import AnswerLost, NodeSilent, NodeUnreachable, NotImplementedHere
 from .outcomes import lacks_quorum
 
 # pveproxy's own codes for a call that it had to pass on to another node or daemon, and those of a proxy before it.
@@ -61,7 +61,7 @@ def failure_of_answer(
     if status == CONNECTION_TO_NODE_FAILED:
         return NodeUnreachable(f"{call}: the node cannot be reached: {message}", **details)
     if status in _BROKEN_ON_THE_WAY:
-        kind = NodeUnreachable if method == "GET" else AnswerLost
+        kind = NodeUnreachable if method == "GET" else NodeSilent
         return kind(f"{call}: no answer came from the node (status {status}): {message}", **details)
     if status == _BUSY:
         return ConnectionFailed(f"{call}: the service is not available: {message}", **details)

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
 from ..model import Decision, HAIntent, Request, Template
-from .failures import AnswerLost, VMIDTaken
+from .failures import AnswerLost, StubLeft, VMIDTaken
 from .freshness import BEING_MADE, read_config
 from .lifecycle import LOOK_FOR, Lifecycle
 from .options.drives import drive_size
 from .options.values import format_size
-from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken
+from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .sending import BUSY_PAUSE, SENDINGS
 from .tasks import TaskResult, Upid
 from .unfinished import Unfinished
 
+# Proxmox compares the whole name: a token of this user is another one.
+_ROOT = "root@pam"
 # Clocks of nodes differ a little from the one that the API's answers tell.
 _CLOCK_SLACK = 5.0
 
@@ -256,7 +258,10 @@ class Binder(Lifecycle):
                     if found:
                         return found
                     raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
-                if not (tries_left and is_busy(error.message)):
+                not_begun = is_worker_failure(error.message)
+                if not_begun:
+                    self._remove_stub(making, error)
+                if not (tries_left and (not_begun or is_busy(error.message))):
                     self._remove_leftover(making, error)
                     raise
                 self._poller.sleep(BUSY_PAUSE)
@@ -353,6 +358,32 @@ class Binder(Lifecycle):
         upid = error.details.get("upid")
         if making.task_type == "qmcreate" and making.name and upid:
             self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
+
+    def _remove_stub(self, making: _Making, error: CollectionError) -> None:
+        """Delete the empty VM that Proxmox makes for a create before it starts the task. It is ours: a used VMID is
+        refused before that.
+
+        Raises StubLeft when it is still there.
+        """
+        config = read_config(self._session, making.task_node, making.vmid)
+        if config is None or config.get("lock") not in BEING_MADE or "name" in config:
+            return
+        reason = f"only {_ROOT} may remove a locked VM"
+        if self._session.user == _ROOT:
+            path = f"/nodes/{making.task_node}/qemu/{making.vmid}"
+            try:
+                self._follow(self._session.delete(path, skiplock=1))
+            except CollectionError as second:
+                reason = second.message
+            else:
+                return
+        message = (
+            f"{error.message}; the empty VM {making.vmid} was left behind on node {making.task_node}: {reason}; "
+            f"remove it there as root with 'qm destroy {making.vmid} --skiplock'"
+        )
+        left = StubLeft(message, making.vmid)
+        left.details["left_behind"] = {"vmid": making.vmid, "node": making.task_node, "reason": reason}
+        raise left from error
 
     def _is_leftover(self, making: _Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""

@@ -16,6 +16,10 @@ class AnswerLost(ConnectionFailed):
     """A write was sent and its answer never came: it may or may not have been done."""
 
 
+class NodeSilent(AnswerLost):
+    """The same, and it was the node that the call was for that did not answer, not the one that took the call."""
+
+
 class NotImplementedHere(ApiError):
     """This version of Proxmox VE does not know the path or the method."""
 
@@ -30,6 +34,10 @@ class VMIDTaken(VMIDConflict):
     def __init__(self, message: str, vmid: int) -> None:
         super().__init__(message, vmid=vmid)
         self.vmid = vmid
+
+
+class StubLeft(VMIDTaken):
+    """Proxmox could not start the task that makes a VM, and left an empty, locked VM that this user may not remove."""
 
 
 class NotRecorded(InvalidSnapshot):

@@ -23,6 +23,16 @@ def is_running_already(message: str, vmid: int) -> bool:
     return bool(re.search(rf"\bVM {vmid} already running\b", message))
 
 
+def is_shutdown_timeout(message: str) -> bool:
+    """Tell whether a guest has not shut down in time."""
+    return "VM quit/powerdown failed" in message
+
+
+def is_worker_failure(message: str) -> bool:
+    """Tell whether Proxmox could not start the process of a task: nothing of the task was done."""
+    return bool(re.search(r"start worker failed|starting worker failed|unable to fork worker", message))
+
+
 def is_vmid_taken(message: str, vmid: int) -> bool:
     """Tell whether a create or clone failed as another guest has vmid, or is getting it at this moment."""
     return any(

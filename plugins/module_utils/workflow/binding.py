@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..engine.binding import run_bind, run_post_bind, run_pre_bind
 from ..engine.framework.status import Code, Status
-from ..errors import CollectionError, PluginFailed, TaskTimeout
-from ..model import Decision, Guest
+from ..errors import CollectionError, ConnectionFailed, PluginFailed, TaskTimeout
+from ..model import Decision, Guest, Template
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
-from ..proxmox.failures import AnswerLost, VMIDTaken
+from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, StubLeft, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
@@ -48,6 +48,7 @@ class BindingCycle:
 
     Attributes:
         in_progress: VMIDs whose reservations are to be renewed.
+        warnings: what the user should know whatever becomes of the VMs.
     """
 
     def __init__(self, access: Access, binder: Binder, placer: Placer) -> None:
@@ -55,23 +56,24 @@ class BindingCycle:
         self._binder = binder
         self._placer = placer
         self.in_progress: set[int] = set()
+        self.warnings: list[str] = []
         self._excluded: set[int] = set()
         self._placing = threading.Lock()
 
     def bind(self, entry: Entry, decision: Decision) -> tuple[Decision, BindResult]:
         """Create the VM of a reserved decision. Decide again when its reservation has expired before anything was made,
-        or when its VMID was taken meanwhile and is free to choose.
+        when its node does not answer and nothing was made, or when its VMID was taken meanwhile and is free to choose.
 
         Raises ExistsAlready, and CollectionError when it could not be created; its reservation is then released.
         """
         for tries_left in reversed(range(ATTEMPTS)):
             try:
                 return decision, self._bind_once(entry, decision)
-            except (VMIDTaken, ReservationLost) as error:
+            except (VMIDTaken, ReservationLost, NodeUnreachable, NodeSilent) as error:
                 if not (tries_left and _may_be_decided_again(entry, error)):
                     raise
                 self.in_progress.discard(decision.vmid)
-                decision = self._decide_again(entry, error)
+                decision = self._decide_again(entry, decision, error)
                 self.in_progress.add(decision.vmid)
         raise AssertionError("the last try has returned or raised")
 
@@ -83,10 +85,10 @@ class BindingCycle:
         try:
             _accept(entry, run_pre_bind(profile, decision))
             result = self._create(entry, decision, fence.check)
-        except (TaskTimeout, AnswerLost):
-            # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
-            raise
-        except CollectionError:
+        except CollectionError as error:
+            if isinstance(error, (TaskTimeout, AnswerLost)) and not isinstance(error, NodeSilent):
+                # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
+                raise
             # What went wrong with the VM matters more than a reservation that expires by itself.
             with suppress(CollectionError):
                 ledger.release(cluster, [decision.vmid], holder)
@@ -121,19 +123,26 @@ class BindingCycle:
             kept.extend(f"{slot} is as in the template: {why}" for slot, why in changes.unappliable.items())
             return adjustment_of(changes)
 
-        # The plugins that choose the template may be off: then Proxmox says whether it goes.
-        own = (template for template in clone.templates if template.node == decision.node)
-        template = decision.template or next(own, clone.templates[0])
+        template = _template_of(decision, clone.templates)
         as_it_is = not (request.options or decision.devices)
         parameters = _clone_parameters(entry, entry.clone)
         result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence)
         return replace(result, warnings=(*result.warnings, *kept))
 
-    def _decide_again(self, entry: Entry, error: VMIDTaken | ReservationLost) -> Decision:
-        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway."""
+    def _decide_again(self, entry: Entry, decision: Decision, error: CollectionError) -> Decision:
+        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway.
+
+        A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
+        """
         with self._placing:
             if isinstance(error, VMIDTaken):
                 self._excluded.add(error.vmid)
+                if isinstance(error, StubLeft):
+                    self.warnings.append(f"{entry.label}: {error.message}")
+            elif isinstance(error, (NodeUnreachable, NodeSilent)):
+                clone = decision.request.clone
+                self._placer.avoid(decision.node if clone is None else _template_of(decision, clone.templates).node)
+                entry = replace(entry, request=replace(entry.request, vmid=decision.vmid))
             placement = self._placer.place([entry], all_or_nothing=True, reserve=True, excluded=self._excluded)
         found = placement.existing.get(entry.position)
         if found is not None:
@@ -142,15 +151,15 @@ class BindingCycle:
             raise placement.errors[entry.position]
         outcome = placement.outcomes[entry.position]
         if outcome.decision is None:
-            raise outcome.error or error
+            raise error if isinstance(error, ConnectionFailed) else (outcome.error or error)
         return outcome.decision
 
 
-def _may_be_decided_again(entry: Entry, error: VMIDTaken | ReservationLost) -> bool:
+def _may_be_decided_again(entry: Entry, error: CollectionError) -> bool:
     """Whether nothing was made, and another decision is possible."""
     if isinstance(error, VMIDTaken):
         return entry.request.vmid is None
-    return "created" not in error.details
+    return not {"created", "left_behind"} & error.details.keys()
 
 
 def _accept(entry: Entry, rejection: Status | None) -> None:
@@ -178,6 +187,12 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
     finally:
         ended.set()
         thread.join()
+
+
+def _template_of(decision: Decision, templates: Sequence[Template]) -> Template:
+    """The template that is cloned. The plugins that choose it may be off: then Proxmox says whether it goes."""
+    own = (template for template in templates if template.node == decision.node)
+    return decision.template or next(own, templates[0])
 
 
 def _clone_parameters(entry: Entry, clone: Clone) -> dict[str, t.Any]:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
-from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskTimeout
+from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskFailed, TaskTimeout
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
+from ..proxmox.outcomes import is_shutdown_timeout
 from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import unfinished
@@ -149,8 +150,17 @@ class Converger:
         if action == "reboot":
             if not read_pending(self._reader, node, vmid):
                 return node, False
-            return binder.start(binder.shutdown(node, vmid, force=force), vmid), True
-        return binder.shutdown(node, vmid, force=force), True
+            return binder.start(self._shut_down(plan, node, binder, force=force), vmid), True
+        return self._shut_down(plan, node, binder, force=force), True
+
+    def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
+        try:
+            return binder.shutdown(node, plan.guest.vmid, force=force)
+        except TaskFailed as error:
+            if not is_shutdown_timeout(error.message):
+                raise
+            message = f"{plan.entry.label} did not shut down in time; set force=true to stop it: {error.message}"
+            raise TaskFailed(message, **error.details) from error
 
     def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
         adjustment = adjustment_of(plan.changes, without={"description"})

@@ -85,6 +85,11 @@ class Placer:
         self._templates = Templates(access.reader)
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
+        self._unreachable: set[str] = set()
+
+    def avoid(self, node: str) -> None:
+        """Take a node for offline from now on: it did not answer, which the cluster notices some seconds later."""
+        self._unreachable.add(node)
 
     def place(
         self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int] = ()
@@ -142,7 +147,7 @@ class Placer:
         access = self._access
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         known = known_guests(reservations, {w for entry in entries for w in (entry.request.name, entry.request.vmid)})
-        snapshot = access.read(known)
+        snapshot = self._without_unreachable(access.read(known))
         counted = count_reservations(snapshot, reservations, known, access.is_gone)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -162,6 +167,10 @@ class Placer:
         placement = self._schedule(entries, matches, state, snapshot)
         placement.doubts = doubts(entries, matches, counted.snapshot.guests)
         return placement
+
+    def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
+        nodes = (replace(n, online=False) if n.name in self._unreachable else n for n in snapshot.nodes)
+        return replace(snapshot, nodes=tuple(nodes)) if self._unreachable else snapshot
 
     def _schedule(
         self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot

@@ -287,6 +287,7 @@ class Run:
                 seconds = future.result()
                 self._done += 1
                 self._progress(Step(self._reports[work[future]], self._done, total, seconds))
+        self.warnings.extend(cycle.warnings)
         if decisions and not access.shared:
             self._check_limits([self._reports[position] for position in decisions])
 

@@ -237,7 +237,8 @@ def test_a_vm_that_does_not_shut_down_is_stopped_only_with_force(
     cluster = start(time_scale=0.002)
     cluster.set_guest(101, acpi=False)
     controller = control(cluster)
-    controller.fail("TaskFailed", name="app-2", state="stopped")
+    failed = controller.fail("TaskFailed", name="app-2", state="stopped")
+    assert "set force=true to stop it" in failed["msg"]
     assert cluster.state()["guests"][101]["status"] == "running"
     controller.schedule(name="app-2", state="stopped", force=True)
     assert cluster.state()["guests"][101]["status"] == "stopped"

@@ -276,6 +276,58 @@ def test_a_node_that_dies_after_the_decision_fails_its_vm_only(
     assert [vm["action"] for vm in again["vms"]] == ["create", "none"]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_bind__a_vm_whose_node_has_died_a_moment_ago_is_placed_elsewhere(
+    controller: Controller, cluster: SimulatedCluster, known: bool
+) -> None:
+    (dead,) = {vm["node"] for vm in controller.schedule(name="a", check=True, **VM)["vms"]}
+    status = 595 if known else 596
+    cluster.fault(method="POST", path=f"/nodes/{dead}/", status=status)
+
+    result = controller.schedule(name="a", **VM)
+
+    assert result["changed"] is True
+    assert result["node"] != dead
+    assert named(cluster, "a") == [result["vmid"]]
+
+
+def test_bind__a_vm_that_its_silent_node_makes_after_all_is_made_once(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    (dead,) = {vm["node"] for vm in controller.schedule(name="a", check=True, **VM)["vms"]}
+    cluster.fault(method="POST", path=f"/nodes/{dead}/", status=596)
+    planned = controller.schedule(name="a", check=True, **VM)["vmid"]
+    cluster.fault(method="POST", path="/nodes/(?!" + dead + ")[^/]+/qemu$", vmid_taken=True, count=1)
+
+    result = controller.schedule(name="a", **VM)
+
+    assert result["vmid"] == planned + 1, "it was asked for with the same VMID, which somebody else had by then"
+
+
+def test_bind__a_task_that_proxmox_cannot_start_is_tried_with_another_vmid(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, no_worker=True, count=1)
+
+    result = controller.schedule(name="a", **VM)
+
+    (stub,) = [vmid for vmid, guest in cluster.state()["guests"].items() if guest["config"].get("lock") == "create"]
+    assert result["vmid"] != stub
+    assert named(cluster, "a") == [result["vmid"]]
+    assert f"the empty VM {stub} was left behind" in result["warnings"][0]
+    assert f"qm destroy {stub} --skiplock" in result["warnings"][0]
+
+
+def test_bind__a_vm_of_a_fixed_vmid_whose_task_cannot_be_started_is_told(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.fault(**CREATE, no_worker=True, count=1)
+
+    failed = controller.fail("VMIDConflict", name="a", vmid=300, **VM)
+
+    assert "the empty VM 300 was left behind" in failed["msg"]
+
+
 def test_a_node_that_died_a_moment_ago_does_not_fail_the_reading(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

@@ -25,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import (
     AnswerLost,
     NodeUnreachable,
+    StubLeft,
     VMIDTaken,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
@@ -399,6 +400,31 @@ def test_a_vm_that_others_made_is_not_removed_after_a_failed_create(cluster, bin
     fail_and_find(cluster, binder, **theirs)
 
     assert cluster.state()["guests"][200]["name"] == theirs["name"]
+
+
+def test_create__root_removes_the_empty_vm_of_a_task_that_could_not_be_started_and_makes_it(cluster, root, poller):
+    cluster.fault(method="POST", path=CREATE, count=1, no_worker=True)
+
+    result = create(Binder(root, TaskFollower(root, timeout=300, poller=poller)))
+
+    assert result.vmid == 200
+    assert cluster.state()["guests"][200]["name"] == "web"
+
+
+def test_create__a_task_that_could_not_be_started_leaves_an_empty_vm_that_is_told(cluster, binder):
+    cluster.fault(method="POST", path=CREATE, no_worker=True)
+
+    with pytest.raises(StubLeft, match="the empty VM 200 was left behind on node pve1") as raised:
+        create(binder)
+
+    assert raised.value.details["left_behind"]["vmid"] == 200
+    assert calls(cluster).count("POST /nodes/pve1/qemu") == 1
+
+
+def test_clone__a_task_that_could_not_be_started_is_started_again(cluster, binder):
+    cluster.fault(method="POST", path=CLONE, count=1, no_worker=True)
+
+    assert clone(binder).vmid == 200
 
 
 def test_a_vm_without_a_name_can_be_made(cluster, binder):

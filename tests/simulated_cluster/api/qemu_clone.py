@@ -81,7 +81,6 @@ def _clone(call: Call, source: Guest, newid: int, target: str | None) -> str:
     if existing is not None:
         return call.task("qmclone", source.vmid, _taken(call, newid))
     guest = Guest(newid, call.node, config={"description": " qmclone temporary file", "lock": "clone"})
-    cluster.add_guest(guest)
 
     async def work(task: Task) -> None:
         if cluster.modern:
@@ -89,7 +88,10 @@ def _clone(call: Call, source: Guest, newid: int, target: str | None) -> str:
         async with guest.lock:
             await _copy(call, source, guest, plan, full, target, task)
 
-    return call.task("qmclone", source.vmid, work)
+    upid = call.task("qmclone", source.vmid, work)
+    # Its worker is the first to write the config.
+    cluster.add_guest(guest)
+    return upid
 
 
 def _taken(call: Call, newid: int) -> Any:
