@@ -40,6 +40,8 @@ class Taint:
 class Node:
     """One cluster node.
 
+    ha_managed tells whether the HA manager knows it: on clusters that have never used HA it does not.
+
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
     memory_used (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not
     know them; a ratio or reservation of None leaves the filter's own default in force. bridges, cpu_models and
@@ -50,6 +52,7 @@ class Node:
     name: str
     online: bool = True
     maintenance: bool = False
+    ha_managed: bool = False
     cores: int = 0
     memory: int = 0
     cpu_used: float = 0.0

@@ -1,15 +1,16 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rules of the HA manager, as rules or (before Proxmox VE 9) as groups."""
+"""The rules of the HA manager, as rules or (before Proxmox VE 9) as groups, and the nodes that it empties."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ..errors import ApiError
-from ..model import HARule
+from ..errors import ApiError, ConnectionFailed, PermissionDenied
+from ..model import HARule, Node
 from .failures import NotImplementedHere, NotRecorded
 from .reader import Reader
 from .rows import Row
@@ -28,6 +29,21 @@ def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
     if all(rule.name.startswith("ha-group-") for rule in rules):
         return _read_groups(reader) or rules
     return rules
+
+
+def with_maintenance(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with those in maintenance marked of which the HA manager's daemons there know already: one call.
+
+    C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) may not see it earlier.
+    """
+    try:
+        rows: list[Row] = reader.get("/cluster/ha/status/current")
+    except (PermissionDenied, ApiError, ConnectionFailed, NotRecorded):
+        return tuple(nodes)
+    emptied = {
+        row.get("node") for row in rows if row.get("type") == "lrm" and "(maintenance mode" in (row.get("status") or "")
+    }
+    return tuple(replace(node, maintenance=True) if node.name in emptied else node for node in nodes)
 
 
 def _read_rules(reader: Reader) -> tuple[HARule, ...]:

@@ -22,6 +22,7 @@ def node_of_row(row: Row) -> Node:
         name=row["node"],
         online=row.get("status") == "online",
         maintenance=row.get("hastate") == "maintenance",
+        ha_managed=bool(row.get("hastate")),
         cores=int(row.get("maxcpu") or 0),
         memory=int(row.get("maxmem") or 0),
         cpu_used=float(row.get("cpu") or 0),

@@ -13,7 +13,7 @@ from ..model import Snapshot
 from .failures import NotRecorded
 from .freshness import KnownGuest, settle
 from .inventory_devices import DeviceNeeds, read_devices
-from .inventory_ha import read_ha_rules
+from .inventory_ha import read_ha_rules, with_maintenance
 from .inventory_next_id import NextId, read_next_id
 from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .inventory_storages import with_available
@@ -38,6 +38,7 @@ class Needs:
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
     pressure: how long things wait for CPU, memory and disk on the nodes (one call per node).
+    maintenance: nodes that have just gone into maintenance (one call, on clusters that use HA).
     ha_rules: the HA manager's rules or groups (one to three calls).
     volumes: where these volumes are, and their sizes (see read_volumes for the calls).
     new_bytes: how much the disks of new VMs may take, to see what is left on storages near their limit (see
@@ -51,6 +52,7 @@ class Needs:
     cpu_types: bool = False
     cpu_flags: bool = False
     pressure: bool = False
+    maintenance: bool = False
     ha_rules: bool = False
     volumes: frozenset[str] = frozenset()
     new_bytes: int = 0
@@ -79,6 +81,8 @@ def read_settled(
 def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     """Return a settled snapshot with what needs asks of the nodes, rules, volumes and devices; the rest stays."""
     nodes = snapshot.nodes
+    if needs.maintenance and any(node.ha_managed for node in nodes):
+        nodes = with_maintenance(reader, nodes)
     if needs.bridges:
         nodes = with_bridges(reader, nodes)
     if needs.cpu_types:

@@ -161,6 +161,7 @@ class Access:
             cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
+            maintenance=bool(requests),
             ha_rules=any(request.ha for request in requests),
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,

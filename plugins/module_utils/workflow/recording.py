@@ -29,6 +29,7 @@ EVERYTHING = Needs(
     cpu_types=True,
     cpu_flags=True,
     pressure=True,
+    maintenance=True,
     ha_rules=True,
     new_bytes=sys.maxsize,
     devices=DeviceNeeds(),

@@ -132,3 +132,14 @@ def test_what_ha_makes_of_many_vms_is_read_once(controller: Controller, cluster:
     read = Counter(request["path"] for request in cluster.requests() if "/ha/" in request["path"])
     assert read
     assert set(read.values()) == {1}
+
+
+@both_versions
+def test_maintenance__is_noticed_before_the_list_of_resources_shows_it(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start({**THREE_NODES, "ha": {"resources": [{"sid": "vm:100"}]}}, time_scale=1.0)
+    cluster.set_node("pve2", maintenance=True)
+    planned = control(cluster).schedule(name="web-1", memory=512, check=True)
+    reasons = {node["node"]: node.get("reason") for node in planned["vms"][0]["decision"]["nodes"]}
+    assert reasons["pve2"] == "were in HA maintenance"

@@ -16,8 +16,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HARule, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_ha import read_ha_rules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, completed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+    Needs,
+    completed,
+    read_snapshot,
+)
 
 
 class Answers:
@@ -164,3 +168,19 @@ def test_pressure_is_unknown_where_proxmox_does_not_tell():
 
 def test_nothing_is_read_that_is_not_needed():
     assert completed(Answers(), Snapshot(), Needs()) == Snapshot()
+
+
+@pytest.mark.parametrize(("name", "emptied"), [("maintenance-ha-status", {"pve3"}), ("ha-status-current", set())])
+def test_maintenance__is_known_from_the_daemons_of_the_ha_manager(recording, name, emptied):
+    rows = [{"type": "node", "node": node, "status": "online", "hastate": "online"} for node in ("pve1", "pve3")]
+    answers = {"/cluster/resources": rows, "/cluster/ha/status/current": recording("9.2", name)["body"]}
+    snapshot = read_snapshot(RecordedReader(answers), Needs(maintenance=True))
+
+    assert {node.name for node in snapshot.nodes if node.maintenance} == emptied
+
+
+def test_maintenance__is_not_asked_for_where_ha_is_not_used():
+    recorder = Recorder(RecordedReader({"/cluster/resources": [{"type": "node", "node": "a"}]}))
+    read_snapshot(recorder, Needs(maintenance=True))
+
+    assert list(recorder.answers) == ["/cluster/resources"]
