@@ -55,7 +55,7 @@ def failure_of_answer(
     if status == 401:
         return AuthenticationFailed(f"{call}: {message or 'no reason given'}", **details)
     if status == 403:
-        return PermissionDenied(f"{call}: {message}", **details)
+        return PermissionDenied(f"{call}: {message}{_needed(path, message, params)}", **details)
     if status == 501:
         return NotImplementedHere(f"{call}: {message}", **details)
     if status == CONNECTION_TO_NODE_FAILED:
@@ -68,6 +68,15 @@ def failure_of_answer(
     if lacks_quorum(message):
         return NoQuorum(f"the cluster has no quorum, so nothing can be changed: {call}: {message}", **details)
     return ApiError(f"{call}: {message}", **details)
+
+
+def _needed(path: str, message: str, params: Mapping[str, t.Any]) -> str:
+    """Return what a refused create or clone takes, where Proxmox names neither path nor privilege; else nothing."""
+    vmid = params.get("newid" if path.endswith("/clone") else "vmid")
+    if "(" in message or vmid is None or not re.fullmatch(r"/nodes/[^/]+/qemu(/\d+/clone)?", path):
+        return ""
+    where = f"/vms/{vmid}" + (f" or /pool/{params['pool']}" if params.get("pool") else "")
+    return f" (the user needs VM.Allocate on {where})"
 
 
 def redirected(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import typing as t
 
@@ -116,6 +117,32 @@ def refused() -> requests.exceptions.ConnectionError:
 def dropped() -> requests.exceptions.ConnectionError:
     reason = ConnectionResetError(104, "Connection reset by peer")
     return requests.exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", reason))
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "needed"),
+    [
+        ("8.4", "err-create-nobody", r"VM\.Allocate on /vms/\d+\)$"),
+        ("9.2", "err-new-perm-token-privsep-no-rights", r"VM\.Allocate on /vms/\d+ or /pool/lab\)$"),
+        ("8.4", "err-clone-op-own-nopool", r"VM\.Allocate on /vms/\d+\)$"),
+        ("8.4", "err-create-op-pool-storage-denied", r"failed \(/storage/shared, Datastore\.AllocateSpace\)$"),
+    ],
+)
+def test_a_refused_create_or_clone__names_path_and_privilege(recording, version, name, needed):
+    recorded = recording(version, name)
+    request = recorded["request"]
+    error = failure_of_answer(
+        request["method"], request["path"], 403, recorded["reason"], json.dumps(recorded["body"]), request["params"]
+    )
+
+    assert type(error) is PermissionDenied
+    assert re.search(needed, error.message)
+
+
+def test_a_refused_create__names_the_pool_that_would_do():
+    error = failure_of_answer("POST", "/nodes/a/qemu", 403, "Permission check failed", "", {"vmid": 103, "pool": "web"})
+
+    assert error.message.endswith("Permission check failed (the user needs VM.Allocate on /vms/103 or /pool/web)")
 
 
 def test_a_write_was_not_sent_when_the_connection_was_refused():
