@@ -173,6 +173,16 @@ def test_storage_counts_only_where_it_has_a_weight() -> None:
     assert score(made(LeastAllocated, storage_weight=2.0), DISK_VM, with_storage(40)) == pytest.approx(250 / 4)
 
 
+def test_storage_share__counts_what_decided_vms_will_take() -> None:
+    """Proxmox does not show it as used yet."""
+    storage = Storage("local", "pve1", total=100 * GIB, used=30 * GIB)
+    deciding = guest(100, "pve1", cores=0, gib=0, storage_pending={("local", "pve1"): 10 * GIB})
+    info = cluster([node("pve1")], [deciding], storages=(storage,)).nodes[0]
+    plugin = made(MostAllocated, storage_weight=2.0)
+    assert score(plugin, DISK_VM, info) == pytest.approx(score(plugin, DISK_VM, with_storage(40)))
+    assert score(plugin, DISK_VM, info) > score(plugin, DISK_VM, with_storage(30))
+
+
 def test_storage_does_not_count_for_a_vm_that_takes_none() -> None:
     assert score(made(MostAllocated, storage_weight=9.0), vm(cores=8, gib=8), with_storage(40)) == pytest.approx(25)
 

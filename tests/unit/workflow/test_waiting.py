@@ -12,7 +12,17 @@ from dataclasses import replace
 import pytest
 from support.small_cluster import cluster, guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    Event,
+    FilterPlugin,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Status,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
@@ -116,6 +126,27 @@ def test_what_no_change_can_help_is_given_up_at_once(rejected: Callable[..., dic
     assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
     assert shown.told == []
     assert wait.waited == 0
+
+
+class Held(FilterPlugin):
+    """Rejects every node for a device that somebody holds, and looks at nothing but devices."""
+
+    name = "Held"
+    events = frozenset({Event.DEVICE})
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return unschedulable("had its device held")
+
+
+def test_waiting__a_guest_that_went_may_have_held_a_device() -> None:
+    """Who holds which device is not read while it waits."""
+    used = profile(own=[Held])
+    rejected = Scheduler(cluster(FREE.nodes), {"balanced": used}).schedule(vm("new"))
+    assert rejected.rejected_by == {"Held"}
+    shown = Cluster(free_at=30)
+    wait = Waiting(300, lambda request: used, shown.read, lambda: shown.now, shown.sleep, shown.tell)
+    assert wait.until_worth_a_try({0: rejected}, FULL)
+    assert 30 <= wait.waited <= 45
 
 
 def test_a_delay_is_over_without_anything_happening(rejected: Callable[..., dict[int, Outcome]]) -> None:
