@@ -167,14 +167,16 @@ class Snapshot:
 
     next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
     guests that this user may not see. volumes are those that were looked for, by (node, volume): their bytes, None when
-    they are not there. pools are those that this user may see: a guest in another one shows none. cluster is its
-    identity, independent of the address it was read from.
+    they are not there; beside one that is not there stand the others of its kind. mappings are the names of the
+    resource mappings that this user may use, None when they were not read. pools are those that this user may see: a
+    guest in another one shows none. cluster is its identity, independent of the address it was read from.
     """
 
     nodes: tuple[Node, ...] = ()
     guests: tuple[Guest, ...] = ()
     storages: tuple[Storage, ...] = ()
     devices: tuple[Device, ...] = ()
+    mappings: frozenset[str] | None = None
     ha_rules: tuple[HARule, ...] = ()
     next_id: tuple[int, int] = (VMID_MIN, VMID_MAX)
     vmids_unseen: frozenset[int] = frozenset()

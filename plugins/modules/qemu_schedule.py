@@ -279,7 +279,10 @@ vms:
           type: str
           sample: VM "web-1" goes to pve2 as 104 with score 88.4, 3.1 ahead of pve4
         findings:
-          description: What plugins found out about a VM that could not be placed, by plugin.
+          description:
+            - What plugins found out about a VM that could not be placed, by plugin.
+            - C(summary) of a plugin says in one sentence what would have to change. The error message ends with it, unless
+              the cause is a name that does not exist.
           type: dict
         nodes:
           description: Every node with its score and the score of each plugin, or with the plugin that rejected it.

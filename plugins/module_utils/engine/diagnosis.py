@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,9 +13,13 @@ from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, Plug
 from ..model import Decision, Request
 from .evaluation import Choice, NodeVerdict
 from .framework.status import Category, Code, Status
+from .texts import first
 
-_DETAILED = frozenset({Category.STORAGE, Category.PLACEMENT})
+_DETAILED = frozenset({Category.STORAGE, Category.DEVICE, Category.PLACEMENT})
 """A message tells the details of rejections of these categories."""
+
+NODES_NAMED = 5
+"""How many nodes a message names for each reason."""
 
 DETAILS_TOLD = 5
 """How many different ones it tells; the verdicts have all."""
@@ -88,25 +91,27 @@ class Outcome:
 
 def unplaceable(
     request: Request,
-    rejections: list[Status],
+    rejections: Mapping[str, Status],
     choice: Choice,
     findings: Mapping[str, t.Any],
     *,
     resolvable: bool,
     unknown: Sequence[str],
 ) -> Outcome:
-    """The outcome of a request that no node took; rejections has one entry per node.
+    """The outcome of a request that no node took; rejections has one entry per node, by name.
 
-    unknown has a text for each name that the request gives and the cluster does not have.
+    unknown has a text for each name that the request gives and the cluster does not have: it is what has to change.
+    Without any, that is what the findings give as their C(summary).
     """
+    told = [str(found["summary"]) for found in findings.values() if found.get("summary")]
     return Outcome(
         request,
-        error=_error(request, rejections, unknown),
+        error=_error(request, rejections, unknown or told),
         choice=choice,
         findings=findings,
-        rejected_by=frozenset(rejection.plugin for rejection in rejections),
+        rejected_by=frozenset(rejection.plugin for rejection in rejections.values()),
         resolvable=resolvable,
-        until=min((r.until for r in rejections if r.until is not None), default=None),
+        until=min((r.until for r in rejections.values() if r.until is not None), default=None),
     )
 
 
@@ -141,17 +146,22 @@ def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
     )
 
 
-def _error(request: Request, rejections: list[Status], unknown: Sequence[str]) -> CollectionError:
-    counts = Counter(rejection.reason for rejection in rejections)
-    reasons = [f"{count} node(s) {reason}" for reason, count in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
+def _error(request: Request, rejections: Mapping[str, Status], advice: Sequence[str]) -> CollectionError:
+    nodes: dict[str, list[str]] = {}
+    for node, rejection in sorted(rejections.items()):
+        nodes.setdefault(rejection.reason, []).append(node)
+    reasons = [
+        f"{len(names)} node(s) {reason} ({', '.join(first(names, NODES_NAMED))})"
+        for reason, names in sorted(nodes.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
     message = (
         f'0/{len(rejections)} nodes are available for VM "{request.name}": '
         f"{', '.join(reasons) or 'the cluster shows no node'}"
     )
-    details = sorted({r.detail for r in rejections if r.category in _DETAILED and r.detail})
+    details = sorted({r.detail for r in rejections.values() if r.category in _DETAILED and r.detail})
     if details:
         more = f"; {len(details) - DETAILS_TOLD} more" if len(details) > DETAILS_TOLD else ""
-        message = f"{message} ({'; '.join(details[:DETAILS_TOLD])}{more})"
-    message = "; ".join([message, *unknown])
-    categories = {rejection.category for rejection in rejections} - {Category.PLACEMENT}
+        message = f"{message}; {'; '.join(details[:DETAILS_TOLD])}{more}"
+    message = "; ".join([message, *advice])
+    categories = {rejection.category for rejection in rejections.values()} - {Category.PLACEMENT}
     return NoStorageAvailable(message) if categories == {Category.STORAGE} else NoNodesAvailable(message)

@@ -231,7 +231,7 @@ class Scheduler:
         )
         return unplaceable(
             request,
-            list(rejections.values()),
+            rejections,
             choice,
             findings,
             resolvable=resolvable,

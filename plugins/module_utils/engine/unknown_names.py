@@ -33,7 +33,33 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     for name in dict.fromkeys(_storages(request)):
         if name not in storages:
             texts.append(f"no storage '{name}', known: {known(storages, name)}")
-    return texts
+    return [*texts, *_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
+
+
+def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
+    """Of the volumes that were looked for and are nowhere."""
+    for volume in dict.fromkeys(name for disk in request.disks for name in (disk.volume, disk.source) if name):
+        looked = [info.volumes for info in cluster.nodes if volume in info.volumes]
+        if looked and all(there[volume] is None for there in looked):
+            kind = volume.partition("/")[0]
+            others = {name for there in looked for name, size in there.items() if size is not None}
+            yield f"no volume '{volume}', known: {known((n for n in others if n.partition('/')[0] == kind), volume)}"
+
+
+def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
+    there = cluster.snapshot.mappings
+    claimed = [each.mapping for claim in request.devices for each in (claim.one_of or (claim,))]
+    for name in dict.fromkeys(filter(None, claimed)):
+        if there is not None and name not in there:
+            yield f"no device mapping '{name}' that the user may use, known: {known(there, name)}"
+
+
+def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
+    read = [info.node.bridges for info in cluster.nodes if info.node.online]
+    there = {bridge for bridges in read if bridges is not None for bridge in bridges}
+    for name in sorted(request.bridges - there):
+        if read and None not in read:
+            yield f"no bridge '{name}', known: {known(there, name)}"
 
 
 def _storages(request: Request) -> Iterator[str]:

@@ -38,6 +38,13 @@ class _Unseen(enum.Enum):
     GONE = "the node does not answer"
 
 
+class MappedDevices(t.NamedTuple):
+    """Mapped devices, and the names of all mappings, whichever nodes they are for."""
+
+    devices: tuple[Device, ...]
+    mappings: frozenset[str]
+
+
 def _any(*_what: object) -> bool:
     return True
 
@@ -58,9 +65,7 @@ class DeviceNeeds:
     attributes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
 
 
-def read_devices(
-    reader: Reader, nodes: Iterable[Node], guests: Iterable[Guest], needs: DeviceNeeds
-) -> tuple[Device, ...]:
+def read_devices(reader: Reader, nodes: Iterable[Node], guests: Iterable[Guest], needs: DeviceNeeds) -> MappedDevices:
     """Read the mapped devices of the nodes that are online, with what guests hold of them, running or not.
 
     Costs two calls; one more per node and driver with mapped devices, and another one where a VM may be given some of
@@ -70,7 +75,8 @@ def read_devices(
     here. Nodes that do not answer have no devices.
     """
     wanted = {node.name: node for node in nodes if node.online and needs.node(node)}
-    paths = [path for path in _read_mappings(reader) if path.node in wanted]
+    mapped = _read_mappings(reader)
+    paths = [path for path in mapped if path.node in wanted]
     by_node: dict[str, list[Device]] = {}
     for device in _read_hardware(reader, paths, needs, wanted):
         by_node.setdefault(device.node, []).append(device)
@@ -87,7 +93,7 @@ def read_devices(
         elif name not in useful:
             # Nobody asks for them: who holds them was not read. What is wrong with them can be said all the same.
             found.extend(replace(device, in_use=device.capacity) for device in devices)
-    return tuple(found)
+    return MappedDevices(tuple(found), frozenset(path.mapping for path in mapped))
 
 
 def _read_mappings(reader: Reader) -> list[MappedPath]:

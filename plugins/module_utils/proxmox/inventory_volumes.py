@@ -58,7 +58,11 @@ def read_volumes(
     for (node, volume), each in asked.items():
         sizes = lists[each]
         if sizes is not None:
-            found.update(_looked_up(node, volume, each.content, sizes))
+            looked_up = dict(_looked_up(node, volume, each.content, sizes))
+            if looked_up.get((node, volume), 0) is None:
+                # What there is instead, for the message.
+                found.update(((node, other), size) for other, size in sizes.items())
+            found.update(looked_up)
     return found
 
 

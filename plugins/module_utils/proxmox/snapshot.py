@@ -91,7 +91,7 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         nodes = with_cpu_flags(reader, nodes)
     if needs.pressure:
         nodes = with_pressure(reader, nodes)
-    return replace(
+    completed = replace(
         snapshot,
         nodes=nodes,
         storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes)
@@ -99,9 +99,12 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         else snapshot.storages,
         ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
         volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes) if needs.volumes else snapshot.volumes,
-        # Read last: whether a guest runs, and whether it is there at all, is known by now.
-        devices=read_devices(reader, nodes, snapshot.guests, needs.devices) if needs.devices else snapshot.devices,
     )
+    if needs.devices is None:
+        return completed
+    # Read last: whether a guest runs, and whether it is there at all, is known by now.
+    devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
+    return replace(completed, devices=devices, mappings=mappings)
 
 
 def identity(reader: Reader) -> str:

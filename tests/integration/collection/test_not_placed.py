@@ -121,8 +121,9 @@ def test_the_reasons_are_counted_in_kube_schedulers_words(
     controller = control(start({"nodes": nodes, "storages": [{"name": "local", "type": "dir", "size": 100}]}))
     failed = controller.fail("NoNodesAvailable", name="web-1", memory=8192, node_regex="db.*")
     assert failed["msg"] == (
-        "0/5 nodes are available for VM \"web-1\": 3 node(s) didn't match node regex 'db.*', "
-        "2 node(s) would exceed the memory overcommit ratio 1.0"
+        "0/5 nodes are available for VM \"web-1\": 3 node(s) didn't match node regex 'db.*' "
+        "(web1, web2, web3), 2 node(s) would exceed the memory overcommit ratio 1.0 (db1, db2); "
+        "without NodeRegex, web1, web2 and web3 would fit; the closest is db1: 4.0 GiB of memory short"
     )
 
 

@@ -136,7 +136,8 @@ def test_an_image_that_is_nowhere_is_missed_before_anything_is_written(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("NoStorageAvailable", name="setup", ide={"ide2": "nfs:iso/no.iso,media=cdrom"})
-    assert "3 node(s) didn't have 'nfs:iso/no.iso'" in failed["msg"]
+    assert "3 node(s) didn't have 'nfs:iso/no.iso' (pve1, pve2, pve3)" in failed["msg"]
+    assert failed["msg"].endswith("; no volume 'nfs:iso/no.iso', known: nfs:iso/everywhere.iso")
     assert not [request for request in cluster.requests() if request["method"] != "GET"]
 
 

@@ -54,7 +54,8 @@ def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
     batch = Batch([vm("late", context={"delay": "15"}, created=100.0), vm("now")], engine, ())
     assert placed(batch.run(engine, 100.0)) == ["now"]
     assert batch.outcomes[0].message == (
-        '0/1 nodes are available for VM "late": 1 node(s) had to wait for the delay of 15 s'
+        '0/1 nodes are available for VM "late": 1 node(s) had to wait for the delay of 15 s (pve1); '
+        "without Delay, pve1 would fit"
     )
     assert batch.next_time() == 115.0
     assert placed(batch.run(engine, 114.9)) == ["now"]

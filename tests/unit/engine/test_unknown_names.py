@@ -12,6 +12,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     CloneSource,
+    DeviceClaim,
     Disk,
     Request,
     Storage,
@@ -66,6 +67,42 @@ def test_storages__none_is_visible(request_: Request) -> None:
 
 def test_storages__a_vm_without_disks_needs_none() -> None:
     assert "storage" not in scheduler(cluster(NODES)).schedule(vm(gib=999)).message
+
+
+@pytest.mark.parametrize(
+    "claim", [DeviceClaim("g", mapping="gup"), DeviceClaim("g", one_of=(DeviceClaim("g", mapping="gup"),))]
+)
+def test_device_mapping__that_does_not_exist_is_named_with_those_that_do(claim: DeviceClaim) -> None:
+    message = scheduler(cluster(NODES, mappings=frozenset({"gpu", "nic"}))).schedule(vm(devices=(claim,))).message
+    assert message.endswith("; no device mapping 'gup' that the user may use, known: gpu, nic")
+
+
+def test_device_mapping__that_exists_on_other_nodes_is_not_told() -> None:
+    request = vm(devices=(DeviceClaim("g", mapping="gpu"),))
+    assert "known" not in scheduler(cluster(NODES, mappings=frozenset({"gpu"}))).schedule(request).message
+    assert "known" not in scheduler(cluster(NODES)).schedule(request).message
+
+
+def test_volume__that_does_not_exist_is_named_with_those_of_its_kind() -> None:
+    volumes = {
+        ("pve2", "fast:iso/debian12.iso"): None,
+        ("pve2", "fast:iso/debian-12.iso"): GIB,
+        ("pve2", "fast:import/debian.qcow2"): GIB,
+    }
+    state = cluster(NODES, storages=STORAGES, volumes=volumes)
+    message = (
+        scheduler(state).schedule(vm(disks=(Disk("ide2", volume="fast:iso/debian12.iso", content="iso"),))).message
+    )
+    assert message.endswith("; no volume 'fast:iso/debian12.iso', known: fast:iso/debian-12.iso")
+
+
+def test_bridge__that_no_node_has_is_named_with_those_that_there_are() -> None:
+    on = {"filters": {"NetworkBridge": {}}}
+    nodes = [node("pve1", bridges=frozenset({"vmbr0"})), node("pve2", bridges=frozenset({"vmbr0", "vmbr1"}))]
+    message = scheduler(cluster(nodes), on).schedule(vm(bridges=frozenset({"vmbr9"}))).message
+    assert message.endswith("; no bridge 'vmbr9', known: vmbr0, vmbr1")
+    pinned = scheduler(cluster(nodes), on).schedule(vm(node="pve1", bridges=frozenset({"vmbr1"}))).message
+    assert "known" not in pinned
 
 
 def test_of_many_names_the_most_alike_are_told() -> None:

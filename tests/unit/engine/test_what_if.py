@@ -29,6 +29,20 @@ def test_the_single_rules_whose_lifting_would_help_are_named_with_the_nodes() ->
     assert findings["rules"] == {"CPUOvercommit": ["pve2"], "MemoryOvercommit": ["pve1"], "NodeReady": ["pve3"]}
 
 
+def test_message__names_the_nodes_and_what_would_have_to_change() -> None:
+    nodes = [node("pve1", gib=8), node("pve2", gib=4), node("pve3", gib=64, maintenance=True)]
+    assert scheduler(cluster(nodes)).schedule(vm("web", gib=10)).message == (
+        '0/3 nodes are available for VM "web": 2 node(s) would exceed the memory overcommit ratio 1.0 (pve1, pve2), '
+        "1 node(s) were in HA maintenance (pve3); without MemoryOvercommit, pve1 and pve2 would fit; "
+        "the closest is pve1: 2.0 GiB of memory short"
+    )
+
+
+def test_message__names_some_of_many_nodes() -> None:
+    nodes = [node(f"pve{number}", gib=8) for number in range(1, 9)]
+    assert "(pve1, pve2, pve3, pve4, pve5, 3 more)" in scheduler(cluster(nodes)).schedule(vm("web", gib=10)).message
+
+
 def test_a_node_that_two_rules_refuse_is_in_nobodys_list() -> None:
     findings = scheduler(cluster(NODES[:1], GUESTS[:1])).schedule(vm(cores=40, gib=4)).findings["WhatIf"]
     assert findings["rules"] == {}
@@ -84,13 +98,18 @@ def test_a_node_that_is_offline_or_in_maintenance_is_nearest_only_where_no_other
     assert findings["nearest"] == {"node": "pve3", "missing": {"memory": 120 * GIB}, "also": []}
     findings = scheduler(cluster(away)).schedule(vm(gib=128)).findings["WhatIf"]
     assert findings["nearest"] == {"node": "pve1", "missing": {"memory": 64 * GIB}, "also": ["NodeReady"]}
-    assert scheduler(cluster([])).schedule(vm()).findings["WhatIf"] == {"rules": {}, "nearest": None}
+    assert scheduler(cluster([])).schedule(vm()).findings["WhatIf"] == {
+        "rules": {},
+        "nearest": None,
+        "summary": "",
+    }
 
 
 def test_where_nothing_is_short_the_sentence_tells_who_refuses_the_nearest_node() -> None:
     state = cluster([node("pve1"), node("pve2", maintenance=True)])
     findings = scheduler(state).schedule(vm(node="pve9", node_regex="web.*")).findings["WhatIf"]
-    assert findings == {"rules": {}, "nearest": {"node": "pve1", "missing": {}, "also": ["NodeName", "NodeRegex"]}}
+    assert findings["rules"] == {}
+    assert findings["nearest"] == {"node": "pve1", "missing": {}, "also": ["NodeName", "NodeRegex"]}
     assert sentence(findings) == "The closest is pve1: refused by NodeName and NodeRegex"
     findings = scheduler(state).schedule(vm(node="pve2")).findings["WhatIf"]
     assert sentence(findings) == "Without NodeName, pve1 would fit; without NodeReady, pve2 would fit"

@@ -183,7 +183,9 @@ class PostFilterPlugin(Plugin):
     def post_filter(
         self, request: Request, cluster: ClusterState, refusals: Mapping[str, Mapping[str, Status]]
     ) -> Mapping[str, t.Any]:
-        """refusals: for each node every plugin that refuses it, not only the first."""
+        """refusals: for each node every plugin that refuses it, not only the first. C(summary) among the findings, if
+        there is one, ends the error message: one sentence that says what would have to change.
+        """
 
 
 class PreScorePlugin(Plugin):

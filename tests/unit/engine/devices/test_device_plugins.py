@@ -62,7 +62,10 @@ def test_vms_with_a_claim_go_where_devices_are_until_none_is_left() -> None:
     assert sorted(d.node for d in placed if d is not None) == ["pve2", "pve2", "pve3"]
     assert outcomes[3].error is not None
     assert outcomes[3].error.message == (
-        "0/3 nodes are available for VM \"vm3\": 3 node(s) couldn't satisfy device claim 'gpu'"
+        "0/3 nodes are available for VM \"vm3\": 3 node(s) couldn't satisfy device claim 'gpu' "
+        "(pve1, pve2, pve3); gpu: no available devices; unable to satisfy 1 of 1 device requests; "
+        "gpu: not mapped here; unable to satisfy 1 of 1 device requests; "
+        "without DeviceClaims, pve1, pve2 and pve3 would fit"
     )
     reasons = {verdict.node: verdict.reason for verdict in outcomes[3].verdicts()}
     assert reasons["pve3"] == (
@@ -157,6 +160,13 @@ def test_the_first_free_device_of_a_mapping_weighs_most() -> None:
     losses = [before - after for before, after in itertools.pairwise(steps)]
     assert losses == sorted(losses, reverse=True)
     assert left_free([64, 1]) < left_free([65])
+
+
+@pytest.mark.parametrize(
+    ("left", "score"), [([1], 100 / 1.5), ([3], 100 / 1.75), ([1, 1], 50), ([3, 1, 0], 100 / 2.25)]
+)
+def test_device_scarcity__is_100_by_one_and_what_each_mapping_has_left(left: list[int], score: float) -> None:
+    assert left_free(left) == pytest.approx(score)
 
 
 def test_a_constraint_that_fails_on_a_device_fails_that_vm_with_a_clear_error() -> None:

@@ -231,7 +231,10 @@ class Encrypted(FilterPlugin):
 def test_category__of_a_plugin_of_ones_own_makes_a_lack_of_storage_as_the_built_in_one_does() -> None:
     found = scheduler(cluster([node("pve1"), node("pve2", online=False)]), own=[Encrypted]).schedule(vm())
     assert isinstance(found.error, NoStorageAvailable)
-    assert found.message.endswith("1 node(s) had no encrypted storage, 1 node(s) were offline (pve1: none)")
+    assert found.message.endswith(
+        "1 node(s) had no encrypted storage (pve1), 1 node(s) were offline (pve2); pve1: none; "
+        "without Encrypted, pve1 would fit"
+    )
     assert [(v.status and v.status.plugin, v.status and v.status.category) for v in found.verdicts()] == [
         ("Encrypted", Category.STORAGE),
         ("NodeReady", Category.PLACEMENT),

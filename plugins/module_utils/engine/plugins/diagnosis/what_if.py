@@ -38,11 +38,12 @@ class WhatIf(PostFilterPlugin):
     def post_filter(self, request: Request, cluster: ClusterState, refusals: Refusals) -> Mapping[str, t.Any]:
         """C(rules) maps a rule to the nodes that would fit without it; C(nearest) has C(node), C(missing) (C(cpu) in
         vCPUs, C(memory) and C(storage) in bytes) and C(also) (the other rules that refuse it), or is None where there
-        is no node.
+        is no node. C(summary) says of both what comes first.
         """
         ready = {info.name for info in cluster.nodes if info.node.online and not info.node.maintenance}
         considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
-        return {"rules": lifted(refusals), "nearest": nearest(request, considered)}
+        found = {"rules": lifted(refusals), "nearest": nearest(request, considered)}
+        return {**found, "summary": "; ".join(_parts(found, most_rules=1))}
 
 
 def lifted(refusals: Refusals) -> dict[str, list[str]]:
@@ -78,8 +79,16 @@ def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
 
 def sentence(findings: Mapping[str, t.Any]) -> str:
     """The findings of this plugin as a person reads them; empty when nothing was found."""
-    rules = findings["rules"]
-    parts = [f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit" for rule, nodes in rules.items()]
+    text = "; ".join(_parts(findings))
+    return text[:1].upper() + text[1:]
+
+
+def _parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list[str]:
+    """The parts of that sentence, with at most so many of the rules: those that keep off the most nodes."""
+    rules: list[tuple[str, list[str]]] = list(findings["rules"].items())
+    if most_rules is not None:
+        rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
+    parts = [f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit" for rule, nodes in rules]
     close = findings["nearest"]
     # What one rule alone keeps off was told already, unless something is short.
     if close is not None and (close["missing"] or len(close["also"]) > 1):
@@ -87,8 +96,7 @@ def sentence(findings: Mapping[str, t.Any]) -> str:
         short = f"{listed(lacks)} short" if lacks else ""
         by = f"refused by {listed(close['also'])}" if close["also"] else ""
         parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:]
+    return parts
 
 
 def amount_text(resource: str, amount: float) -> str:
