@@ -281,8 +281,8 @@ vms:
         findings:
           description:
             - What plugins found out about a VM that could not be placed, by plugin.
-            - C(summary) of a plugin says in one sentence what would have to change. The error message ends with it, unless
-              the cause is a name that does not exist.
+            - C(summary) of a plugin says in one sentence what would have to change. The error message ends with it,
+              unless the cause is a name that does not exist.
           type: dict
         nodes:
           description: Every node with its score and the score of each plugin, or with the plugin that rejected it.
