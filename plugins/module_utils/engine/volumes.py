@@ -9,6 +9,7 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -117,7 +118,13 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
         return False
     if wanted.types and use.type not in wanted.types:
         return False
-    return not wanted.storages or any(name_pattern(pattern).matches(use.name) for pattern in wanted.storages)
+    return not wanted.storages or _named(use.name, wanted.storages)
+
+
+@functools.cache  # every drive asks it of every storage on every node
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns matches the name of a storage."""
+    return any(name_pattern(pattern).matches(name) for pattern in patterns)
 
 
 def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:

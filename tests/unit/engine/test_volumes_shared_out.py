@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from support.effort import lines_run
 from support.small_cluster import cluster, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
@@ -68,6 +69,18 @@ def test_a_large_drive_gives_way_to_one_that_has_no_other_place() -> None:
 def test_drives_are_shared_out_until_all_fit() -> None:
     disks = new("scsi0", 10), new("scsi1", 6), new("scsi2", 6)
     assert storages_of(find(disks, data("a", 12), data("b", 10))) == {"scsi0": "b", "scsi1": "a", "scsi2": "a"}
+
+
+def test_storage_class__matches_each_storage_name_once() -> None:
+    """Another drive or node costs the same, however many patterns the class has."""
+
+    def again(patterns: int) -> int:
+        many = StorageClass("many", storages=tuple(f"x-{number}-.*" for number in range(patterns)))
+        disks, storages = (new("scsi0", 1, storage_class="many"),), [data(f"s{number}", 9) for number in range(20)]
+        find(disks, *storages, classes=(many,))
+        return lines_run(lambda: find(disks, *storages, classes=(many,)), at_most=10**6)
+
+    assert again(200) == again(1)
 
 
 def test_the_search_for_room_ends() -> None:
