@@ -63,7 +63,7 @@ build: setup ## Build the collection's tarball into build/
 docs: setup ## Update the generated parts of docs/, render the reference into build/docs
 	@hack/docs.sh
 
-compat: setup ## Run the tests on every Python and ansible-core that can be found
+compat: setup ## Run the tests on every Python and ansible-core that can be found (PYTHONS=3.12 CORES=2.20: on those)
 	@hack/compat.sh $(PYTEST_ARGS)
 
 importer: setup ## Check the collection's tarball as Galaxy does when it is uploaded

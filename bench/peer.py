@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import CHECKOUT
 
-REQUIREMENTS = CHECKOUT / "requirements-bench.txt"
+PYPROJECT = CHECKOUT / "pyproject.toml"
 FOLDER = CHECKOUT / ".venv-bench"
 COLLECTION = "ansible_collections/community/proxmox/"
 BUNDLE_PYTHON = "3.14"
@@ -24,7 +24,7 @@ BUNDLE_PYTHON = "3.14"
 
 def collections_path() -> Path:
     """The folder with the peer's collection; the first call downloads it. Raises subprocess.CalledProcessError."""
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    wanted = hashlib.sha256(PYPROJECT.read_bytes()).hexdigest()
     stamp = FOLDER / "unpacked"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         shutil.rmtree(FOLDER, ignore_errors=True)
@@ -43,7 +43,7 @@ def _download() -> Path:
     wheels = FOLDER / "wheels"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--python-version", BUNDLE_PYTHON]
-    subprocess.run([*command, "--dest", str(wheels), "--requirement", str(REQUIREMENTS)], check=True)
+    subprocess.run([*command, "--dest", str(wheels), "--group", f"{PYPROJECT}:bench"], check=True)
     (wheel,) = wheels.glob("*.whl")
     return wheel
 

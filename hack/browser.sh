@@ -27,5 +27,5 @@ if ! CHROMIUM=$(find_chromium); then
 fi
 export CHROMIUM
 
-"$BIN/python" -m pip install --quiet --disable-pip-version-check --requirement requirements-browser.txt
+install_group "$BIN/python" browser
 "$BIN/python" -m pytest -q tests/browser "$@"

@@ -15,6 +15,17 @@ VENV=$CHECKOUT/.venv
 BIN=$VENV/bin
 COLLECTION=ansible_collections/qemu_scheduler/proxmox
 
+# The oldest pip that installs dependency groups is 25.1.
+PIP_VERSION=25.3
+
+# install_group PYTHON GROUP [REQUIREMENT...]: install a dependency group of pyproject.toml, quietly unless it fails.
+install_group() {
+  local python=$1 group=$2
+  shift 2
+  "$python" -m pip install --quiet --disable-pip-version-check "pip==$PIP_VERSION"
+  "$python" -m pip install --quiet --disable-pip-version-check --group "$group" "$@"
+}
+
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 1

@@ -5,10 +5,11 @@
 #
 # Run the tests on every supported Python that is on this machine, with every supported ansible-core that runs on it,
 # and print the table. Environments are kept in .venv-compat. Arguments are pytest's: hack/compat.sh tests/unit
+# PYTHONS and CORES limit it to versions: PYTHONS="3.12 3.13" CORES=2.20
 
 source "$(dirname "$0")/common.sh"
 
-CORES=(2.18 2.19 2.20 2.21)
+read -ra CORES <<<"${CORES:-2.18 2.19 2.20 2.21}"
 ENVIRONMENTS=$CHECKOUT/.venv-compat
 LOGS=$ENVIRONMENTS/logs
 mkdir -p "$LOGS"
@@ -16,13 +17,12 @@ mkdir -p "$LOGS"
 # prepare PYTHON CORE ENVIRONMENT: print why the two do not go together, or nothing.
 prepare() {
   local python=$1 core=$2 environment=$3 wanted log
-  wanted=$(sha256sum requirements-test.txt | cut -c1-16)
+  wanted=$(sha256sum pyproject.toml | cut -c1-16)
   log=$LOGS/$(basename "$environment")-install.log
   [ "$(cat "$environment/installed" 2>/dev/null || true)" != "$wanted" ] || return 0
   rm -rf "$environment"
   "$python" -m venv "$environment"
-  if "$environment/bin/python" -m pip install --disable-pip-version-check \
-    "ansible-core~=$core.0" --requirement requirements-test.txt >"$log" 2>&1; then
+  if install_group "$environment/bin/python" test "ansible-core~=$core.0" >"$log" 2>&1; then
     echo "$wanted" >"$environment/installed"
   elif grep -q "No matching distribution found for ansible-core" "$log"; then
     echo "unsupported by ansible-core"
@@ -34,8 +34,9 @@ prepare() {
 failed=0
 printf '%-8s %-14s %s\n' Python ansible-core result
 for python in $(interpreters); do
+  name=$(basename "$python")
+  [[ -z ${PYTHONS:-} || " $PYTHONS " == *" ${name#python} "* ]] || continue
   for core in "${CORES[@]}"; do
-    name=$(basename "$python")
     environment=$ENVIRONMENTS/$name-core$core
     log=$LOGS/$name-core$core.log
     result=$(prepare "$python" "$core" "$environment")

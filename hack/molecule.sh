@@ -10,7 +10,7 @@ source "$(dirname "$0")/common.sh"
 export PATH=$BIN:$PATH
 export ANSIBLE_COLLECTIONS_PATH=$VENV/collections
 
-"$BIN/python" -m pip install --quiet --disable-pip-version-check --requirement requirements-molecule.txt
+install_group "$BIN/python" molecule
 
 cd "$CHECKOUT" || exit
 trap 'molecule destroy >/dev/null 2>&1' EXIT

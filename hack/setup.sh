@@ -25,7 +25,7 @@ choose_python() {
 }
 
 link=$VENV/collections/$COLLECTION
-wanted=$({ echo "$CHECKOUT"; cat requirements-*.txt; } | sha256sum | cut -c1-16)
+wanted=$({ echo "$CHECKOUT"; cat pyproject.toml; } | sha256sum | cut -c1-16)
 stamp=$VENV/.setup-$wanted
 
 if [ ! -e "$stamp" ]; then
@@ -40,9 +40,9 @@ if [ ! -e "$stamp" ]; then
   fi
   echo "setup: installing the development tools (a minute, once)"
   log=$VENV/setup.log
-  if ! "$BIN/python" -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt >"$log" 2>&1; then
+  if ! install_group "$BIN/python" dev >"$log" 2>&1; then
     cat "$log" >&2
-    die "pip could not install requirements-dev.txt"
+    die "pip could not install the dependency group dev of pyproject.toml"
   fi
   rm -f "$VENV"/.setup-*
   touch "$stamp"
