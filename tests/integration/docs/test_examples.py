@@ -19,7 +19,7 @@ README = CHECKOUT / "README.md"
 PLUGINS = DOCS / "writing-a-plugin.md"
 PAGES = [README, *(DOCS / f"{name}.md" for name in ("how-it-decides", "storage", "devices", "concurrency"))]
 
-DEMO = "Start in five minutes"
+DEMO = "Try it without a cluster"
 """The part of the README that shows another playbook than its own."""
 
 
