@@ -122,6 +122,9 @@ class SchedulerProcess:
     def hang(self) -> None:
         """Stop it, so that it lives and does nothing."""
         self._process.send_signal(signal.SIGSTOP)
+        self.until_stopped()
+
+    def until_stopped(self) -> None:
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def go_on(self) -> None:

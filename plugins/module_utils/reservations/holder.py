@@ -49,6 +49,8 @@ class Holder:
         return started is not None and started != self.started
 
     def __str__(self) -> str:
+        if not self.pid:
+            return "an unknown process"
         return f"process {self.pid} on {self.host or 'an unnamed host'}"
 
 

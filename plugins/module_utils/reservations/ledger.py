@@ -14,7 +14,7 @@ from ..errors import CollectionError
 from . import lease
 from .database import Database, Transaction
 from .holder import Holder
-from .records import COLUMNS, Durations, Phase, Reservation, from_row, to_row
+from .records import COLUMNS, Durations, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
 _INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -96,7 +96,8 @@ class Ledger:
     def reservations(self, cluster: str) -> list[Reservation]:
         """Return what is reserved now, by VMID. What others reserve right after is not known: decide within a cycle."""
         now, rows = self._database.read(_SELECT_RESERVATIONS, (cluster,))
-        return [reservation for reservation in map(from_row, rows) if not reservation.has_ended(now)]
+        unexpired = (from_row(row) for row in rows if not has_expired(row, now))
+        return [reservation for reservation in unexpired if not reservation.has_ended(now)]
 
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
         """Say that the create calls are about to be sent. From now on these reservations outlive their holder's death.
@@ -136,16 +137,17 @@ class Ledger:
     def forget(self, cluster: str, vmids: Collection[int]) -> None:
         """Drop reservations of VMs that were created, whoever holds them: the cluster was seen without these VMs."""
         with self._database.transaction(cluster) as transaction:
-            present = [from_row(row) for row in transaction.fetch(_SELECT_RESERVATIONS, (cluster,))]
-            created = {reservation.vmid for reservation in present if reservation.phase == "created"}
-            _delete(transaction, cluster, created & set(vmids))
+            transaction.change(f"{_DELETE_RESERVATIONS} AND phase = 'created' AND {_among(vmids)}", (cluster,))
 
     def endpoint(self, host: str, port: int) -> tuple[str, frozenset[str]] | None:
         """Return the identity of the cluster that was last read from this address, and the names of its nodes."""
         _now, rows = self._database.read(
             "SELECT cluster, node_names FROM qemu_scheduler_endpoints WHERE host = ? AND port = ?", (host, port)
         )
-        return (rows[0][0], frozenset(json.loads(rows[0][1]))) if rows else None
+        # What cannot be understood is asked for again.
+        with suppress(ValueError, TypeError, RecursionError):
+            return (rows[0][0], frozenset(json.loads(rows[0][1]))) if rows else None
+        return None
 
     def remember_endpoint(self, host: str, port: int, cluster: str, node_names: Iterable[str]) -> None:
         """Keep for later runs which cluster is read from this address.
@@ -236,6 +238,7 @@ class Cycle:
 
 def _drop_ended(transaction: Transaction, cluster: str) -> list[Reservation]:
     """Drop what counts no longer and return the rest, by VMID."""
+    transaction.change(f"{_DELETE_RESERVATIONS} AND expires <= ?", (cluster, transaction.now))
     everything = [from_row(row) for row in transaction.fetch(_SELECT_RESERVATIONS, (cluster,))]
     ended = {reservation.vmid for reservation in everything if reservation.has_ended(transaction.now)}
     _delete(transaction, cluster, ended)

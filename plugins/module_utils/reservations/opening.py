@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,6 +18,9 @@ from .records import Durations
 from .sqlite import SQLiteDatabase
 
 _POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
+_PATHS = ("/", "~", "sqlite:///")
+_SCHEME = re.compile(r"\A[\w+.-]*:/+")
+_PASSWORD_PARAMETER = re.compile(r"password\s*=\s*(?:'(?P<quoted>[^']*)'|(?P<plain>[^&\s]*))", re.IGNORECASE)
 
 
 def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Durations | None = None) -> Ledger:
@@ -33,13 +37,16 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
 
 
 def passwords_in(where: str | None) -> set[str]:
-    """The passwords that the URL of a ledger bears, as they are written there and as they are meant."""
-    if where is None or not where.startswith(_POSTGRESQL_SCHEMES):
+    """The passwords that the URL of a ledger bears, as they are written there and as they are meant.
+
+    The URL may be misspelt: whatever stands between a colon and one of the C(@) after it may be a password.
+    """
+    if where is None or where.startswith(_PATHS):
         return set()
-    _scheme, _separator, rest = where.partition("://")
-    account = rest.partition("/")[0].rpartition("@")[0]
-    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
-    written = [account.partition(":")[2], *(value for key, _equals, value in pairs if key.endswith("password"))]
+    written = {match.group("quoted") or match.group("plain") for match in _PASSWORD_PARAMETER.finditer(where)}
+    for account in {_SCHEME.sub("", where), where if "://" not in where else ""}:
+        _user, _colon, rest = account.partition(":")
+        written |= {rest[: match.start()] for match in re.finditer("@", rest)}
     return {text for password in written if password for text in (password, unquote(password))}
 
 
@@ -56,12 +63,15 @@ def _open_database(where: str | None, clock: Clock | None) -> Database:
     if where.startswith("sqlite:///"):
         where = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/")
     path = _expanded(Path(where)) if where.startswith("~") else Path(where)
-    if not path.is_absolute():
+    if not path.is_absolute() or "\0" in where:
         # Where a relative path leads depends on who runs the module, and two ledgers are as good as none.
-        scheme, separator, _secret = where.partition("://")
+        scheme, separator, _secret = where.replace("\0", "?").partition("://")
+        shown = f"{scheme}{separator}..." if separator else scheme
+        for password in sorted(passwords_in(where), key=len, reverse=True):
+            shown = shown.replace(password, "...")
         raise InvalidRequest(
-            f"reservations is '{scheme}{separator}{'...' if separator else ''}': expected default, none, an absolute "
-            "path, sqlite:///path or postgresql://user@host/database."
+            f"reservations is '{shown}': expected default, none, an absolute path, sqlite:///path or "
+            "postgresql://user@host/database."
         )
     return SQLiteDatabase(path, clock or time.time)
 

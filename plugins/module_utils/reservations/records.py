@@ -10,10 +10,14 @@ import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from ..errors import LedgerIncompatible
 from ..model import AffinityTerm, Selector
 from .holder import Holder
 
 Phase = t.Literal["reserved", "binding", "created"]
+
+UNKNOWN_HOLDER = Holder(host="", pid=0, space="", started="", id="")
+_TOO_MUCH = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +109,48 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
     )
 
 
+def has_expired(row: Iterable[t.Any], now: float) -> bool:
+    """Tell whether the reservation whose COLUMNS these are has expired, whatever else they hold."""
+    *_others, expires, _resources = row
+    return isinstance(expires, (int, float)) and now >= expires
+
+
 def from_row(row: Iterable[t.Any]) -> Reservation:
-    """Return the reservation whose COLUMNS these are."""
+    """Return the reservation whose COLUMNS these are. Raises LedgerIncompatible when they are none."""
     cluster, vmid, name, _holder_id, holder, phase, created, expires, resources = row
-    values = json.loads(resources)
-    return Reservation(
-        cluster=cluster,
-        vmid=vmid,
-        name=name,
-        node=values["node"],
-        cores=values["cores"],
-        memory=values["memory"],
-        running=values["running"],
-        storage_bytes={(storage, node): size for storage, node, size in values["storage_bytes"]},
-        devices=tuple((node, device) for node, device in values["devices"]),
-        tags=frozenset(values["tags"]),
-        pool=values["pool"],
-        group=values["group"],
-        # Older versions did not write these.
-        apart=tuple(_term_from_data(term) for term in values.get("apart", ())),
-        ha_rule=values.get("ha_rule"),
-        phase=phase,
-        holder=holder_from_text(holder),
-        created=created,
-        expires=expires,
-    )
+    try:
+        values = _mapping(json.loads(resources))
+        return Reservation(
+            cluster=cluster,
+            vmid=_vmid(vmid),
+            name=_text(name),
+            node=_text(values["node"]),
+            cores=_amount(values["cores"]),
+            memory=int(_amount(values["memory"])),
+            running=bool(values["running"]),
+            storage_bytes={
+                (_text(storage), _text(node)): int(_amount(size)) for storage, node, size in values["storage_bytes"]
+            },
+            devices=tuple((_text(node), _text(device)) for node, device in values["devices"]),
+            tags=frozenset(map(_text, values["tags"])),
+            pool=_optional_text(values["pool"]),
+            group=_optional_text(values["group"]),
+            # Older versions did not write these.
+            apart=tuple(_term_from_data(_mapping(term)) for term in values.get("apart", ())),
+            ha_rule=_optional_text(values.get("ha_rule")),
+            phase=_phase(phase),
+            holder=holder_from_text(holder),
+            created=_amount(created),
+            expires=_amount(expires),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        # Not to be passed over: what it holds would be promised to somebody else.
+        raise LedgerIncompatible(
+            f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' cannot be understood: {_reason(exc)}. "
+            "When nothing is being created, remove the ledger's file, or drop its tables.",
+            cluster=cluster,
+            vmid=vmid,
+        ) from exc
 
 
 def holder_to_text(holder: Holder) -> str:
@@ -138,8 +159,14 @@ def holder_to_text(holder: Holder) -> str:
 
 
 def holder_from_text(text: str) -> Holder:
-    """Return the holder that was stored."""
-    return Holder(**json.loads(text))
+    """Return the holder that was stored; one that nobody knows to be dead when it cannot be understood."""
+    try:
+        values = _mapping(json.loads(text))
+        return Holder(
+            **{key: _text(values[key]) for key in ("host", "space", "started", "id")}, pid=_process_id(values["pid"])
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return UNKNOWN_HOLDER
 
 
 def _term_to_data(term: AffinityTerm) -> dict[str, t.Any]:
@@ -154,5 +181,54 @@ def _term_to_data(term: AffinityTerm) -> dict[str, t.Any]:
 
 
 def _term_from_data(data: Mapping[str, t.Any]) -> AffinityTerm:
-    selector = Selector(data["name"], frozenset(data["tags"]), data["pool"], data["group"])
-    return AffinityTerm(together=False, selector=selector, topology_key=data["topology_key"])
+    tags = frozenset(map(_text, data["tags"]))
+    selector = Selector(_optional_text(data["name"]), tags, _optional_text(data["pool"]), _optional_text(data["group"]))
+    return AffinityTerm(together=False, selector=selector, topology_key=_text(data["topology_key"]))
+
+
+# --- what rows may hold: whoever can write to the ledger may have written anything ---
+
+
+def _mapping(value: t.Any) -> dict[str, t.Any]:
+    if not isinstance(value, dict):
+        raise TypeError("expected a mapping")
+    return value
+
+
+def _text(value: t.Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("expected a text")
+    return value
+
+
+def _optional_text(value: t.Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _amount(value: t.Any) -> t.Any:
+    """Return a finite number that is not negative, of the type that it has."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _TOO_MUCH:
+        raise ValueError("expected a number that is not negative")
+    return value
+
+
+def _vmid(value: t.Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError("expected a number as VMID")
+    return value
+
+
+def _process_id(value: t.Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise ValueError("expected a process id")
+    return value
+
+
+def _phase(value: t.Any) -> Phase:
+    if value not in t.get_args(Phase):
+        raise ValueError("expected a phase")
+    return t.cast("Phase", value)
+
+
+def _reason(exc: Exception) -> str:
+    return f"it lacks {exc}" if isinstance(exc, KeyError) else str(exc)

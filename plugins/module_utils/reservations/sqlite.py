@@ -21,8 +21,8 @@ from ..errors import LedgerIncompatible, LedgerUnavailable
 from . import schema
 from .database import Clock, Cursor, Database, Parameters, Row
 
-# Far longer than any transaction: when it runs out, a process was stopped in the middle of one.
-_BUSY_TIMEOUT_SECONDS = 20.0
+# As long as a lease, and far longer than any transaction: when it runs out, a process was stopped in the middle of one.
+_BUSY_TIMEOUT_SECONDS = 15.0
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -42,12 +42,14 @@ class SQLiteDatabase(Database):
     def __init__(self, path: Path | None, clock: Clock) -> None:
         super().__init__("in memory" if path is None else str(path))
         self._clock = clock
+        self._path = path
+        self._file: tuple[int, int] | None = None
         with self._translated():
             if path is None:
                 self._connection = _connect(":memory:")
                 _create_tables(self._connection)
             else:
-                self._connection = _open(path)
+                self._connection, self._file = _open(path)
 
     def close(self) -> None:
         with self._turn:
@@ -56,13 +58,24 @@ class SQLiteDatabase(Database):
     def _begin(self, cluster: str) -> float:
         # A transaction that only turns to writing later could find that somebody else has written meanwhile.
         self._connection.execute("BEGIN IMMEDIATE")
+        self._check_file()
         return self._clock()
 
     def _execute(self, sql: str, parameters: Parameters) -> Cursor:
         return self._connection.execute(sql, parameters)
 
     def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
+        self._check_file()
         return self._clock(), self._connection.execute(sql, parameters).fetchall()
+
+    def _check_file(self) -> None:
+        """Raise LedgerUnavailable when others no longer find at the path what is open here."""
+        if self._path is not None and _file_at(self._path) != self._file:
+            raise LedgerUnavailable(
+                f"The ledger of reservations {self._path} was removed or replaced while it was in use. Processes that "
+                "open it now do not know what this one has reserved.",
+                location=str(self._path),
+            )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -81,16 +94,20 @@ def _collection_error(exc: sqlite3.Error, location: str) -> LedgerUnavailable | 
             location=location,
             reason=str(exc),
         )
+    reason = str(exc)
+    if name.startswith("SQLITE_BUSY"):
+        reason += f"; a process on this host has been stopped for {_BUSY_TIMEOUT_SECONDS:g} s while it wrote to it"
     return LedgerUnavailable(
-        f"The ledger of reservations {location} cannot be used: {exc}.", location=location, reason=str(exc)
+        f"The ledger of reservations {location} cannot be used: {reason}.", location=location, reason=reason
     )
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    """Open the ledger at `path`, and create it first when there is no file."""
+def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
+    """Open the ledger at `path`, and create it first when there is no file. Returns which file it is as well."""
     try:
         file_system = network_file_system(path)
         if file_system is None and not path.exists():
+            _refuse_remains(path)
             _create(path)
     except OSError as exc:
         reason = exc.strerror or str(exc)
@@ -104,6 +121,7 @@ def _open(path: Path) -> sqlite3.Connection:
             location=str(path),
             reason=file_system,
         )
+    file = _file_at(path)
     # Without `rw`, SQLite would make a new and empty file of one that was removed in this very moment.
     connection = _connect(f"{path.as_uri()}?mode=rw")
     try:
@@ -114,7 +132,16 @@ def _open(path: Path) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, file
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from any other, or None when there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _connect(database: str) -> sqlite3.Connection:
@@ -140,6 +167,21 @@ def _check(connection: sqlite3.Connection, location: str) -> None:
     damage = [text for (text,) in connection.execute("PRAGMA quick_check(1)") if text != "ok"]
     if damage:
         raise LedgerIncompatible(f"The file {location} is damaged: {damage[0]}.", location=location, reason=damage[0])
+
+
+def _refuse_remains(path: Path) -> None:
+    """Raise LedgerUnavailable when a ledger was removed but for what SQLite keeps beside it while it is open.
+
+    It may still be in use, and SQLite would take what is there for a part of the new one.
+    """
+    remains = [name for name in (f"{path.name}-wal", f"{path.name}-shm") if path.with_name(name).exists()]
+    # Another process may have created it in this very moment.
+    if remains and not path.exists():
+        raise LedgerUnavailable(
+            f"The ledger of reservations {path} was removed, but {' and '.join(remains)} beside it were not: it may "
+            "still be in use. Wait until no run is going on, and remove them.",
+            location=str(path),
+        )
 
 
 def _create(path: Path) -> None:

@@ -14,6 +14,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     Durations,
     LeaseLost,
     ReservationLost,
+    open_ledger,
+    sqlite,
 )
 
 # Longer than any test lasts: what ends here ends for another reason than its age.
@@ -180,3 +182,22 @@ def test_the_reservation_of_a_holder_that_died_on_another_controller_counts_unti
     victim.kill()
     next_one.call("enter", CLUSTER, wait=0)
     assert [kept.vmid for kept in next_one.call("reservations")] == [100]
+
+
+def test_who_is_stopped_within_a_write__holds_up_others_no_longer_than_promised(
+    where: str, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_TIMEOUT_SECONDS", 0.5)
+    hung = launch(where)
+    hung.start("stop_within_a_write", CLUSTER)
+    hung.until_stopped()
+    with open_ledger(where) as ledger:
+        if where.startswith("postgresql"):
+            # The server cuts it off.
+            ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
+        else:
+            with pytest.raises(LedgerUnavailable, match=r"has been stopped for 0\.5 s while it wrote to it"):
+                ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
+            hung.go_on()
+            hung.result()
+            ledger.remember_endpoint("pve1", 8006, CLUSTER, [])

@@ -21,7 +21,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     LedgerIncompatible,
     LedgerUnavailable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
+    Durations,
+    Holder,
+    open_ledger,
+    sqlite,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.opening import passwords_in
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import network_file_system
 
 MOUNTS = """\
@@ -220,3 +226,85 @@ def test_a_ledger_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite, "_MOUNTS", tmp_path / "mountinfo")
     refuse(str(tmp_path / "ledger.db"), LedgerUnavailable, "network file system (nfs4)", "PostgreSQL")
     assert not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "postgresql://me:s3cr%2Ft@db/ledger",
+        "PostgreSQL://me:s3cr%2Ft@db/ledger",
+        "postgres+psycopg://me:s3cr%2Ft@db/ledger",
+        "mysql://me:s3cr%2Ft@db/ledger",
+        "postgresql:/me:s3cr%2Ft@db/ledger",
+        "postgresql//me:s3cr%2Ft@db/ledger",
+        "me:s3cr%2Ft@db/ledger",
+        "postgresql://me:s3cr%2Ft@db/ledger?options=a@b",
+        "postgresql://me@db/ledger?password=s3cr%2Ft",
+        "postgresql://db/ledger?sslpassword=s3cr%2Ft&user=me",
+        "host=db user=me password=s3cr%2Ft",
+        "host=db user=me password = 's3cr%2Ft' dbname=ledger",
+    ],
+)
+def test_passwords_in__finds_the_password_however_the_url_is_misspelt(where: str) -> None:
+    assert {"s3cr%2Ft", "s3cr/t"} <= passwords_in(where)
+    with pytest.raises(CollectionError) as refused:
+        open_ledger(where)
+    assert "s3cr" not in refused.value.message + str(refused.value.details)
+
+
+@pytest.mark.parametrize("password", ["a/b", "a@b", "/ab", "a:b", "a?b", "a#b@c/d"])
+def test_passwords_in__finds_passwords_with_special_characters(password: str) -> None:
+    assert password in passwords_in(f"postgresql://me:{password}@db/ledger")
+    refuse(f"postgresql://me:{password}@db.invalid/ledger", CollectionError)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [None, "default", "none", "/data/a:b@c.db", "~/a:b@c.db", "sqlite:///a:b@c.db", "postgresql://me@db/ledger"],
+)
+def test_passwords_in__takes_nothing_else_for_a_password(where: str | None) -> None:
+    assert passwords_in(where) == set()
+
+
+def test_open_ledger__refuses_a_path_that_no_file_can_have(tmp_path: Path) -> None:
+    refuse(f"{tmp_path}/a\0b", InvalidRequest, "expected default, none, an absolute path")
+
+
+# --- an SQLite file that is removed, or written to by a process that is stopped ---
+
+
+def test_a_removed_file__stops_whoever_has_it_open(tmp_path: Path) -> None:
+    path, holder = tmp_path / "ledger.db", Holder.here()
+    with open_ledger(str(path)) as ledger:
+        with ledger.scheduling_cycle(CLUSTER, holder=holder) as cycle:
+            cycle.reserve([reservation(100)])
+        for file in tmp_path.iterdir():
+            file.unlink()
+        for made_anew in (False, True):
+            if made_anew:
+                fill(path)
+            for step in (
+                lambda: ledger.reservations(CLUSTER),
+                lambda: ledger.mark_binding(CLUSTER, [100], holder),
+                lambda: ledger.renew(CLUSTER, [100], holder),
+                lambda: ledger.scheduling_cycle(CLUSTER, holder=holder).__enter__(),
+            ):
+                with pytest.raises(LedgerUnavailable, match="was removed or replaced while it was in use"):
+                    step()
+    with open_ledger(str(path)) as ledger:
+        assert len(ledger.reservations(CLUSTER)) == 100
+
+
+def test_a_removed_file__is_not_made_anew_beside_the_remains_of_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with open_ledger(str(path)):
+        path.unlink()
+        refuse(str(path), LedgerUnavailable, "was removed, but ledger.db-wal and ledger.db-shm beside it were not")
+        assert not path.exists()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    fill(path)
+
+
+def test_a_busy_file__is_waited_for_as_long_as_a_lease_lasts() -> None:
+    assert Durations().lease == sqlite._BUSY_TIMEOUT_SECONDS
