@@ -131,6 +131,25 @@ def test_nobody_overtakes_one_who_waits_for_longer(where: str, launch: Launch) -
     second.result()
 
 
+def test_a_renewed_ticket__keeps_its_place(where: str, launch: Launch) -> None:
+    holder, second = launch(where, durations=LONG), launch(where, durations=LONG)
+    # Renews its ticket every second, which is valid for 3.3 seconds; those of the others do not change.
+    first = launch(where, durations=Durations(lease=10))
+    holder.call("enter", CLUSTER)
+    for waiting in (first, second):
+        waiting.start("enter", CLUSTER)
+        assert not waiting.has_finished(within=0.3)
+    assert not first.has_finished(within=2)
+    first.hang()
+    holder.call("leave")
+    assert not second.has_finished(within=0.5)
+    first.go_on()
+    first.result()
+    assert not second.has_finished(within=0.2)
+    first.call("leave")
+    second.result()
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_who_hangs_in_the_cycle_loses_the_lease_and_can_write_nothing_more(
     where: str, launch: Launch, elsewhere: bool

@@ -174,6 +174,22 @@ def test_only_the_holder_releases_but_everybody_confirms(ledger: Ledger, me: Hol
     assert kept(ledger) == [100, 102]
 
 
+def test_forget__drops_what_was_created_whoever_holds_it_and_nothing_that_is_being_created(
+    ledger: Ledger, me: Holder
+) -> None:
+    reserve(ledger, me, *(reservation(vmid) for vmid in (100, 101, 102, 103)))
+    ledger.mark_binding(CLUSTER, [101], me)
+    ledger.mark_created(CLUSTER, [102, 103], me)
+    ledger.forget(CLUSTER, [100, 101, 102])
+    assert [(found.vmid, found.phase) for found in ledger.reservations(CLUSTER)] == [
+        (100, "reserved"),
+        (101, "binding"),
+        (103, "created"),
+    ]
+    ledger.forget(CLUSTER, [])
+    assert kept(ledger) == [100, 101, 103]
+
+
 def test_steps_on_no_vm_at_all_change_nothing(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, reservation(100))
     ledger.mark_binding(CLUSTER, [], me)

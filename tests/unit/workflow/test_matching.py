@@ -103,3 +103,11 @@ def test_what_a_dead_process_left_is_taken_over_with_its_vmid() -> None:
     assert match(entry("web"), pending=[held]) == Match(take_over=100)
     found = match(entry("web"), pending=[held], shown={100})
     assert (found.take_over, found.guest.vmid) == (None, 100)
+
+
+def test_match__of_two_reservations_the_one_of_the_vmid_counts_before_the_one_of_the_name() -> None:
+    pending = [reservation(200, "other", holder=Holder.here()), reservation(201, "web", holder=Holder.here())]
+    for order in (pending, pending[::-1]):
+        found = match(entry("web", 200), pending=order)
+        assert code(found) == "VMIDConflict"
+        assert "VMID 200 is that of other on pve1" in found.error.message

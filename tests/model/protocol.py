@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The protocol of the ledger as a transition relation, small enough to look at every state.
+
+Two controllers ask for two VMs each, of the same two names, and the cluster has room for one. Each VM is a run of its
+own. After every step its controller may be paused, go on, or crash, and what can expire may expire. Steps have the
+names of the code. What the model takes for granted:
+
+- The check of the fence and the request after it are one step: the proof is a second old at most.
+- A request reaches the cluster, or is lost, before the reservation that was proven for it expires.
+- A VM that the cluster shows counts whole. A VMID protects nothing: every run has another one.
+- Every controller can see whether a process of the other has died.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import deque
+from collections.abc import Iterator
+
+LEASE = "the lease is proven before it is written under it"
+FENCE = "a reservation is proven before the request is sent"
+PROTECTIONS = frozenset({LEASE, FENCE})
+
+
+class Run(t.NamedTuple):
+    """One VM of one controller: its next step, its reservation in the ledger, and what became of its request."""
+
+    step: str = "enter"
+    phase: str | None = None
+    expired: bool = False
+    vm: str | None = None
+
+
+class State(t.NamedTuple):
+    """conditions are the controllers', lease is the run that has it; run number r is of controller r // 2, VM r % 2."""
+
+    conditions: tuple[str, ...] = ("running", "running")
+    lease: int | None = None
+    runs: tuple[Run, ...] = (Run(), Run(), Run(), Run())
+
+    def condition_of(self, number: int) -> str:
+        return self.conditions[number // 2]
+
+    def having(self, number: int, **changes: t.Any) -> State:
+        """The state with changes to one run."""
+        runs = list(self.runs)
+        runs[number] = runs[number]._replace(**changes)
+        return self._replace(runs=tuple(runs))
+
+    def released(self, number: int) -> State:
+        return self._replace(lease=None) if self.lease == number else self
+
+
+Step = tuple[str, State]
+
+
+def steps(state: State, protections: frozenset[str] = PROTECTIONS) -> Iterator[Step]:
+    """What may happen next: a step of each run that can take one, an expiry, a delivery, a pause, a crash."""
+    for number in range(len(state.runs)):
+        if state.condition_of(number) == "running":
+            yield from _own_steps(state, number, protections)
+        yield from _steps_of_the_world(state, number)
+    yield from _faults(state)
+
+
+def is_at_rest(state: State) -> bool:
+    """Whether nothing happens any more but for faults and expiries."""
+    return all(run.step == "done" or state.condition_of(number) != "running" for number, run in enumerate(state.runs))
+
+
+def _faults(state: State) -> Iterator[Step]:
+    """Controllers that are paused, go on, or crash."""
+    following = {"running": ("paused", "dead"), "paused": ("running", "dead"), "dead": ()}
+    for controller, condition in enumerate(state.conditions):
+        for other in following[condition]:
+            conditions = list(state.conditions)
+            conditions[controller] = other
+            yield f"controller {controller} is {other}", state._replace(conditions=tuple(conditions))
+
+
+def _own_steps(state: State, number: int, protections: frozenset[str]) -> Iterator[Step]:
+    run, label = state.runs[number], f"run {number}: {state.runs[number].step}"
+    if run.step == "enter":
+        # The lease may be free, or have expired: a cycle may take any time.
+        yield label, state._replace(lease=number).having(number, step="reservations")
+    elif run.step in ("reservations", "reserve") and LEASE in protections and state.lease != number:
+        yield f"{label}: LeaseLost", state.having(number, step="enter")
+    elif run.step == "reservations":
+        state = _without_ended(state)
+        taken = any(other.phase or other.vm == "shown" for other in state.runs)
+        decided = state.released(number).having(number, step="done") if taken else state.having(number, step="reserve")
+        yield label, decided
+    elif run.step == "reserve":
+        namesake = state.runs[(number + 2) % 4]
+        reserved = {"step": "done"} if namesake.phase else {"step": "mark_binding", "phase": "reserved"}
+        yield label, state.released(number).having(number, **reserved)
+    elif run.step == "mark_binding":
+        if run.phase is None:
+            yield f"{label}: ReservationLost", state.having(number, step="enter")
+        else:
+            yield label, state.having(number, step="send", phase="binding", expired=False)
+    elif run.step == "send":
+        if run.phase is None and FENCE in protections:
+            yield f"{label}: ReservationLost", state.having(number, step="enter")
+        else:
+            yield label, state.having(number, step="mark_created", expired=False, vm="sent")
+    elif run.step == "mark_created" and run.vm == "shown":
+        yield label, state.having(number, step="done", phase=run.phase and "created", expired=False)
+
+
+def _steps_of_the_world(state: State, number: int) -> Iterator[Step]:
+    run = state.runs[number]
+    if run.vm == "sent":
+        yield f"run {number}: shown", state.having(number, vm="shown")
+    elif run.phase and not run.expired and (run.phase != "binding" or state.condition_of(number) != "running"):
+        # While it is created, and its process runs, it is renewed.
+        yield f"run {number}: expired", state.having(number, expired=True)
+
+
+def _without_ended(state: State) -> State:
+    for number, run in enumerate(state.runs):
+        if run.expired or (run.phase == "reserved" and state.condition_of(number) == "dead"):
+            state = state.having(number, phase=None, expired=False)
+    return state
+
+
+def broken(state: State) -> str | None:
+    """Why the state must never be, or None."""
+    made = [number for number, run in enumerate(state.runs) if run.vm]
+    if len({number % 2 for number in made}) < len(made):
+        return "two VMs have one name"
+    if len(made) > 1:
+        return "two VMs are in one place"
+    return None
+
+
+def explore(protections: frozenset[str] = PROTECTIONS) -> tuple[set[State], list[str]]:
+    """Return every state that can be reached, breadth first, and the shortest history to a broken one, if any."""
+    first = State()
+    before: dict[State, Step | None] = {first: None}
+    waiting = deque([first])
+    while waiting:
+        state = waiting.popleft()
+        reason = broken(state)
+        if reason is not None:
+            return set(before), [*_history(state, before), reason]
+        for label, following in steps(state, protections):
+            if following not in before:
+                before[following] = (label, state)
+                waiting.append(following)
+    return set(before), []
+
+
+def _history(state: State, before: dict[State, Step | None]) -> list[str]:
+    labels = []
+    while (step := before[state]) is not None:
+        labels.append(step[0])
+        state = step[1]
+    return labels[::-1]
