@@ -176,7 +176,7 @@ class _Differences:
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:
         shown = conversion_of(key).shown
-        if isinstance(new, int) and isinstance(old, str) and old.isdecimal():
+        if isinstance(new, int) and isinstance(old, str) and old.isdecimal() and len(old) < 19:
             # Some numbers are texts in a config.
             old = int(old)
         self.changes[key] = {"old": shown(old), "new": shown(new)}
