@@ -13,9 +13,9 @@ class ModuleDocFragment:
 options: {}
 attributes:
   check_mode:
-    description: Tells what would be done, and what would come of it, without doing it.
+    description: Predicts the actions and their results without performing them.
   diff_mode:
-    description: Shows what is there beside what will be there.
+    description: Shows the state before and after the task.
 """
 
     INFO_MODULE = r"""

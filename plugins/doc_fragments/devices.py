@@ -8,40 +8,40 @@ from __future__ import annotations
 _WANTED = r"""
 class:
   description:
-    - The device class to take devices of, one of C(device_classes).
+    - The device class to allocate from, one of C(device_classes).
   type: str
 mapping:
   description:
-    - The resource mapping to take devices of.
+    - The resource mapping to allocate from.
   type: str
 driver:
   description:
-    - The kind of device, when neither the class nor O(devices[].options) says it.
+    - The kind of device. Needed only if neither the class nor O(devices[].options) defines it.
   type: str
   choices: [pci, usb]
 count:
   description:
-    - How many devices. V(1) when this is not given.
+    - Number of devices. V(1) when this is not given.
   type: int
 constraints:
   description:
-    - Jinja2 expressions over C(device), all of which must hold for each device, beside those of the class.
+    - Jinja2 expressions over C(device). Each device must satisfy all of them, and those of the class.
     - C(device) has every key of the node's hardware list (C(vendor), C(device), C(class), C(iommugroup), ...; numbers
-      without C(0x), in lower case), C(subsystem), C(mapping), C(node), C(driver), C(id), and what C(key=value) pairs in
-      the description of the mapping or of its entry, or C(device_attributes), add.
-    - What needs an attribute that a device lacks does not hold; write C(device.memory | default(0) > 16) or
-      C(device.memory is defined) where it may be absent.
-    - There are only simple filters and text methods; nothing that loops or makes long texts.
+      in lower case and without C(0x)), and C(subsystem), C(mapping), C(node), C(driver) and C(id). C(key=value) pairs
+      in the description of the mapping or of its entry, and C(device_attributes), add further attributes.
+    - An expression that uses an attribute which the device lacks is false. Where an attribute may be absent, write
+      C(device.memory | default(0) > 16) or C(device.memory is defined).
+    - Only simple filters and string methods are available. Loops, and functions that build long strings, are not.
   type: list
   elements: str
 match_attributes:
   description:
-    - Names of attributes that must be known, and equal among all devices of the claim, for example C(numa_node).
+    - Attributes that every device of the claim must have with the same value, for example C(numa_node).
   type: list
   elements: str
 mdev:
   description:
-    - The type of mediated device, for mappings that offer them, for example V(nvidia-222).
+    - The type of mediated device, for mappings that support them, for example V(nvidia-222).
   type: str
 options:
   description:
@@ -59,27 +59,27 @@ _CLAIMS = (
 options:
   devices:
     description:
-      - The passthrough devices that the VM wants, from the cluster's resource mappings. The VM goes to a node that has
-        all of them free, and gets a C(hostpciN) or C(usbN) entry per device.
-      - What other VMs have in their configuration is not free, whether they run or not.
-      - Proxmox VE itself picks the device when it starts a VM, among those of the mapping on the node; the device in
-        the decision only counts it as taken. Constraints that tell apart the devices of one mapping on one node can
-        therefore not be promised; give each kind of device a mapping of its own.
-      - The user needs Mapping.Use on the mappings, VM.Audit on the VMs that hold devices, and to see what the nodes
-        really have Sys.Audit on C(/), for USB Sys.Modify. Without these last two the mappings are believed, and there
-        are no mediated devices.
-      - Devices are taken in order of the mappings' names and the devices' addresses, from as few mappings as possible.
-      - Only a new VM is given devices; claims of a VM that exists are left alone.
+      - Claims on passthrough devices of the cluster's resource mappings. The VM is placed on a node where all claimed
+        devices are free, and gets one C(hostpciN) or C(usbN) entry per device.
+      - A device in the configuration of another VM is not free, whether that VM runs or not.
+      - When a VM starts, Proxmox VE picks one of the mapping's devices on the node by itself. The device in the
+        decision only counts as allocated. Constraints can therefore not distinguish the devices of one mapping on one
+        node; create a mapping for each kind of device.
+      - The user needs Mapping.Use on the mappings and VM.Audit on the VMs that hold devices. To verify what hardware
+        the nodes have, the user needs Sys.Audit on C(/), and Sys.Modify for USB. Without these two, the mappings are
+        trusted as they are, and mediated devices are not available.
+      - Devices are allocated in the order of mapping names and device addresses, from as few mappings as possible.
+      - Devices are allocated for new VMs only. The devices of an existing VM are not changed.
     type: list
     elements: dict
     suboptions:
       name:
-        description: What the claim is called in the decision and in messages.
+        description: Name of the claim in the decision and in messages.
         type: str
         required: true
       one_of:
         description:
-          - Alternatives instead of one claim, in order; the first that can be met on the node is taken.
+          - Alternatives to choose from, in order of preference. The first one that the node can satisfy is used.
         type: list
         elements: dict
         suboptions:
@@ -91,15 +91,15 @@ options:
 _CLASSES = r"""
   device_classes:
     description:
-      - Named kinds of devices for O(devices). The key is the name, the value a mapping with C(driver) (V(pci) or
+      - Named kinds of devices for O(devices). Each key is a name. Each value is a mapping with C(driver) (V(pci) or
         V(usb)) and C(constraints), a list of expressions as in O(devices[].constraints).
     type: dict
   device_attributes:
     description:
       - Attributes that Proxmox VE does not know, for O(devices[].constraints) and O(devices[].match_attributes).
-      - The key is a mapping (V(gpu)), a mapping on a node (V(gpu@pve1)) or a device on a node
-        (V(0000:01:00.0@pve1), V(1-2@pve1)), the more particular wins; the value is a mapping of names to values.
-      - Texts that spell a whole number, a decimal number, V(true) or V(false) become such.
+      - Each key is a mapping (V(gpu)), a mapping on a node (V(gpu@pve1)) or a device on a node
+        (V(0000:01:00.0@pve1), V(1-2@pve1)). The most specific key wins. Each value maps attribute names to values.
+      - Strings that look like a whole number, a decimal number, V(true) or V(false) are converted.
     type: dict
 """.lstrip("\n")
 

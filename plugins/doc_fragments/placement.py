@@ -13,115 +13,118 @@ class ModuleDocFragment:
 options:
   node:
     description:
-      - The node that the VM must go to. Without it the node is chosen.
-      - A VM that exists elsewhere is not moved; the difference is told.
+      - The node to place the VM on. Without it, the scheduler chooses the node.
+      - An existing VM on another node is not moved. The difference is reported as drift.
     type: str
     aliases: [target]
   node_regex:
     description:
-      - Regular expression that the whole name of the node must match, for example V(pve[1-3]).
-      - Every pattern of names, here and in other options, may use literals, classes, groups, alternatives, repeats and
-        anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\b) are errors, so that no
+      - Regular expression that must match the whole name of the node, for example V(pve[1-3]).
+      - Patterns for names, here and in other options, may use literals, classes, groups, alternatives, repeats and
+        anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\b) are rejected, so that no
         pattern takes long to match.
     type: str
   vmid_range:
     description:
-      - The VMIDs to choose from, both ends included, for example V(100-150). The lowest free one is taken.
+      - The VMIDs to choose from, both ends included, for example V(100-150). The lowest free one is used.
     type: str
   vmid_regex:
     description:
-      - Regular expression that the whole VMID must match, for example V((12[0-9]|130\)). The lowest free one is taken.
-      - With O(vmid_range) as well, both must hold.
-      - The same syntax as in O(node_regex).
+      - Regular expression that must match the whole VMID, for example V((12[0-9]|130\)). The lowest free one is used.
+      - If O(vmid_range) is set as well, the VMID must satisfy both.
+      - The syntax is that of O(node_regex).
     type: str
   context:
     description:
-      - The same wishes by the keys of qemu-scheduler, C(node.qemu-scheduler/regex), C(vmid.qemu-scheduler/range) and
-        C(vmid.qemu-scheduler/regex), and further keys that plugins read.
-      - Another key of qemu-scheduler is an error. A key that contradicts the option of the same meaning is an error.
+      - The context keys of qemu-scheduler (C(node.qemu-scheduler/regex), C(vmid.qemu-scheduler/range) and
+        C(vmid.qemu-scheduler/regex)), and any keys that other plugins read.
+      - It is an error to set an unknown key of qemu-scheduler, or a key that contradicts the corresponding option.
     type: dict
   affinity:
     description:
-      - Other VMs that the VM is to be with, or apart from.
-      - VMs are selected by name, tags, pool or group; where several are given, all must hold. VMs and containers count
-        whether they run or not, templates do not.
-      - A VM of this task, new or not, or one that another run is creating, keeps away those that it must be apart from.
-        Proxmox VE does not store these rules, so VMs of other tasks do not; for a rule that lasts, see O(ha).
+      - Affinity and anti-affinity rules. Each rule places the VM in the same domain as the selected VMs, or in another
+        domain.
+      - A rule selects VMs by name, tags, pool or group. If several are given, a VM must match all of them. VMs and
+        containers count whether they run or not. Templates do not count.
+      - Anti-affinity works in both directions for the VMs of this task, new and existing, and for VMs that another run
+        is creating. Proxmox VE does not store these rules, so the rules of other VMs are not known. For a permanent
+        rule, see O(ha).
     type: list
     elements: dict
     suboptions:
       type:
-        description: Whether to be in one domain with the selected VMs, or in another one.
+        description: V(with) selects the domain of the selected VMs, V(apart) excludes it.
         type: str
         choices: [with, apart]
         required: true
       name:
-        description: Regular expression that matches the whole name of the VMs.
+        description: Regular expression that must match the whole name of a VM.
         type: str
       tags:
-        description: Tags that the VMs bear, all of them. Case does not matter.
+        description: Tags, all of which a VM must have. Case is ignored.
         type: list
         elements: str
       pool:
-        description: The pool that the VMs are in.
+        description: The pool of the VMs.
         type: str
       group:
-        description: The O(group) of this run that the VMs belong to.
+        description: The O(group) of the VMs in this run.
         type: str
       required:
         description:
-          - Whether the VM is rather not placed than placed against the rule. V(true) when this is not given.
-          - A VM that must be with others of which none is there yet may be the first if it is one of them itself.
+          - Whether the rule is mandatory. If false, it only affects the score. V(true) when this is not given.
+          - If an affinity rule selects no VM yet, it still allows a VM that matches the rule itself.
         type: bool
       weight:
-        description: How much the wish counts, from 1 to 100, when it is not required. V(1) when this is not given.
+        description: Weight of a rule that is not required, from 1 to 100. V(1) when this is not given.
         type: int
       topology_key:
         description:
-          - The node label whose values are the domains, for example V(rack).
+          - The node label whose values define the domains, for example V(rack).
           - V(node), which is meant when this is not given, makes each node a domain.
         type: str
   topology_spread:
     description:
       - Spreads the selected VMs evenly over domains. VMs are selected as in O(affinity).
-      - Only nodes that O(node), O(node_regex) and O(node_affinity) allow, and that have the label, make up domains.
+      - Only nodes that have the label, and that O(node), O(node_regex) and O(node_affinity) allow, form domains.
     type: list
     elements: dict
     suboptions:
       topology_key:
-        description: The node label whose values are the domains; V(node) makes each node a domain.
+        description: The node label whose values define the domains. V(node) makes each node a domain.
         type: str
         required: true
       max_skew:
         description:
-          - How many VMs more than the emptiest domain any other may hold. V(1) when this is not given.
+          - Maximum difference between the number of VMs in any domain and in the emptiest domain. V(1) when this is not
+            given.
         type: int
       when_unsatisfiable:
         description:
-          - V(do_not_schedule) refuses nodes where the VM would break the rule, and is meant when this is not given.
-          - V(schedule_anyway) prefers the emptier domains.
+          - V(do_not_schedule) rejects nodes where the VM would break the rule, and is meant when this is not given.
+          - V(schedule_anyway) prefers emptier domains, but rejects no node.
         type: str
         choices: [do_not_schedule, schedule_anyway]
       name:
-        description: Regular expression that matches the whole name of the VMs.
+        description: Regular expression that must match the whole name of a VM.
         type: str
       tags:
-        description: Tags that the VMs bear, all of them. Case does not matter.
+        description: Tags, all of which a VM must have. Case is ignored.
         type: list
         elements: str
       pool:
-        description: The pool that the VMs are in.
+        description: The pool of the VMs.
         type: str
       group:
-        description: The O(group) of this run that the VMs belong to.
+        description: The O(group) of the VMs in this run.
         type: str
   node_affinity:
     description:
-      - What the labels of the node must be, or should be. The label V(node) is the node's name.
+      - Requirements and preferences for the labels of the node. The label V(node) is the name of the node.
     type: dict
     suboptions:
       required:
-        description: Expressions that must all hold.
+        description: Requirements. A node must match all of them.
         type: list
         elements: dict
         suboptions:
@@ -131,19 +134,19 @@ options:
             required: true
           operator:
             description:
-              - V(In) and V(NotIn) compare with O(node_affinity.required[].values). V(NotIn) holds without the label,
-                too.
-              - V(Exists) and V(DoesNotExist) ask for the label only.
+              - V(In) and V(NotIn) compare with O(node_affinity.required[].values). V(NotIn) also matches a node without
+                the label.
+              - V(Exists) and V(DoesNotExist) test only whether the node has the label.
               - V(Gt) and V(Lt) compare whole numbers.
             type: str
             choices: [In, NotIn, Exists, DoesNotExist, Gt, Lt]
             required: true
           values:
-            description: One value or more for V(In) and V(NotIn), exactly one for V(Gt) and V(Lt).
+            description: At least one value for V(In) and V(NotIn), exactly one for V(Gt) and V(Lt).
             type: list
             elements: str
       preferred:
-        description: Expressions that are better held.
+        description: Preferences. Each match adds its weight to the node's score.
         type: list
         elements: dict
         suboptions:
@@ -161,36 +164,36 @@ options:
             type: list
             elements: str
           weight:
-            description: How much it counts, from 1 to 100. V(1) when this is not given.
+            description: Weight of the preference, from 1 to 100. V(1) when this is not given.
             type: int
   tolerations:
     description:
-      - Taints of nodes that do not keep this VM away.
+      - Node taints that this VM tolerates.
     type: list
     elements: dict
     suboptions:
       key:
-        description: The taint's key. Without it, with operator V(Exists), every taint is tolerated.
+        description: The taint's key. Without a key, operator V(Exists) tolerates every taint.
         type: str
       operator:
         description:
-          - V(Equal) compares the value as well, V(Exists) does not. V(Equal) when this is not given.
+          - V(Equal) also compares the value, V(Exists) does not. V(Equal) when this is not given.
         type: str
         choices: [Equal, Exists]
       value:
         description: The taint's value.
         type: str
       effect:
-        description: Only taints of this effect. Taints of both when this is not given.
+        description: Tolerate only taints with this effect. Taints of both when this is not given.
         type: str
         choices: [NoSchedule, PreferNoSchedule]
   ha:
     description:
-      - Makes the VM one that the HA manager keeps. It goes where the HA manager would leave it.
-      - A rule that does not exist, or that Proxmox VE would refuse with this VM in it, fails the VM before anything is
+      - Adds the VM as an HA resource. The VM is placed on a node from which the HA manager would not move it.
+      - If the rule does not exist, or Proxmox VE would refuse the rule with this VM, the VM fails before anything is
         written.
-      - Of a VM that exists, what is given here is compared, and applied with O(update). A VM is never taken out of HA
-        or a rule.
+      - For an existing VM, the given settings are compared, and applied with O(update). A VM is never removed from HA
+        or from a rule.
     type: dict
     suboptions:
       rule:
@@ -201,9 +204,9 @@ options:
         type: str
       state:
         description:
-          - What the HA manager is to do with the VM. When this is not given, V(stopped) for a template and with
+          - The requested state of the HA resource. When this is not given, V(stopped) for a template and with
             O(state=stopped), else V(started).
-          - What contradicts O(state) or O(template) is an error.
+          - It is an error if this contradicts O(state) or O(template).
         type: str
         choices: [started, stopped, disabled, ignored]
   group:
@@ -212,24 +215,25 @@ options:
     type: dict
     suboptions:
       name:
-        description: What the group is called.
+        description: Name of the group.
         type: str
         required: true
       min_available:
-        description: How many of its VMs must find a place, the same for all of them. Without it, all of them must.
+        description: Minimum number of VMs to place, the same for all VMs of the group. Without it, all must be placed.
         type: int
   priority:
     description:
-      - VMs of higher priority are placed first, VMs of the same priority in the order in which they are written.
+      - VMs with a higher priority are placed first. VMs with the same priority are placed in the order of the task.
       - A whole number, or the name of a priority class. V(0) when this is not given.
     type: str
   scheduling_gates:
     description:
-      - Names of what has to happen before the VM may be placed. A VM with any of them is not placed.
+      - Gates that hold the VM back. The VM is placed only when all of them are open. The run lists the open ones in
+        C(open_gates).
     type: list
     elements: str
   profile:
     description:
-      - The profile by which the VM is placed, V(balanced), V(pack), V(spread), V(proxmox) or one of your own.
+      - The profile to place the VM with, V(balanced), V(pack), V(spread), V(proxmox) or one of your own.
     type: str
 """

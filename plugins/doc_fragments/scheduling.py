@@ -13,53 +13,53 @@ class ModuleDocFragment:
 options:
   snapshot:
     description:
-      - 'Recorded answers of the API by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file with
+      - 'Recorded API responses by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file that contains
         them.'
-      - The decision is then made from these instead of a cluster. Nothing is connected to and nothing is written.
-      - M(qemu_scheduler.proxmox.cluster_snapshot_info) records one.
+      - The decision is made from this recording instead of a live cluster. The module does not connect to a cluster and
+        writes nothing.
+      - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
     type: raw
   reservations:
     description:
-      - Where decisions are shared with other processes until Proxmox VE shows their VMs.
-      - V(default) is a file in the user's state directory, which all forks and jobs of one user on one controller
-        share.
-      - C(/path/to/file) or C(sqlite:///path) is another such file. It must not lie on a network file system.
-      - C(postgresql://user@host/database) is for several controllers. It needs the Python package psycopg.
-      - V(none) shares with nobody.
+      - The ledger that shares decisions with other processes until Proxmox VE shows their VMs.
+      - V(default) is a file in the user's state directory. All forks and jobs of one user on one controller share it.
+      - C(/path/to/file) or C(sqlite:///path) is a file at another path. It must not be on a network file system.
+      - C(postgresql://user@host/database) serves several controllers. It requires the Python package psycopg.
+      - V(none) does not share decisions.
     type: str
     default: default
   plugin_config:
     description:
-      - Which plugins run, with which weight and config, as a mapping or as the path of a YAML file.
-      - The sections C(filters), C(scores) and C(vmids) are those of qemu-scheduler.
+      - The plugins to run, with their weights and config. A mapping, or the path of a YAML file.
+      - The sections C(filters), C(scores) and C(vmids) have the same names as in qemu-scheduler.
     type: raw
   plugin_paths:
     description:
-      - Python files, or directories of them, with plugins of your own.
+      - Python files with your own plugins, or directories of such files.
     type: list
     elements: path
     default: []
   nodes:
     description:
-      - What Proxmox VE does not know about the nodes. Each key is a node's name or a pattern that matches names in
-        full, each value a mapping with C(labels), C(taints), C(reserved) and C(overcommit).
+      - Properties of nodes that Proxmox VE does not store. Each key is the name of a node, or a pattern that matches
+        whole names. Each value is a mapping with C(labels), C(taints), C(reserved) and C(overcommit).
     type: dict
     default: {}
   storage_classes:
     description:
-      - Named sets of storages that a disk may ask for by C(storage_class).
+      - Named sets of storages that a disk can refer to by C(storage_class).
       - Each value is a mapping with C(storages) (patterns), C(types), C(shared), C(overcommit) and C(reserved)
         (C(10%), or GiB).
     type: dict
     default: {}
   priority_classes:
     description:
-      - Named priorities for C(priority), each a whole number.
+      - Named priorities for C(priority). Each value is a whole number.
     type: dict
     default: {}
   open_gates:
     description:
-      - Names of the C(scheduling_gates) that are open, so that VMs which name no others may be placed.
+      - The C(scheduling_gates) that are open. A VM is placed only if all of its gates are open.
     type: list
     elements: str
     default: []

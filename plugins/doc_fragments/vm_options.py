@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that describe a VM, once for the top level and once for each entry of C(vms)."""
+"""Documentation of the options that describe a VM, for the top level and for each entry of C(vms)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ options:
     type: bool
   agent:
     description:
-      - Whether Proxmox VE talks to the QEMU guest agent, and how.
+      - Settings of the QEMU guest agent.
       - Either a boolean or properties such as V(enabled=1,fstrim_cloned_disks=1,type=virtio).
     type: str
   args:
     description:
-      - Further arguments for the kvm process. Only C(root@pam) with its password may set them.
+      - Additional arguments for the kvm process. Only C(root@pam) with its password may set them.
     type: str
   audio:
     description:
@@ -45,46 +45,46 @@ options:
     type: dict
   autostart:
     description:
-      - Whether the VM is started again after a crash. Proxmox VE stores this and ignores it.
+      - Whether to restart the VM after a crash. Proxmox VE stores this setting but ignores it.
     type: bool
   balloon:
     description:
-      - Least memory that the host may shrink the VM to, a whole number of MiB, at most O(memory). V(0) turns ballooning
-        off.
+      - Minimum memory in MiB to which ballooning may shrink the VM. A whole number, at most O(memory). V(0) disables
+        ballooning.
     type: str
   bios:
     description:
-      - The firmware. V(ovmf) is UEFI and wants O(efidisk0).
+      - The firmware. V(ovmf) is UEFI and should be combined with O(efidisk0).
     type: str
     choices: [seabios, ovmf]
   boot:
     description:
       - The devices to boot from, for example V(order=scsi0;ide2;net0).
-      - Up to four of the letters V(a) (floppy), V(c) (disk), V(d) (CD-ROM) and V(n) (network) are understood as well.
+      - Alternatively, up to four of the letters V(a) (floppy), V(c) (disk), V(d) (CD-ROM) and V(n) (network).
     type: str
   bootdisk:
     description:
-      - The disk to boot from, in the way of old versions. Prefer O(boot).
+      - The disk to boot from, in the syntax of old releases. Prefer O(boot).
     type: str
   cicustom:
     description:
-      - Cloud-init, snippets that replace what Proxmox VE would generate, for example
+      - Cloud-init, snippets that replace the generated configuration, for example
         V(user=local:snippets/user.yml,network=local:snippets/net.yml).
     type: str
   cipassword:
     description:
       - Cloud-init, password of the default user.
-      - Proxmox VE shows no password. One that is set therefore counts as the one that is wanted, and a changed
-        password is never found by comparing. A new clone always gets it.
+      - Proxmox VE does not return passwords. The module therefore treats any existing password as correct and cannot
+        detect that the requested one has changed. A new clone always gets the password.
     type: str
   citype:
     description:
-      - Cloud-init, the format of the data. Proxmox VE chooses by O(ostype) when this is not given.
+      - Cloud-init, the data format. Proxmox VE chooses by O(ostype) when this is not given.
     type: str
     choices: [nocloud, configdrive2, opennebula]
   ciupgrade:
     description:
-      - Cloud-init, whether packages are upgraded at the first boot.
+      - Cloud-init, whether to upgrade packages at the first boot.
     type: bool
   ciuser:
     description:
@@ -92,46 +92,46 @@ options:
     type: str
   cores:
     description:
-      - Cores per socket. Proxmox VE takes V(1) when this is not given, a clone has those of its template.
+      - Cores per socket. Proxmox VE takes V(1) when this is not given, a clone keeps those of its template.
     type: int
   cpu:
     description:
-      - The CPU model, with flags if wanted, for example V(host), V(x86-64-v2-AES) or V(host,flags=+aes;-pcid).
+      - The CPU model, optionally with flags, for example V(host), V(x86-64-v2-AES) or V(host,flags=+aes;-pcid).
     type: str
   cpulimit:
     description:
-      - Most CPU time that the VM may use, in CPUs. V(0) is no limit.
+      - Limit of the VM's CPU time, in CPUs. V(0) means no limit.
     type: float
   cpuunits:
     description:
-      - Weight of the VM when CPU time is short.
+      - CPU weight of the VM. It takes effect when VMs compete for CPU time.
     type: int
   description:
     description:
-      - Notes, shown in the web interface. An empty text removes them.
+      - Notes, shown in the web interface. An empty string removes them.
     type: str
   efidisk0:
     description:
-      - The disk that keeps the variables of UEFI. Wants O(bios=ovmf).
-      - Its size is Proxmox VE's own affair. A storage is chosen when none is named.
+      - The disk for the UEFI variables. Takes effect with O(bios=ovmf).
+      - Proxmox VE sets its size. If no storage is named, the scheduler chooses one.
     type: dict
     suboptions:
       efitype:
         description:
-          - Layout of the variables. V(4m) is needed for Secure Boot.
+          - Layout of the variables. Secure Boot requires V(4m).
         type: str
         choices: [2m, 4m]
       format:
         description:
-          - Format of the image, for storages that know several.
+          - Format of the image, for storages that support several formats.
         type: str
       pre_enrolled_keys:
         description:
-          - Whether the keys of distributions and of Microsoft are enrolled, which turns Secure Boot on.
+          - Whether to enroll the keys of distributions and of Microsoft. This enables Secure Boot.
         type: bool
       storage:
         description:
-          - The storage to create it on.
+          - The storage for the disk.
         type: str
       storage_class:
         description:
@@ -139,29 +139,29 @@ options:
         type: str
   freeze:
     description:
-      - Whether the CPU stands still after the start until it is told to go on.
+      - Freeze the CPU at startup.
     type: bool
   hookscript:
     description:
-      - A snippet that the node runs at the steps of the VM's life, for example V(local:snippets/hook.pl). Only
+      - A script that the node runs when the VM starts and stops, for example V(local:snippets/hook.pl). Only
         C(root@pam) with its password may set it.
     type: str
   hostpci:
     description:
       - 'PCI devices of the node, as V({hostpci0: "mapping=gpu,pcie=1"}).'
       - Keys are C(hostpci0) to C(hostpci15). Values are strings of properties or mappings of them.
-      - A device by its address, such as V(0000:01:00.0), binds the VM to one node. Only C(root@pam) with its password
-        may give it.
+      - A device address, such as V(0000:01:00.0), ties the VM to one node. Only C(root@pam) with its password may set
+        it.
     type: dict
   hotplug:
     description:
-      - What can be changed while the VM runs, some of V(network), V(disk), V(cpu), V(memory), V(usb), V(cloudinit) with
-        commas between.
+      - What can be changed while the VM runs. A comma-separated list of V(network), V(disk), V(cpu), V(memory), V(usb)
+        and V(cloudinit).
       - V(1) stands for Proxmox VE's default V(network,disk,usb), V(0) for nothing.
     type: str
   hugepages:
     description:
-      - Size in MiB of the huge pages that the VM's memory is made of.
+      - Size in MiB of the huge pages that back the VM's memory.
     type: str
     choices: [any, '2', '1024']
   ide:
@@ -172,8 +172,8 @@ options:
   ipconfig:
     description:
       - 'Cloud-init, addresses of the network cards, as V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
-      - Keys are C(ipconfig0) to C(ipconfig31), each for the card of the same number.
-      - Values have the properties V(ip) and V(ip6) (an address with its prefix, V(dhcp), for V(ip6) also V(auto)),
+      - Keys are C(ipconfig0) to C(ipconfig31), each for the network card with the same number.
+      - Values have the properties V(ip) and V(ip6) (an address with its prefix length, V(dhcp), or V(auto) for V(ip6)),
         V(gw) and V(gw6).
     type: dict
   keyboard:
@@ -184,44 +184,44 @@ options:
       pt-br, sv, sl, tr]
   kvm:
     description:
-      - Whether the VM uses the virtualization of the host's CPU.
+      - Whether the VM uses hardware virtualization.
     type: bool
   localtime:
     description:
-      - Whether the clock of the VM shows local time. Proxmox VE decides by O(ostype) when this is not given.
+      - Whether the VM's real-time clock uses local time. Proxmox VE decides by O(ostype) when this is not given.
     type: bool
   machine:
     description:
-      - The machine type, for example V(q35) or V(pc-i440fx-9.0), with properties if wanted as in V(q35,viommu=intel).
-      - Proxmox VE writes a version into the machine type of a Windows guest. That is not taken for a difference.
+      - The machine type, for example V(q35) or V(pc-i440fx-9.0), optionally with properties as in V(q35,viommu=intel).
+      - Proxmox VE adds a version to the machine type of a Windows guest. This is not drift.
     type: str
   memory:
     description:
-      - Memory, a whole number of MiB, at least 16. Proxmox VE takes V(512) when this is not given, a clone has that of
-        its template.
+      - Memory in MiB, a whole number, at least 16. Proxmox VE takes V(512) when this is not given, a clone keeps that
+        of its template.
     type: str
   migrate_downtime:
     description:
-      - Longest pause in seconds that a live migration may end with.
+      - Maximum downtime of a live migration, in seconds.
     type: float
   migrate_speed:
     description:
-      - Most MB/s that a migration may use. V(0) is no limit.
+      - Maximum speed of a migration, in MB/s. V(0) means no limit.
     type: int
   nameservers:
     description:
-      - Cloud-init, addresses of the DNS servers. The node's are used when this is not given.
+      - Cloud-init, addresses of the DNS servers. The node's servers are used when this is not given.
     type: list
     elements: str
   net:
     description:
       - 'Network cards, as V({net0: "virtio,bridge=vmbr0,tag=77,firewall=1"}). Keys are C(net0) to C(net31).'
-      - Values are strings of properties or mappings of them. The model comes first, followed by V(=) and a MAC address
-        if it is to be fixed.
+      - Values are strings of properties or mappings of them. The model comes first, optionally followed by V(=) and a
+        fixed MAC address.
       - Further properties are V(bridge), V(firewall), V(host-tunnel), V(link_down), V(mtu), V(queues), V(rate) (MB/s),
         V(tag) (VLAN) and V(trunks).
-      - A MAC address that Proxmox VE generated is kept and is no difference.
-      - Whether the bridges exist on the node is looked at by the plugin C(NetworkBridge), which is off by default.
+      - A MAC address that Proxmox VE generated is kept and is not drift.
+      - The plugin C(NetworkBridge), which is off by default, checks that the bridges exist on the node.
     type: dict
   numa:
     description:
@@ -230,15 +230,15 @@ options:
     type: dict
   numa_enabled:
     description:
-      - Whether the VM has NUMA at all.
+      - Whether NUMA is enabled for the VM.
     type: bool
   onboot:
     description:
-      - Whether the VM is started when its node has booted.
+      - Whether to start the VM when its node boots.
     type: bool
   ostype:
     description:
-      - The operating system of the guest. V(l26) is every Linux since 2.6.
+      - The operating system of the guest. V(l26) means Linux 2.6 and later.
     type: str
     choices: [other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris]
   parallel:
@@ -248,15 +248,15 @@ options:
     type: dict
   protection:
     description:
-      - Whether the VM and its disks are protected from being removed.
+      - Whether the VM and its disks are protected against removal.
     type: bool
   reboot:
     description:
-      - Whether the guest may reboot. V(false) ends the VM when it does.
+      - Whether the guest may reboot. With V(false), a reboot stops the VM.
     type: bool
   rng0:
     description:
-      - Where the VM's random number device reads from, for example V(/dev/urandom) or
+      - Source of the VM's random number generator, for example V(/dev/urandom) or
         V(source=/dev/urandom,max_bytes=1024,period=1000).
     type: str
   sata:
@@ -267,21 +267,21 @@ options:
   scsi:
     description:
       - 'SCSI drives, as V({scsi0: "vmdata:32,ssd=1"}). Keys are C(scsi0) to C(scsi30).'
-      - A value is a string in the way of Proxmox VE, or a mapping.
-      - V(vmdata:32) is a new disk of 32 GiB on storage V(vmdata). V(:32) is one on a storage that is chosen.
-      - V(vmdata:0,import-from=local:import/debian.qcow2) is a copy of that image, V(vmdata:cloudinit) the drive with
-        the cloud-init data, V(local:iso/debian.iso,media=cdrom) a CD, V(none,media=cdrom) an empty CD-ROM drive,
-        V(vmdata:vm-101-disk-0) a volume that exists.
+      - A value is a string in the syntax of Proxmox VE, or a mapping.
+      - V(vmdata:32) is a new disk of 32 GiB on the storage V(vmdata). With V(:32), the scheduler chooses the storage.
+      - V(vmdata:0,import-from=local:import/debian.qcow2) is a copy of that image, V(vmdata:cloudinit) the cloud-init
+        drive, V(local:iso/debian.iso,media=cdrom) a CD, V(none,media=cdrom) an empty CD-ROM drive,
+        V(vmdata:vm-101-disk-0) an existing volume.
       - Properties follow after commas. Common ones are V(aio), V(backup), V(cache), V(discard), V(format), V(iothread),
         V(media), V(replicate), V(ro), V(serial), V(ssd), and the limits V(iops...), V(mbps...) and V(bps...).
       - A mapping has the same properties as keys, and V(storage), V(size) (GiB, or with a unit such as V(512M)),
-        V(storage_class) (a class to choose the storage from), V(volume) (what exists) and V(import_from).
-      - An imported disk that is to be larger than its image has a V(size), too.
-      - On a VM that exists, the name of a disk's volume means nothing. A larger size makes the disk grow. A smaller
-        size, another storage and another volume are reported and never applied.
-      - Of a disk that exists only the properties that are given are compared. The others stay as they are.
-      - 'A disk that a clone has from its template may be given without a size, as V({scsi0: {ssd: true}}), and never
-        with a smaller one.'
+        V(storage_class) (the class to choose the storage from), V(volume) (an existing volume) and V(import_from).
+      - To make an imported disk larger than its image, set V(size) as well.
+      - On an existing VM, the name of a disk's volume is ignored. A larger size grows the disk. A smaller size, another
+        storage or another volume is reported as drift and never applied.
+      - For an existing disk, only the given properties are compared. The others are not changed.
+      - 'For a disk that a clone gets from its template, the size may be omitted, as in V({scsi0: {ssd: true}}). It must
+        not be smaller than in the template.'
     type: dict
   scsihw:
     description:
@@ -290,23 +290,23 @@ options:
     choices: [lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi]
   searchdomains:
     description:
-      - Cloud-init, DNS search domains. The node's are used when this is not given.
+      - Cloud-init, DNS search domains. The node's domains are used when this is not given.
     type: list
     elements: str
   serial:
     description:
       - 'Serial ports, as V({serial0: socket}). Keys are C(serial0) to C(serial3).'
-      - Values are V(socket) or a device of the node below C(/dev), which binds the VM to it, and which only C(root@pam)
-        with its password may set.
+      - Values are V(socket), or a device of the node below C(/dev). Such a device ties the VM to the node, and only
+        C(root@pam) with its password may set it.
     type: dict
   shares:
     description:
-      - Weight of the VM when ballooning has to take memory away, up to 50000. V(0) leaves it out.
+      - Memory weight of the VM for automatic ballooning, up to 50000. V(0) excludes the VM.
     type: int
   smbios:
     description:
       - Fields of SMBIOS type 1, for example V(family=...,manufacturer=...,serial=...,uuid=...).
-      - Texts are in Base64 when V(base64=1) is among them. A UUID that Proxmox VE generated is kept.
+      - With V(base64=1), the values are Base64-encoded. A UUID that Proxmox VE generated is kept.
     type: str
   sockets:
     description:
@@ -314,42 +314,43 @@ options:
     type: int
   sshkeys:
     description:
-      - Cloud-init, public SSH keys of the default user, as a text with a line each, or as a list.
+      - Cloud-init, public SSH keys of the default user, as a string with one key per line, or as a list.
     type: raw
   startdate:
     description:
-      - What the VM's clock shows at its start, V(now), a date, or a date with a time such as V(2006-06-17T16:01:21).
+      - Initial time of the VM's clock, V(now), a date, or a date with a time such as V(2006-06-17T16:01:21).
     type: str
   startup:
     description:
-      - Place in the order of starts, and pauses in seconds, for example V(order=1,up=30,down=60).
+      - Startup order, and the start and shutdown delays in seconds, for example V(order=1,up=30,down=60).
     type: str
   tablet:
     description:
-      - Whether the VM has a USB tablet, which keeps the pointer in step with that of the VNC client.
+      - Whether the VM has a USB tablet. It synchronizes the mouse pointer with that of the VNC client.
     type: bool
   tags:
     description:
-      - Tags. They are lower-cased and sorted, as Proxmox VE does it unless told otherwise. An empty list removes them.
+      - Tags. They are converted to lower case and sorted, which is the default of Proxmox VE. An empty list removes all
+        tags.
     type: list
     elements: str
   tdf:
     description:
-      - Whether the drift of the guest's clock is corrected.
+      - Whether to enable the time drift fix.
     type: bool
   template:
     description:
-      - Whether the VM is marked as a template. A template never becomes a VM again.
+      - Whether the VM is a template. A template cannot be converted back to a VM.
     type: bool
   tpmstate0:
     description:
-      - The disk that keeps the state of the TPM. Its size is Proxmox VE's own affair.
-      - A storage is chosen when none is named.
+      - The disk for the TPM state. Proxmox VE sets its size.
+      - If no storage is named, the scheduler chooses one.
     type: dict
     suboptions:
       storage:
         description:
-          - The storage to create it on.
+          - The storage for the disk.
         type: str
       storage_class:
         description:
@@ -357,7 +358,7 @@ options:
         type: str
       version:
         description:
-          - Version of the TPM. It cannot be changed afterwards.
+          - TPM version. It cannot be changed later.
         type: str
         choices: ['1.2', '2.0']
         default: '2.0'
@@ -365,11 +366,11 @@ options:
     description:
       - 'USB devices of the node, as V({usb0: "mapping=dongle,usb3=1"}) or V({usb0: spice}).'
       - Keys are C(usb0) to C(usb13).
-      - A device by its id or port, such as V(host=046d:c534), binds the VM to one node.
+      - A device given by its ID or port, such as V(host=046d:c534), ties the VM to one node.
     type: dict
   vcpus:
     description:
-      - CPUs that the VM starts with when more can be plugged in, at most O(cores) times O(sockets).
+      - Number of vCPUs plugged in at startup, at most O(cores) times O(sockets).
     type: int
   vga:
     description:
