@@ -251,6 +251,15 @@ class LimitExceeded(CollectionError):
     code = "LimitExceeded"
 
 
+class GuestLocked(CollectionError):
+    """A VM is locked by its creation, and no task is working on it: Proxmox broke the creation off.
+
+    Cure: as root on its node, remove it with C(qm destroy VMID --skiplock), or keep it as it is with C(qm unlock VMID).
+    """
+
+    code = "GuestLocked"
+
+
 class GuestVanished(CollectionError):
     """A VM that was there when the cluster was read was gone, or called differently, a moment later.
 

@@ -35,7 +35,7 @@ _SWITCHING = frozenset(
 _DELETING = frozenset({"qmdestroy", "vzdestroy"})
 _TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
 # These name the source, not the new guest: any guest of the node may be meant.
-_CLONING = frozenset({"qmclone", "vzclone"})
+CLONING = frozenset({"qmclone", "vzclone"})
 # Three rounds of the statistics, for clocks that differ between nodes.
 _LATE_FOR = 30.0
 
@@ -125,13 +125,13 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
 
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
     tasks = _tasks(reader)
-    if auditor is False or not (tasks or auditor or _is_auditor(reader)):
+    if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
         return _Doubts(everyone, everyone, frozenset())
     recent = _recent(tasks, reader.server_time())
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
-    cloning = any(task["type"] in _CLONING for task in recent)
+    cloning = any(task["type"] in CLONING for task in recent)
     unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
     listed = {guest.vmid for guest in snapshot.guests}
     places = _places_of_new_guests(recent, listed)
@@ -163,7 +163,7 @@ def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Pl
     for task in tasks:
         succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
         unlisted = task["type"] in _CREATING and _vmid_of(task) not in listed
-        if succeeding and (unlisted or task["type"] in _CLONING):
+        if succeeding and (unlisted or task["type"] in CLONING):
             yield task["node"], "lxc" if task["type"].startswith("vz") else "qemu"
 
 
@@ -181,7 +181,7 @@ def _tasks(reader: Reader) -> list[Row]:
     return [task for task in tasks if task.get("type") and task.get("node")]
 
 
-def _is_auditor(reader: Reader) -> bool:
+def is_auditor(reader: Reader) -> bool:
     """Tell whether the user has Sys.Audit on C(/): without, an empty list of tasks says nothing."""
     try:
         return is_unfiltered(reader.get("/cluster/options"))

@@ -20,7 +20,8 @@ from ..engine.framework.profile import Profile
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
-from ..proxmox.freshness import KnownGuest, read_config
+from ..proxmox.failures import NotRecorded
+from ..proxmox.freshness import BEING_MADE, KnownGuest, read_config
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.reader import Reader
@@ -133,8 +134,16 @@ class Access:
         """Whether there is certainly no VM of this VMID on node."""
         try:
             return read_config(self.reader, node, vmid) is None
-        except (ApiError, ConnectionFailed, PermissionDenied):
+        except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
             return False
+
+    def is_locked_by_creation(self, node: str, vmid: int) -> bool:
+        """Whether the VM's config is still to be written, as far as can be told."""
+        try:
+            config = read_config(self.reader, node, vmid)
+        except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
+            return True
+        return config is not None and config.get("lock") in BEING_MADE
 
     def glance(self) -> Snapshot:
         """The cluster as one call shows it, late in what is new: enough to see that something happened."""

@@ -11,9 +11,18 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
-from ..errors import CollectionError, DriftNotApplicable, GuestVanished, InvalidRequest, TaskFailed, TaskTimeout
+from ..errors import (
+    CollectionError,
+    DriftNotApplicable,
+    GuestLocked,
+    GuestVanished,
+    InvalidRequest,
+    TaskFailed,
+    TaskTimeout,
+)
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
+from ..proxmox.creations import Creations
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.outcomes import is_shutdown_timeout
@@ -23,6 +32,7 @@ from ..proxmox.unfinished import unfinished
 from .entries import Entry
 from .existing_ha import ha_drift
 from .existing_plan import ExistingPlan, pending_warning
+from .matching import abandoned
 from .pools import is_elsewhere, missing_pool
 from .report import VMReport
 
@@ -49,6 +59,7 @@ class Converger:
         self._patience = patience
         self._clock = clock
         self._sleep = sleep
+        self._creations = Creations(reader, clock)
         self.pools: Collection[str] = frozenset()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
@@ -189,6 +200,8 @@ class Converger:
                 guest = replace(guest, node=self._node_of(entry, guest))
             elif stored.config.get("lock") not in BEING_MADE:
                 break
+            elif self._creations.is_abandoned(guest.vmid):
+                raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
             if self._clock() >= deadline:
                 raise TaskTimeout(
                     f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or whoever did so left it "

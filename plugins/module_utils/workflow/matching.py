@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..engine.texts import first, listed
-from ..errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
+from ..errors import AmbiguousName, CollectionError, InvalidRequest, TaskTimeout, VMIDConflict
 from ..model import Guest
+from ..proxmox.freshness import BEING_MADE
 from ..reservations.ledger import AlreadyReserved
 from ..reservations.records import Reservation
 from .counting import guest_of
@@ -34,13 +35,32 @@ class Match:
         return self.guest is None and self.error is None
 
 
+class NameNotShown(TaskTimeout):
+    """A VM that others are creating has no name yet, so that it may be the one that is asked for.
+
+    Attributes:
+        guests: such VMs.
+    """
+
+    def __init__(self, label: str, guests: Sequence[Guest]) -> None:
+        which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in guests], VMIDS_TOLD))
+        message = f"{label}: may be the VM that others are creating and that has no name yet ({which}); run again later"
+        super().__init__(message, vmids=[guest.vmid for guest in guests])
+        self.guests = guests
+
+
 def match_entries(
-    entries: Sequence[Entry], guests: Iterable[Guest], pending: Iterable[Reservation], shown: Collection[int]
+    entries: Sequence[Entry],
+    guests: Iterable[Guest],
+    pending: Iterable[Reservation],
+    shown: Collection[int],
+    abandoned: Collection[int] = (),
 ) -> dict[int, Match]:
     """For each entry's position what exists of it, in the settled guests and in the reservations that stand in for
     some.
 
-    shown are the VMIDs that the cluster shows in any form.
+    shown are the VMIDs that the cluster shows in any form; abandoned those that nobody is creating any more, though
+    they are locked.
     """
     by_vmid = {guest.vmid: guest for guest in guests}
     by_name: dict[str, list[Guest]] = {}
@@ -49,27 +69,54 @@ def match_entries(
             by_name.setdefault(guest.name, []).append(guest)
     reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
     matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
-    return {**matches, **_asked_for_twice(entries, matches)}
+    nameless = [guest for guest in by_vmid.values() if _is_nameless(guest) and guest.vmid not in abandoned]
+    unclear = {
+        entry.position: Match(error=NameNotShown(entry.label, nameless))
+        for entry in entries
+        if nameless and entry.state != "absent" and entry.request.vmid is None and matches[entry.position] == Match()
+    }
+    return {**matches, **unclear, **_asked_for_twice(entries, matches)}
 
 
-def doubts(entries: Iterable[Entry], matches: Mapping[int, Match], guests: Iterable[Guest]) -> list[str]:
+def abandoned(guest: Guest) -> str:
+    """What to say of a VM that is locked by its creation, which was broken off."""
+    return (
+        f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
+        f"{guest.node}, remove it with 'qm destroy {guest.vmid} --skiplock' or keep it with 'qm unlock {guest.vmid}'"
+    )
+
+
+def doubts(
+    entries: Iterable[Entry],
+    matches: Mapping[int, Match],
+    guests: Sequence[Guest],
+    abandoned_vmids: Collection[int] = (),
+) -> list[str]:
     """What the user should know when VMs were not found by their names: which VMs tell none, so that they may be one
     of them. Proxmox does not know the names of a node that has been offline for some minutes.
     """
     unfound = any(matches[entry.position].is_new and entry.request.vmid is None for entry in entries)
-    silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
-    if not unfound or not silent:
+    if not unfound:
         return []
+    broken_off = [abandoned(guest) for guest in guests if _is_nameless(guest) and guest.vmid in abandoned_vmids]
+    silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
+    if not silent:
+        return broken_off
     nodes = listed(sorted({guest.node for guest in silent}))
     vmids = ", ".join(first([str(guest.vmid) for guest in silent], VMIDS_TOLD))
     return [
+        *broken_off,
         f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
-        "a VM that is asked for by its name, and may be one of them, is taken for one that does not exist"
+        "a VM that is asked for by its name, and may be one of them, is taken for one that does not exist",
     ]
 
 
 def _is_silent(guest: Guest) -> bool:
     return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
+
+
+def _is_nameless(guest: Guest) -> bool:
+    return guest.kind == "qemu" and guest.name is None and guest.lock in BEING_MADE
 
 
 def _asked_for_twice(entries: Sequence[Entry], matches: Mapping[int, Match]) -> dict[int, Match]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
@@ -25,6 +25,7 @@ from ..engine.manager import Manager
 from ..engine.scheduler import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
+from ..proxmox.creations import Creations
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster, subjects_of
@@ -38,9 +39,12 @@ from .counting import (
 )
 from .device_options import device_needs
 from .entries import Entry
-from .matching import Match, doubts, match_entries
+from .matching import Match, NameNotShown, doubts, match_entries
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
+
+POLL_EVERY = 1.0
+"""Seconds between looks at a VM that others are creating."""
 
 CYCLES = 3
 """How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
@@ -75,7 +79,12 @@ class Placement:
 
 
 class Placer:
-    """Decides for one run."""
+    """Decides for one run.
+
+    Attributes:
+        patience: seconds in which VMs that others are creating are waited for, in all.
+        sleep: how that is waited.
+    """
 
     def __init__(self, access: Access, manager: Manager, device_attributes: Mapping[str, Mapping[str, t.Any]]) -> None:
         self._access = access
@@ -86,6 +95,10 @@ class Placer:
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
         self._unreachable: set[str] = set()
+        self._abandoned: set[int] = set()
+        self._deadline: float | None = None
+        self.patience = 0.0
+        self.sleep: Callable[[float], None] = time.sleep
 
     def avoid(self, node: str) -> None:
         """Take a node for offline from now on: it did not answer, which the cluster notices some seconds later."""
@@ -98,7 +111,44 @@ class Placer:
 
         reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
         entry failed. excluded are VMIDs known to be taken although this user does not see by whom.
+
+        A VM that others are creating, which may be one that is asked for, is waited for until it has a name, patience
+        seconds in all. Nobody else is kept from deciding meanwhile.
         """
+        while True:
+            placement = self._place(entries, all_or_nothing=all_or_nothing, reserve=reserve, excluded=excluded)
+            errors = (error for error in placement.errors.values() if isinstance(error, NameNotShown))
+            nameless = {guest.vmid: guest for error in errors for guest in error.guests}
+            if not nameless or not self._until_named(nameless.values()):
+                return placement
+            if reserve:
+                decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]
+                self._access.ledger.release(self._access.identity(), decided, self._access.holder)
+
+    def _until_named(self, guests: Iterable[Guest]) -> bool:
+        """Wait until the VMs have names, are gone, or are found to be abandoned. Returns False when time is over."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self.patience
+        creations = Creations(self._access.reader)
+        if time.monotonic() >= self._deadline:
+            return False
+        left = {guest.vmid: guest for guest in guests}
+        while left:
+            for vmid, guest in list(left.items()):
+                if not self._access.is_locked_by_creation(guest.node, vmid):
+                    del left[vmid]
+                elif creations.is_abandoned(vmid):
+                    self._abandoned.add(vmid)
+                    del left[vmid]
+            if left and time.monotonic() >= self._deadline:
+                return False
+            if left:
+                self.sleep(POLL_EVERY)
+        return True
+
+    def _place(
+        self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int]
+    ) -> Placement:
         for tries_left in reversed(range(CYCLES)):
             try:
                 with self._cycle(reserve) as cycle:
@@ -152,7 +202,11 @@ class Placer:
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
         matches = match_entries(
-            entries, counted.snapshot.guests, counted.pending, {guest.vmid for guest in snapshot.guests}
+            entries,
+            counted.snapshot.guests,
+            counted.pending,
+            {guest.vmid for guest in snapshot.guests},
+            self._abandoned | self._unasked(snapshot),
         )
         requests = [entry.request for entry in entries if entry.state != "absent" and matches[entry.position].is_new]
         devices = device_needs(requests, self._device_attributes)
@@ -165,12 +219,17 @@ class Placer:
                 self._asked[guest.vmid] = entry.request
         state = cluster_state(with_rules_of(self._asked, whole), pending, excluded)
         placement = self._schedule(entries, matches, state, snapshot)
-        placement.doubts = doubts(entries, matches, counted.snapshot.guests)
+        placement.doubts = doubts(entries, matches, counted.snapshot.guests, self._abandoned)
         return placement
 
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
         nodes = (replace(n, online=False) if n.name in self._unreachable else n for n in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes)) if self._unreachable else snapshot
+
+    def _unasked(self, snapshot: Snapshot) -> set[int]:
+        """VMIDs of guests whose nodes cannot be asked: of these no name is waited for."""
+        online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
+        return {guest.vmid for guest in snapshot.guests if guest.node not in online}
 
     def _schedule(
         self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot

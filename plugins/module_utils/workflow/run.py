@@ -68,6 +68,7 @@ class Run:
         self._patience = float(params["wait_for_capacity"])
         self._force: bool = params["force"]
         self._stop = Stop()
+        placer.patience, placer.sleep = self._timeout, self._stop.sleep
         self._converger = Converger(access.reader, patience=self._timeout, sleep=self._stop.sleep)
         self._aftermath = Aftermath(access.reader, self._converger)
         self._reports: dict[int, VMReport] = {}

@@ -146,6 +146,10 @@ class Stage:
     def drift_not_applicable(self) -> Result:
         return self.run(name="app-1", scsi={"scsi0": {"size": 1}}, update=True)
 
+    def guest_locked(self) -> Result:
+        self.cluster.set_guest(100, config={"lock": "create"})
+        return self.run(name="app-1")
+
     def guest_vanished(self) -> Result:
         gone = "Configuration file 'nodes/pve1/qemu-server/100.conf' does not exist"
         self.cluster.fault(method="GET", path="/nodes/pve1/qemu/100/config$", status=500, message=gone)
@@ -216,6 +220,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "LedgerIncompatible": Stage.ledger_incompatible,
     "InvalidSnapshot": Stage.invalid_snapshot,
     "DriftNotApplicable": Stage.drift_not_applicable,
+    "GuestLocked": Stage.guest_locked,
     "GuestVanished": Stage.guest_vanished,
     "AlreadyReserved": Stage.already_reserved,
     "ReservationLost": Stage.reservation_lost,

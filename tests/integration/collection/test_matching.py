@@ -12,6 +12,7 @@ import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 LAGGING = {**yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8")), "tick": 25}
 """The three nodes, whose statistics come so seldom that new VMs stay without name and sizes in the list for a while."""
@@ -127,6 +128,34 @@ def test_match__a_vm_of_ours_that_was_removed_by_hand_gives_back_its_vmid_and_it
     made = controller.schedule(name="rq-new", **options)
 
     assert (made["changed"], made["vmid"]) == (True, vmid)
+
+
+def test_match__a_vm_that_somebody_else_is_creating_is_waited_for(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    controller = control(lagging)
+    lagging.fault(method="POST", path="/nodes/[^/]+/qemu$", task_seconds=6, count=1)
+    somebody = controller.start("qemu_schedule", name="slow-1", memory=1024, reservations="none")
+    until(lambda: any(guest["config"].get("lock") for guest in lagging.state()["guests"].values()))
+
+    failed = controller.fail("TaskTimeout", name="web-1", memory=1024, timeout=1)
+    found = controller.schedule(name="slow-1", memory=1024)
+
+    assert "has no name yet" in failed["msg"]
+    assert (found["changed"], found["vmid"]) == (False, somebody.result()["vmid"])
+    assert names(lagging).count("slow-1") == 1
+
+
+def test_match__a_creation_that_was_broken_off_keeps_nobody_from_creating(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    lagging.add_guest(vmid=300, node="pve1")
+    lagging.set_guest(300, config={"lock": "create", "name": None})
+
+    result = control(lagging).schedule(name="web-1", memory=1024)
+
+    assert result["changed"] is True
+    assert "VM 300 on pve1 is locked by its creation, and no task is working on it" in result["warnings"][0]
 
 
 @both_ledgers

@@ -244,6 +244,20 @@ def test_a_vm_that_stays_locked_is_left_alone(controller: Controller, cluster: S
     assert {r["method"] for r in cluster.requests()} == {"GET"}
 
 
+def test_plan__a_vm_that_is_locked_for_good_is_told_at_once_and_others_are_made(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.add_guest(vmid=300, name="web-1", node="pve1")
+    cluster.set_guest(300, config={"lock": "clone"})
+
+    failed = controller.fail(
+        "GuestLocked", vms=[{"name": "web-1"}, {"name": "web-2"}], memory=512, all_or_nothing=False
+    )
+
+    assert "qm unlock 300" in failed["msg"]
+    assert [vm["action"] for vm in failed["vms"]] == ["none", "create"]
+
+
 # --- steps that failed ---
 
 

@@ -14,7 +14,12 @@ from support.small_cluster import guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Request
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import Match, match_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import (
+    Match,
+    NameNotShown,
+    doubts,
+    match_entries,
+)
 
 
 def entry(name: str = "", vmid: int | None = None, state: str = "present", position: int = 0) -> Entry:
@@ -34,6 +39,7 @@ def code(found: Match) -> str:
 
 WEB = guest(100, "pve1", name="web")
 OTHER = guest(101, "pve2", name="other")
+NAMELESS = guest(103, "pve2", name=None, lock="create")
 CONTAINER = guest(102, "pve2", name="ct", kind="lxc")
 
 
@@ -111,3 +117,36 @@ def test_match__of_two_reservations_the_one_of_the_vmid_counts_before_the_one_of
         found = match(entry("web", 200), pending=order)
         assert code(found) == "VMIDConflict"
         assert "VMID 200 is that of other on pve1" in found.error.message
+
+
+def test_match__a_vm_that_others_are_creating_may_be_the_one_that_is_asked_for() -> None:
+    found = match(entry("new"), [WEB, NAMELESS])
+
+    assert isinstance(found.error, NameNotShown)
+    assert found.error.guests == [NAMELESS]
+    assert "(103 on pve2)" in found.error.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "guests"),
+    [
+        (entry("web"), [WEB, NAMELESS]),
+        (entry("new", 200), [NAMELESS]),
+        (entry("new", state="absent"), [NAMELESS]),
+        (entry("new"), [guest(103, "pve2", name=None)]),
+        (entry("new"), [guest(103, "pve2", name=None, lock="backup")]),
+        (entry("new"), [guest(103, "pve2", name=None, lock="create", kind="lxc")]),
+    ],
+)
+def test_match__others_are_not_in_doubt(asked: Entry, guests: list[Guest]) -> None:
+    assert match(asked, guests).error is None
+
+
+def test_match__a_creation_that_was_broken_off_is_nobodys() -> None:
+    asked = entry("new")
+
+    matches = match_entries([asked], [NAMELESS], [], (), abandoned=[103])
+
+    assert matches[0] == Match()
+    (warning,) = doubts([asked], matches, [NAMELESS], [103])
+    assert "qm destroy 103 --skiplock" in warning
