@@ -37,6 +37,7 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
     _nodes(cluster, data["nodes"])
     _storages(cluster, data.get("storages") or [])
     _files(cluster, data)
+    _backups(cluster, data.get("backups") or [])
     _access(cluster, data)
     for entry in data.get("guests") or []:
         _guest(cluster, entry)
@@ -94,6 +95,19 @@ def _files(cluster: Cluster, data: dict[str, Any]) -> None:
                         f"{storage_name}:{content}/{name}", storage_name, place, _bytes(gib, place), content,
                         "iso" if content == "iso" else extension, ctime=int(cluster.clock.now()),
                     ))
+
+
+def _backups(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
+    for entry in entries:
+        storage = cluster.storages[entry["storage"]]
+        for place in storage.sizes:
+            volume = cluster.volumes.add(Volume(
+                f"{storage.name}:backup/{entry['file']}", storage.name, place, _bytes(entry.get("size", 1), place),
+                "backup", str(entry["file"]).partition(".")[2], ctime=int(cluster.clock.now()),
+                backup=dict(entry["config"]), notes=str(entry.get("notes", "")),
+            ))
+            # A backup is of a guest, but not the guest's: it outlives it.
+            volume.vmid = int(entry["vmid"])
 
 
 def _access(cluster: Cluster, data: dict[str, Any]) -> None:
@@ -176,6 +190,7 @@ def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
         guest.status = guest.qmpstatus = "running"
         guest.started_at = cluster.clock.now() - 3600
         guest.pid = cluster.rng.randrange(1000, 30000)
+    guest.snapshots = {name: dict(config) for name, config in (entry.get("snapshots") or {}).items()}
     for key in ("agent", "acpi", "cpu_use", "memory_use"):
         if key in entry:
             setattr(guest, key, entry[key])

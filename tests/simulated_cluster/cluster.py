@@ -21,7 +21,7 @@ from .model import Guest, Node, Storage
 from .pvestatd import Statistics
 from .request_log import RequestLog
 from .schema import Schema, Validator
-from .tasks import Tasks
+from .tasks import Task, Tasks
 from .volumes import Volumes
 
 RELEASES = {"8.4": ("8.4.21", "2606ac850d46da29"), "9.2": ("9.2.11", "14a22df35955d97d")}
@@ -46,10 +46,18 @@ class Timing:
     resize_seconds: float = 0.3
     template_seconds: float = 0.5
     migrate_seconds: float = 2.0
+    migrate_start_seconds: float = 1.5
+    migrate_memory_seconds_per_gib: float = 1.0
+    migrate_switch_seconds: float = 1.0
+    migrate_cleanup_seconds: float = 3.0
+    switched_seconds: float = 0.2
+    restore_seconds: float = 1.0
+    restore_seconds_per_gib: float = 2.0
     agent_seconds: float = 10.0
     pvestatd_seconds: float = 10.0
     worker_cache_seconds: float = 2.0
     ha_seconds: float = 8.0
+    lrm_seconds: float = 3.0
     maintenance_seconds: float = 12.0
     offline_seconds: float = 8.0
     node_down_seconds: float = 3.0
@@ -185,13 +193,21 @@ class Cluster:
                 " - Permission denied",
             )
 
-    async def hold(self, guest: Guest, error: type[Exception] = TaskError) -> None:
+    async def hold(self, guest: Guest, error: type[Exception] = TaskError, task: Task | None = None) -> None:
         """Take the guest's file lock, as every writer of its config does; the caller releases it."""
+        told = task if guest.lock.locked() else None
+        if told is not None:
+            told.say("trying to acquire lock...")
         try:
             await asyncio.wait_for(guest.lock.acquire(), max(0.05, self.timing.lock_seconds * self.clock.scale))
         except TimeoutError:
-            text = f"can't lock file '/var/lock/qemu-server/lock-{guest.vmid}.conf' - got timeout"
+            file = f"/var/lock/qemu-server/lock-{guest.vmid}.conf"
+            if guest.kind == "lxc":
+                file = f"/run/lock/lxc/pve-config-{guest.vmid}.lock"
+            text = f"can't lock file '{file}' - got timeout"
             raise (ApiError(500, text) if error is ApiError else TaskError(text)) from None
+        if told is not None:
+            told.say(" OK")
 
     def random_mac(self) -> str:
         prefix = str(self.options.get("mac_prefix", "BC:24:11"))

@@ -143,6 +143,7 @@ class Control:
         for key in ("cpu_use", "memory_use"):
             if body.get(key) is not None:
                 setattr(node, key, float(body[key]))
+        self._cluster.ha.manager.nudge()
 
     def set_storage(self, request: web.Request, body: dict[str, Any]) -> None:
         storage = self._cluster.storages[request.match_info["name"]]

@@ -17,7 +17,7 @@ from .recorded import from_recorded, is_recorded
 
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",
-    "acl", "roles", "options", "isos", "images", "timing", "tick", "generate",
+    "acl", "roles", "options", "isos", "images", "backups", "timing", "tick", "generate",
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
@@ -27,8 +27,9 @@ CPU = {"vendor", "model", "models", "flags"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",
-    "config", "agent", "cpu_use", "memory_use", "acpi",
+    "config", "agent", "cpu_use", "memory_use", "acpi", "snapshots",
 }
+BACKUP = {"storage", "file", "vmid", "size", "notes", "config"}
 MAPPING = {"id", "description", "map", "mdev", "live-migration-capable"}
 HA = {"groups", "resources", "rules"}
 VERSIONS = ("9.2", "8.4")
@@ -80,6 +81,10 @@ def check(data: dict[str, Any]) -> None:
             _need(f"{kind} mapping", entry, "id")
             _need(f"{kind} mapping", entry, "map")
     _known("ha", data.get("ha", {}), HA)
+    for entry in _list(data, "backups"):
+        _known("backup", entry, BACKUP)
+        if _need("backup", entry, "storage") not in storages:
+            raise DescriptionError(f"backup: there is no storage {entry['storage']!r}")
     for part in ("isos", "images"):
         for storage in data.get(part, {}):
             if storage not in storages:

@@ -27,6 +27,7 @@ class Fault:
     hang: bool = False
     task_error: str | None = None
     task_seconds: float | None = None
+    task_killed: bool = False
     vmid_taken: bool = False
     no_worker: bool = False
     seen: int = field(default=0, init=False)
@@ -93,6 +94,7 @@ class Effects:
         for fault in self.faults:
             orders.error = orders.error or fault.task_error
             orders.seconds = fault.task_seconds if fault.task_seconds is not None else orders.seconds
+            orders.killed = orders.killed or fault.task_killed
         return orders
 
 

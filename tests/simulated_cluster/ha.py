@@ -11,13 +11,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import ha_rules
-from .access import Identity
-from .model import Guest
+from .ha_manager import MANAGER, MOVING, Manager
+from .model import Guest, Node
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-
-MANAGER = Identity("root@pam")
 
 
 class HighAvailability:
@@ -29,6 +27,7 @@ class HighAvailability:
         self.groups: dict[str, dict[str, Any]] = {}
         self.rules: dict[str, dict[str, Any]] = {}
         self.ever_active = False
+        self.manager = Manager(cluster)
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._added_at: dict[str, float] = {}
         # Resources that the manager starts: until their node reports success, and where it reported failure.
@@ -58,6 +57,7 @@ class HighAvailability:
 
     def remove(self, sid: str, from_rules: bool = True) -> None:
         self.resources.pop(sid, None)
+        self.manager.services.pop(sid, None)
         if from_rules:
             for rule in self.rules.values():
                 rest = [other for other in ha_rules.resources_of(rule) if other != sid]
@@ -82,10 +82,16 @@ class HighAvailability:
 
     def manager_state(self, sid: str) -> str:
         """The state as the manager keeps it: C(started) from the wish on, whether the guest runs or not."""
+        doing = self.manager.state(sid)
+        if doing is not None:
+            return doing
         return "error" if sid in self._failed else str(self.resources[sid].get("state", "started"))
 
     def service_state(self, sid: str) -> str:
         """``state`` in the HA status: queued at first, then what the manager wants and gets."""
+        doing = self.manager.state(sid)
+        if doing is not None:
+            return doing
         fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
         state = self.manager_state(sid)
         if fresh and state != "ignored":
@@ -105,6 +111,7 @@ class HighAvailability:
         if job is not None:
             job.cancel()
         self._jobs[sid] = loop.create_task(self._reach(sid))
+        self.manager.nudge()
 
     async def _reach(self, sid: str) -> None:
         from .api.qemu_power import start_guest, stop_guest
@@ -148,12 +155,36 @@ class HighAvailability:
             cluster.touch(guest)
 
     def stop_jobs(self) -> None:
+        self.manager.stop()
         for job in self._jobs.values():
             job.cancel()
 
     def located(self) -> dict[str, str]:
         """Resource id to the node it is on."""
         return {sid: guest.node for sid in self.resources if (guest := self.guest_of(sid)) is not None}
+
+    def heading_for(self) -> dict[str, str]:
+        """Resource id to the node it is on or, while it moves, will be on."""
+        located = self.located()
+        for sid, service in self.manager.services.items():
+            if service.state in MOVING and service.target is not None and sid in located:
+                located[sid] = service.target
+        return located
+
+    def partners(self, sid: str) -> list[str]:
+        """Resources that must be where ``sid`` is."""
+        return ha_rules.bound_together(self.rules, sid)
+
+    def blocking(self, sid: str, target: str) -> list[str]:
+        """Resources on the target that must not meet ``sid``."""
+        return ha_rules.blocking(self.rules, sid, self.located(), target)
+
+    def in_maintenance(self, node: Node) -> bool:
+        """True once the manager has taken note of a node's maintenance mode."""
+        if not node.maintenance or node.maintenance_since is None:
+            return False
+        clock = self._cluster.clock
+        return clock.instant or clock.now() - node.maintenance_since >= self._cluster.timing.maintenance_seconds
 
     def rule_rows(self) -> list[dict[str, Any]]:
         """The rules as the API lists them, with what is wrong with each."""

@@ -95,17 +95,21 @@ def _note(found: dict[str, list[str]], name: str, text: str) -> None:
 
 
 def blocking(rules: dict[str, dict[str, Any]], sid: str, located: dict[str, str], target: str) -> list[str]:
-    """Resources on the target that a negative rule keeps away from ``sid``."""
-    enemies = {
-        other
-        for rule in rules.values()
-        if rule.get("affinity") == "negative" and not rule.get("disable") and sid in resources_of(rule)
-        for other in resources_of(rule)
-    }
-    return sorted(other for other in enemies - {sid} if located.get(other) == target)
+    """Resources on the target that negative rules keep away from ``sid`` or from what moves along with it."""
+    group = {sid, *bound_together(rules, sid)}
+    enemies: set[str] = set()
+    for rule in rules.values():
+        members = set(resources_of(rule))
+        if rule.get("affinity") == "negative" and not rule.get("disable") and group & members:
+            enemies |= members
+    enemies = _connected(enemies - group, _positive(rules)) - group
+    return sorted(other for other in enemies if located.get(other) == target)
 
 
 def bound_together(rules: dict[str, dict[str, Any]], sid: str) -> list[str]:
     """Resources that positive rules move along with ``sid``."""
-    positive = [rule for rule in rules.values() if rule.get("affinity") == "positive" and not rule.get("disable")]
-    return sorted(_connected({sid}, positive) - {sid})
+    return sorted(_connected({sid}, _positive(rules)) - {sid})
+
+
+def _positive(rules: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [rule for rule in rules.values() if rule.get("affinity") == "positive" and not rule.get("disable")]

@@ -113,7 +113,7 @@ class Storage:
 
 @dataclass
 class Volume:
-    """A disk image, ISO file or the like; size in bytes as provisioned."""
+    """A disk image, ISO file or the like; size in bytes as provisioned. ``backup`` is the config in an archive."""
 
     volid: str
     storage: str
@@ -125,11 +125,17 @@ class Volume:
     parent: str | None = None
     ctime: int = 0
     base: str | None = None
+    backup: dict[str, Any] | None = None
+    notes: str = ""
 
 
 @dataclass
 class Guest:
-    """A VM or container: its config file's content and what runs of it."""
+    """A VM or container: its config file's content and what runs of it.
+
+    ``strays`` are nodes where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block
+    device in the guest's own.
+    """
 
     vmid: int
     node: str
@@ -146,6 +152,9 @@ class Guest:
     snapshots: dict[str, Any] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     pid: int = 0
+    moved_at: float = 0.0
+    strays: set[str] = field(default_factory=set)
+    half_mirrored: bool = False
     made_at: float = field(default_factory=time.monotonic)
 
     @property

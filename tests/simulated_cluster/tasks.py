@@ -17,10 +17,18 @@ from .clock import Clock
 from .errors import ApiError, TaskError
 
 LISTED_PER_NODE = 25
+# The exit text of a worker that wrote none.
+UNEXPECTED = "unexpected status"
+# Proxmox seconds between asking a worker to end and killing it.
+PATIENCE_SECONDS = 5.0
 
 
 class OrderedFailure(TaskError):
     """A failure that a fault asked for; its text is the exit text as it stands."""
+
+
+class Killed(BaseException):
+    """The worker's process is gone without a word: whatever it left half done stays so."""
 
 
 @dataclass
@@ -29,6 +37,7 @@ class Orders:
 
     error: str | None = None
     seconds: float | None = None
+    killed: bool = False
 
 
 @dataclass
@@ -46,6 +55,7 @@ class Task:
     endtime: int | None = None
     orders: Orders = field(default_factory=Orders)
     runner: asyncio.Task[None] | None = None
+    killed: bool = False
 
     @property
     def running(self) -> bool:
@@ -58,6 +68,8 @@ class Task:
         """Spend the time that the job takes; where a fault demands it, another time or a failure after it."""
         ordered, self.orders.seconds = self.orders.seconds, None
         await clock.sleep(seconds if ordered is None else ordered)
+        if self.orders.killed:
+            raise Killed
         if self.orders.error is not None:
             raise OrderedFailure(self.orders.error)
 
@@ -137,14 +149,16 @@ class Tasks:
         except (TaskError, ApiError) as error:
             exitstatus = str(error)
         except asyncio.CancelledError:
-            exitstatus = "interrupted by signal"
+            exitstatus = UNEXPECTED if task.killed else "interrupted by signal"
+        except Killed:
+            exitstatus = UNEXPECTED
         task.exitstatus = exitstatus
         task.endtime = int(self._clock.now())
         if exitstatus == "OK":
             task.say("TASK OK")
         elif exitstatus.startswith("WARNINGS"):
             task.say(f"TASK {exitstatus}")
-        else:
+        elif exitstatus != UNEXPECTED:
             task.say(f"TASK ERROR: {exitstatus}")
 
     def find(self, upid: str) -> Task | None:
@@ -161,6 +175,16 @@ class Tasks:
             finished = [task for task in tasks if not task.running]
             rows += [task for task in tasks if task.running] + finished[-LISTED_PER_NODE:]
         return rows
+
+    async def stop(self, task: Task) -> None:
+        """Ask a worker to end and give it a moment to clean up; then it is killed."""
+        if task.runner is None or not task.running:
+            return
+        task.runner.cancel()
+        await asyncio.wait({task.runner}, timeout=max(0.1, PATIENCE_SECONDS * self._clock.scale))
+        if task.running:
+            task.killed = True
+            task.runner.cancel()
 
     async def cancel_all(self) -> None:
         """End what still runs, when the cluster is shut down."""

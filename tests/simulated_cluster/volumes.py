@@ -91,8 +91,9 @@ class Volumes:
             raise TaskError(_no_space(storage, size, free))
 
     def name(self, storage: Storage, vmid: int, node: str, image_format: str, prefix: str = "vm") -> str:
-        """The next free volume name of a guest on a storage."""
-        taken = {volume.volid for volume in self.of_guest(vmid)}
+        """The next free volume name of a guest on a storage, as that node sees it."""
+        place = storage.place(node)
+        taken = {volume.volid for volume in self.of_guest(vmid) if volume.place == place}
         number = 0
         while True:
             volid = self._volid(storage, vmid, f"{prefix}-{vmid}-disk-{number}", image_format)

@@ -156,11 +156,14 @@ def _pairs(params: dict[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def in_lab(version: str, work: Callable[[Lab], Awaitable[Any]], time_scale: float = 0.0) -> Any:
-    """Run ``work`` against a fresh lab."""
+def in_lab(
+    version: str, work: Callable[[Lab], Awaitable[Any]], time_scale: float = 0.0,
+    described: dict[str, Any] | None = None,
+) -> Any:
+    """Run ``work`` against a fresh lab, or against the cluster described."""
 
     async def run() -> Any:
-        cluster = build(load(description(version)), time_scale=time_scale)
+        cluster = build(load(described or description(version)), time_scale=time_scale)
         server = Server(cluster)
         async with TestClient(TestServer(server.application())) as client:
             try:

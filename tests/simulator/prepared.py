@@ -216,7 +216,7 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
 }
 
 UNCOMPARED = {
-    "move-*": "made on another cluster",
+    "move-*": "made on another cluster; see test_recorded_moves",
     "bulk-*": "bulk actions are not simulated",
     "*-index": "directory listings are not simulated",
     "root-index": "directory listings are not simulated",

@@ -254,7 +254,7 @@ def test_a_bridge_that_is_not_there_is_noticed_at_the_start_only() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "net0": "virtio,bridge=vmbr77"}) == "OK"
         ended = await exitstatus(lab, "POST", "/nodes/pve1/qemu/150/status/start")
-        assert ended == "start failed: QEMU exited with code 1"
+        assert ended == "bridge 'vmbr77' does not exist"
 
     in_lab("9.2", work)
 

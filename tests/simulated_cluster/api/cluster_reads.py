@@ -118,9 +118,7 @@ def _ha_state(call: Call, node: Any) -> str:
     cluster = call.cluster
     if cluster.statistics.offline_known(node):
         return "unknown"
-    since = node.maintenance_since
-    reached = since is not None and cluster.clock.now() - since >= cluster.timing.maintenance_seconds
-    return "maintenance" if node.maintenance and (reached or cluster.clock.instant) else "online"
+    return "maintenance" if cluster.ha.in_maintenance(node) else "online"
 
 
 def _storages(call: Call, view: View) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from ..property_strings import (
     render,
 )
 from ..routing import Call
-from ..tasks import Task
+from ..tasks import Killed, Task
 
 NEW_DISK = re.compile(r"(?:([^/:\s]+):)?(\d+(?:\.\d+)?)")
 _DIR_NAME = re.compile(r"(?:\d+/[^/]+|\d+/[^/]+/\d+/[^/]+|iso/[^/]+|import/.+|snippets/.+|backup/.+|vztmpl/.+)")
@@ -96,6 +96,8 @@ async def create_drives(cluster: Cluster, guest: Guest, values: dict[str, object
         for option in sorted((key for key in values if is_drive(key)), key=_allocation_order):
             drive = parse(str(values[option]))
             result[option] = await _create_drive(cluster, guest, option, drive, task, default_storage, made)
+    except Killed:
+        raise
     except BaseException:
         for volume in made:
             cluster.volumes.remove(volume)
@@ -174,6 +176,8 @@ async def _import(
     try:
         _say(task, cluster.volumes.formatting_line(volume, storage))
         await copy(cluster, origin.size, task, cluster.timing.import_seconds_per_gib)
+    except Killed:
+        raise
     except BaseException:
         cluster.volumes.remove(volume)
         raise

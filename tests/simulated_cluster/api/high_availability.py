@@ -1,14 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HA resources, the groups of release 8, and the HA manager's status."""
+"""HA resources, the groups of release 8, and wishes to the HA manager."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from .. import ha_rules
 from ..errors import die
 from ..property_strings import split_list
 from ..routing import Call, route
@@ -94,16 +92,21 @@ async def delete_resource(call: Call) -> None:
 
 @route("POST", "/cluster/ha/resources/{sid}/migrate", "/cluster/ha/resources/{sid}/relocate")
 def migrate(call: Call) -> dict[str, Any] | None:
-    cluster, ha, sid, target = call.cluster, call.cluster.ha, sid_of(call), str(call["node"])
+    """A wish to the manager: whether it is ever done is another matter."""
+    ha, sid, target = call.cluster.ha, sid_of(call), str(call["node"])
     if sid not in ha.resources:
         raise die(f"resource '{sid}' is not HA managed")
-    if not cluster.modern:
-        return None
     answer: dict[str, Any] = {"sid": sid, "requested-node": target}
-    enemies = ha_rules.blocking(ha.rules, sid, ha.located(), target)
+    enemies, partners = ha.blocking(sid, target), ha.partners(sid)
+    if ha.located().get(sid) == target:
+        return answer if call.cluster.modern else None
     if enemies:
         answer["blocking-resources"] = [{"sid": enemy, "cause": "resource-affinity"} for enemy in enemies]
-    return answer
+    else:
+        ha.manager.request(sid, call.path.rpartition("/")[2], target)
+        if partners:
+            answer["comigrated-resources"] = partners
+    return answer if call.cluster.modern else None
 
 
 def _need_groups(call: Call, verb: str) -> None:
@@ -160,101 +163,3 @@ def delete_group(call: Call) -> None:
         if entry.get("group") == name:
             raise die(f"delete ha group failed: ha group is used by service '{sid}'")
     ha.groups.pop(name, None)
-
-
-def _stamp(seconds: float) -> str:
-    return time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(seconds))
-
-
-@route("GET", "/cluster/ha/status/current")
-def status(call: Call) -> list[dict[str, Any]]:
-    cluster, ha, local = call.cluster, call.cluster.ha, call.cluster.local_node.name
-    quorum = "OK" if cluster.quorate else f"No quorum on node '{local}'!"
-    rows: list[dict[str, Any]] = [
-        {"id": "quorum", "type": "quorum", "node": local, "quorate": int(cluster.quorate), "status": quorum}
-    ]
-    now = int(cluster.clock.now())
-    maintained = any(node.maintenance for node in cluster.nodes.values())
-    armed = (ha.ever_active or maintained) and cluster.quorate
-    if ha.ever_active or maintained:
-        dead = "" if cluster.quorate else "old timestamp - dead?"
-        rows.append({
-            "id": "master", "type": "master", "node": local, "timestamp": now,
-            "status": f"{local} ({dead or 'active'}, {_stamp(now)})",
-        })
-    if cluster.modern:
-        text = "armed (CRM watchdog active)" if armed else "standby (CRM watchdog standby)"
-        rows.append({
-            "id": "fencing", "type": "fencing", "node": local, "armed-state": "armed" if armed else "standby",
-            "status": text,
-        })
-    if ha.ever_active or maintained:
-        rows += [_lrm_row(call, name, now) for name in cluster.nodes]
-        rows += [_service_row(call, sid) for sid in ha.resources]
-    return rows
-
-
-def _lrm_row(call: Call, name: str, now: int) -> dict[str, Any]:
-    cluster = call.cluster
-    node = cluster.nodes[name]
-    state = "maintenance mode" if node.maintenance else "active" if name in cluster.ha.located().values() else "idle"
-    if cluster.statistics.offline_known(node) or not cluster.quorate:
-        state, now = "old timestamp - dead?", int(node.offline_since or now)
-    if cluster.modern:
-        watchdog = "active" if state in ("active", "maintenance mode") else "standby"
-        state = f"{state}, watchdog {watchdog}"
-    return {
-        "id": f"lrm:{name}", "type": "lrm", "node": name, "timestamp": now,
-        "status": f"{name} ({state}, {_stamp(now)})",
-    }
-
-
-def _service_row(call: Call, sid: str) -> dict[str, Any]:
-    cluster, ha = call.cluster, call.cluster.ha
-    entry, state = ha.resources[sid], ha.service_state(sid)
-    guest = ha.guest_of(sid)
-    node = guest.node if guest is not None else cluster.local_node.name
-    row: dict[str, Any] = {
-        "id": f"service:{sid}", "type": "service", "sid": sid, "node": node, "state": state,
-        "request_state": entry.get("state", "started"), "max_restart": int(entry.get("max_restart", 1)),
-        "max_relocate": int(entry.get("max_relocate", 1)), "status": f"{sid} ({node}, {state})",
-    }
-    if state not in ("queued", "ignored"):
-        row["crm_state"] = "started" if state == "starting" else state
-    if cluster.modern:
-        row["failback"] = int(entry.get("failback", 1))
-    return row | {key: entry[key] for key in ("group", "comment") if key in entry}
-
-
-@route("GET", "/cluster/ha/status/manager_status")
-def manager_status(call: Call) -> dict[str, Any]:
-    cluster, ha = call.cluster, call.cluster.ha
-    local = cluster.local_node.name
-    answer: dict[str, Any] = {
-        "quorum": {"node": local, "quorate": str(int(cluster.quorate))},
-        "manager_status": {"node_status": {}},
-    }
-    maintained = [node.name for node in cluster.nodes.values() if node.maintenance]
-    if not ha.ever_active and not maintained:
-        return answer
-    manager = answer["manager_status"]
-    manager["node_status"] = {
-        name: "unknown" if cluster.statistics.offline_known(node) else "maintenance" if node.maintenance else "online"
-        for name, node in cluster.nodes.items()
-    }
-    manager |= {
-        "master_node": local, "timestamp": int(cluster.clock.now()),
-        "service_status": {
-            sid: {"node": node, "state": ha.service_state(sid), "uid": ha.digest(sid)[:22]}
-            for sid, node in ha.located().items()
-        },
-    }
-    if maintained:
-        manager["node_request"] = {name: {"maintenance": 1} for name in maintained}
-    answer["lrm_status"] = {
-        name: {"state": "maintenance" if node.maintenance else "active", "mode": "active", "results": {},
-               "timestamp": int(cluster.clock.now())}
-        for name, node in cluster.nodes.items()
-    }
-    return answer
-

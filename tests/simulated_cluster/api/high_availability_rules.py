@@ -111,3 +111,4 @@ def _accept(call: Call, name: str, entry: dict[str, Any], what: str) -> None:
     if wrong:
         raise die(f"{what}: 400 Rule '{name}' is invalid.\nresources: {', '.join(wrong)}")
     ha.rules[name] = entry
+    ha.manager.nudge()

@@ -13,7 +13,7 @@ from ..errors import ApiError, TaskError, die, forbidden, parameter_error
 from ..model import Guest, Storage, Volume
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, render, render_net
 from ..routing import Call, route
-from ..tasks import OrderedFailure, Task
+from ..tasks import Killed, OrderedFailure, Task
 from . import drives
 
 _NOT_COPIED = {"lock", "template", "parent", "snaptime", "digest", "protection"}
@@ -147,6 +147,8 @@ async def _copy(
         disks = {}
         for key, volume in plan.items():
             disks[key] = await _copy_disk(call, source, guest, key, volume, full, task)
+    except Killed:
+        raise
     except BaseException as error:
         for made in cluster.volumes.of_guest(guest.vmid):
             cluster.volumes.remove(made)

@@ -65,6 +65,8 @@ async def update(call: Call) -> None:
     check_drive_rights(call, vmid, options)
     check_devices(call, options, vmid)
     guest = of(call)
+    if guest.config_lock and not call.get("skiplock"):
+        raise die(f"VM is locked ({guest.config_lock})")
     if "tags" in options or "tags" in deletes:
         check_tags(call, vmid, split_list(guest.tags), split_list(options.get("tags")))
     await cluster.hold(guest, ApiError)
@@ -223,13 +225,16 @@ async def unlink(call: Call) -> None:
 
 @route("PUT", "/nodes/{node}/qemu/{vmid}/resize")
 async def resize(call: Call) -> str:
-    cluster, guest = call.cluster, of(call)
+    cluster, vmid = call.cluster, int(call["vmid"])
     disk, text = str(call["disk"]), str(call["size"])
     cluster.need_quorum()
+    # Whether the VM is on this node is only found out with its lock in hand.
+    guest = cluster.guests.get(vmid) or Guest(vmid, "")
 
     async def work(task: Task) -> None:
-        await cluster.hold(guest)
+        await cluster.hold(guest, task=task)
         try:
+            cluster.guest("qemu", call.node, vmid)
             await task.work(cluster.clock, cluster.timing.resize_seconds)
             if guest.config_lock:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
@@ -257,7 +262,7 @@ async def resize(call: Call) -> str:
         finally:
             guest.lock.release()
 
-    return call.task("resize", guest.vmid, work)
+    return call.task("resize", vmid, work)
 
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/template")

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import ApiError, TaskError, die, forbidden, not_simulated
+from ..errors import ApiError, TaskError, die, forbidden
 from ..model import Guest
 from ..property_strings import is_drive, parse_net, render_net, split_list
 from ..routing import Call, route
-from ..tasks import OrderedFailure, Task
+from ..tasks import Killed, OrderedFailure, Task
 from . import drives
 from .config_rights import check_devices, check_options, check_root_only, check_tags
 from .qemu_power import start_guest
 
-_NOT_CONFIG = {
+NOT_CONFIG = {
     "vmid", "node", "pool", "start", "storage", "archive", "force", "unique", "bwlimit", "live-restore", "ha-managed",
     "import-working-storage", "lock",
 }
@@ -27,14 +27,16 @@ _NOT_CONFIG = {
 def create(call: Call) -> str:
     cluster, vmid, pool = call.cluster, int(call["vmid"]), call.get("pool")
     if call.get("archive"):
-        _refuse_restore(call)
+        from .qemu_restore import restore
+
+        return restore(call)
     if pool is not None:
         call.require_pool(pool)
     if not call.allowed(f"/vms/{vmid}", "VM.Allocate") and not (
         pool is not None and call.allowed(f"/pool/{pool}", "VM.Allocate")
     ):
         raise forbidden()
-    options = {key: value for key, value in call.values.items() if key not in _NOT_CONFIG}
+    options = {key: value for key, value in call.values.items() if key not in NOT_CONFIG}
     if call.get("ha-managed"):
         call.require("/", "Sys.Console")
     check_root_only(call, "skiplock")
@@ -81,6 +83,8 @@ async def _write(call: Call, guest: Guest, options: dict[str, Any], task: Task) 
             raise
         status = f"{error.status} " if isinstance(error, ApiError) else ""
         raise TaskError(f"unable to create VM {vmid} - {status}{error}") from None
+    except Killed:
+        raise
     except BaseException:
         for volume in cluster.volumes.of_guest(vmid):
             cluster.volumes.remove(volume)
@@ -121,10 +125,3 @@ def normalised(cluster: Any, key: str, value: Any) -> Any:
         parts.setdefault("macaddr", cluster.random_mac())
         return render_net(parts)
     return value
-
-
-def _refuse_restore(call: Call) -> None:
-    volid = str(call["archive"])
-    if call.cluster.volumes.find(volid, call.node) is None:
-        raise die(f"volume '{volid}' does not exist")
-    raise not_simulated("POST", call.path + " with archive")

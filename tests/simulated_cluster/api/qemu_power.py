@@ -11,6 +11,7 @@ from typing import Any
 from ..access import Identity
 from ..cluster import Cluster
 from ..errors import TaskError, die
+from ..ha_manager import MANAGER
 from ..model import Guest
 from ..property_strings import MIB, parse
 from ..routing import Call, route
@@ -31,9 +32,10 @@ def start_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | 
 async def _run(cluster: Cluster, guest: Guest, task: Task) -> None:
     if cluster.guests.get(guest.vmid) is not guest:
         raise TaskError(f"Configuration file 'nodes/{guest.node}/qemu-server/{guest.vmid}.conf' does not exist")
-    await cluster.hold(guest)
+    await cluster.hold(guest, task=task)
     try:
-        if guest.config_lock:
+        hibernated = guest.config_lock == "suspended"
+        if guest.config_lock and not hibernated:
             raise TaskError(f"VM is locked ({guest.config_lock})")
         if guest.template:
             raise TaskError("you can't start a vm if it's a template")
@@ -53,6 +55,8 @@ async def _run(cluster: Cluster, guest: Guest, task: Task) -> None:
             cluster.touch(guest)
             guest.status = guest.qmpstatus = "stopped"
             raise
+        if hibernated:
+            cluster.set_config(guest, lock=None, vmstate=None, runningmachine=None, runningcpu=None)
     finally:
         guest.lock.release()
 
@@ -85,6 +89,8 @@ def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:
         if re.fullmatch(r"net\d+", key):
             bridge = parse(str(value), "model").get("bridge")
             if bridge and bridge not in node.bridges and bridge not in node.vnets:
+                if cluster.modern:
+                    raise TaskError(f"bridge '{bridge}' does not exist")
                 task.say(f"bridge '{bridge}' does not exist")
                 raise TaskError("start failed: QEMU exited with code 1")
     running = [other for other in cluster.guests.values() if other.node == guest.node and other.running]
@@ -117,8 +123,10 @@ def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | N
     """Start a ``qmstop`` worker; stopping what is stopped is fine."""
 
     async def work(task: Task) -> None:
-        await cluster.hold(guest)
+        await cluster.hold(guest, task=task)
         try:
+            if guest.running and guest.config_lock:
+                raise TaskError(f"VM is locked ({guest.config_lock})")
             await task.work(cluster.clock, cluster.timing.stop_seconds if guest.running else 0)
             off(cluster, guest)
         finally:
@@ -130,6 +138,7 @@ def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | N
 def off(cluster: Cluster, guest: Guest) -> None:
     """The QEMU process ends; what was pending becomes the config."""
     cluster.touch(guest)
+    guest.half_mirrored = False
     guest.status = guest.qmpstatus = "stopped"
     _apply_pending(guest)
 
@@ -180,10 +189,12 @@ def shutdown(call: Call) -> str:
     timeout = float(call.get("timeout", 60))
 
     async def work(task: Task) -> None:
-        await cluster.hold(guest)
+        await cluster.hold(guest, task=task)
         try:
+            if guest.running and guest.config_lock:
+                raise TaskError(f"VM is locked ({guest.config_lock})")
             if guest.running:
-                await _powerdown(cluster, guest, task, timeout, bool(call.get("forceStop")))
+                await powerdown(cluster, guest, task, timeout, bool(call.get("forceStop")))
                 off(cluster, guest)
             else:
                 await task.work(cluster.clock, 0)
@@ -193,7 +204,7 @@ def shutdown(call: Call) -> str:
     return call.task("qmshutdown", guest.vmid, work)
 
 
-async def _powerdown(cluster: Cluster, guest: Guest, task: Task, timeout: float, force: bool) -> None:
+async def powerdown(cluster: Cluster, guest: Guest, task: Task, timeout: float, force: bool) -> None:
     needed = cluster.timing.shutdown_seconds
     if guest.acpi and needed <= timeout:
         await task.work(cluster.clock, needed)
@@ -209,14 +220,14 @@ def reboot(call: Call) -> str:
     cluster, guest = call.cluster, _running(call)
 
     async def work(task: Task) -> None:
-        await cluster.hold(guest)
+        await cluster.hold(guest, task=task)
         try:
-            await _powerdown(cluster, guest, task, float(call.get("timeout", 60)), False)
+            await powerdown(cluster, guest, task, float(call.get("timeout", 60)), False)
             off(cluster, guest)
-            guest.status = guest.qmpstatus = "running"
-            guest.started_at = cluster.clock.now()
         finally:
             guest.lock.release()
+        # The node's event daemon notices that QEMU has ended, and starts it again: a task of its own.
+        start_guest(cluster, guest, MANAGER)
 
     return call.task("qmreboot", guest.vmid, work)
 
@@ -232,10 +243,16 @@ def _simple(call: Call, kind: str, **state: Any) -> str:
     cluster, guest = call.cluster, _running(call)
 
     async def work(task: Task) -> None:
-        await task.work(cluster.clock, 0)
-        cluster.touch(guest)
-        for name, value in state.items():
-            setattr(guest, name, value)
+        await cluster.hold(guest, task=task)
+        try:
+            if guest.config_lock:
+                raise TaskError(f"VM is locked ({guest.config_lock})")
+            await task.work(cluster.clock, 0)
+            cluster.touch(guest)
+            for name, value in state.items():
+                setattr(guest, name, value)
+        finally:
+            guest.lock.release()
 
     return call.task(kind, guest.vmid, work)
 
@@ -247,7 +264,31 @@ def reset(call: Call) -> str:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/suspend")
 def suspend(call: Call) -> str:
+    if call.get("todisk"):
+        call.require(f"/vms/{call['vmid']}", "VM.Config.Disk")
+        return _hibernate(call)
     return _simple(call, "qmpause", qmpstatus="paused")
+
+
+def _hibernate(call: Call) -> str:
+    """The memory goes to a volume; until the next start the guest is stopped and locked."""
+    cluster, guest = call.cluster, _running(call)
+
+    async def work(task: Task) -> None:
+        await cluster.hold(guest, task=task)
+        try:
+            if guest.config_lock:
+                raise TaskError(f"VM is locked ({guest.config_lock})")
+            cluster.set_config(guest, lock="suspending")
+            await task.work(cluster.clock, cluster.timing.stop_seconds)
+            off(cluster, guest)
+            cluster.set_config(
+                guest, lock="suspended", vmstate=f"local:{guest.vmid}/vm-{guest.vmid}-state-suspend.raw",
+                runningmachine="pc-i440fx-10.0+pve0", runningcpu=guest.config.get("cpu", "kvm64"))
+        finally:
+            guest.lock.release()
+
+    return call.task("qmsuspend", guest.vmid, work)
 
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/resume")

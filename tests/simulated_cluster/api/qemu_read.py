@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import die
 from ..model import Guest
+from ..property_strings import parse
 from ..routing import Call, route
 
 
@@ -34,6 +35,8 @@ def status_row(call: Call, guest: Guest, full: bool) -> dict[str, Any]:
         row["lock"] = guest.config_lock
     if guest.template:
         row["template"] = 1
+    if any(key.startswith("serial") for key in guest.config):
+        row["serial"] = 1
     if running:
         row["pid"] = guest.pid
     if cluster.modern:
@@ -43,8 +46,8 @@ def status_row(call: Call, guest: Guest, full: bool) -> dict[str, Any]:
                 row |= {f"pressure{kind}some": 0, f"pressure{kind}full": 0}
     if full:
         row["qmpstatus"] = guest.qmpstatus
-        if running:
-            taps = [key for key in guest.config if key.startswith("net")]
+        taps = [key for key in guest.config if key.startswith("net")]
+        if running and taps:
             row["nics"] = {f"tap{guest.vmid}i{key[3:]}": {"netin": 0, "netout": 0} for key in taps}
     return row
 
@@ -98,7 +101,10 @@ def pending(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/status/current")
 def status_current(call: Call) -> dict[str, Any]:
-    guest, ha = of(call), call.cluster.ha
+    guest, cluster, ha = of(call), call.cluster, call.cluster.ha
+    # Just after a move the new node knows the config before it knows the guest.
+    if not cluster.clock.instant and cluster.clock.now() - guest.moved_at < cluster.timing.switched_seconds:
+        return {"ha": {"managed": 0}}
     row = status_row(call, guest, full=True)
     row["ha"] = {"managed": 0}
     if ha.managed(guest):
@@ -106,6 +112,8 @@ def status_current(call: Call) -> dict[str, Any]:
         row["ha"] = {"managed": 1, "state": ha.manager_state(ha.sid(guest))}
         if "group" in resource:
             row["ha"]["group"] = resource["group"]
+    if "vga" in guest.config:
+        row["clipboard"] = parse(str(guest.config["vga"]), "type").get("clipboard")
     if str(guest.config.get("agent", "0")).startswith(("1", "enabled=1")):
         row["agent"] = 1
     return row

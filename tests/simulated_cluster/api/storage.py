@@ -180,7 +180,9 @@ def content(call: Call) -> list[dict[str, Any]]:
             "volid": volume.volid, "content": volume.content, "format": volume.format, "size": volume.size,
             "ctime": volume.ctime,
         }
-        if volume.vmid is not None:
+        if volume.backup is not None:
+            row |= {"vmid": volume.vmid, "subtype": "qemu", "notes": volume.notes}
+        elif volume.vmid is not None:
             row |= {"vmid": volume.vmid, "parent": volume.parent, "used": volume.size}
         rows.append(row)
     return rows

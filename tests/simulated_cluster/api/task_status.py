@@ -48,12 +48,11 @@ def log(call: Call) -> Reply:
 
 
 @route("DELETE", "/nodes/{node}/tasks/{upid}")
-def stop(call: Call) -> None:
+async def stop(call: Call) -> None:
     task = _find(call)
     if task is None:
         raise parameter_error(upid="no such task")
-    if task.running and task.runner is not None:
-        task.runner.cancel()
+    await call.cluster.tasks.stop(task)
 
 
 @route("GET", "/nodes/{node}/tasks")
