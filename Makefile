@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 
-.PHONY: help setup demo test unit integration browser molecule sanity lint bench build docs compat importer clean
+.PHONY: help setup demo test unit integration real browser molecule sanity lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -41,6 +41,9 @@ unit: setup ## Run the unit tests
 
 integration: setup ## Run the integration tests (real ansible-playbook against the simulated cluster)
 	@$(PYTEST) tests/simulator tests/integration $(PYTEST_ARGS)
+
+real: setup ## Run the tests that hold on every cluster against the real one that PROXMOX_HOST names (see docs/developing.md)
+	@hack/real.sh $(PYTEST_ARGS)
 
 browser: setup ## Look at the page of the role provision in a real Chromium (UPDATE_IMAGES=1: for docs/images)
 	@hack/browser.sh $(PYTEST_ARGS)

@@ -9,7 +9,7 @@ import asyncio
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import ClientResponse
@@ -113,6 +113,7 @@ class Lab:
 
     cluster: Cluster
     client: TestClient[Any, Any]
+    background: list[asyncio.Task[None]] = field(default_factory=list)
 
     def login(self, auth: str) -> dict[str, str]:
         """Headers of an identity in the recordings' words: ``root@pam``, ``token:op@pve!tok``, ``none``."""

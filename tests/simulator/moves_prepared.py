@@ -37,12 +37,18 @@ def moving(vmid: int) -> Step:
 
 
 def held(vmid: int) -> Step:
-    """Somebody has the guest's file lock for a moment longer."""
+    """Somebody has the guest's file lock until a task waits for it."""
 
     async def step(lab: Lab) -> None:
         lock = lab.cluster.guests[vmid].lock
         await lock.acquire()
-        asyncio.get_running_loop().call_later(0.02, lock.release)
+
+        async def release() -> None:
+            while not any(task.log for task in lab.cluster.tasks.recent()):
+                await asyncio.sleep(0.001)
+            lock.release()
+
+        lab.background.append(asyncio.ensure_future(release()))
 
     return step
 
