@@ -28,10 +28,15 @@ WEB: dict[str, Any] = {"memory": 1024, "cores": 2, "scsi": {"scsi0": {"size": 4}
 THREE = [{"name": "web-1"}, {"name": "web-2"}, {"name": "web-3", "memory": 2048}]
 
 
-@pytest.fixture(autouse=True, params=["auto", "module"])
-def _execution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every play of this file in the worker process and as modules."""
-    monkeypatch.setenv("QEMU_SCHEDULER_EXECUTION", request.param)
+@pytest.fixture(params=["auto", "module"])
+def execution(request: pytest.FixtureRequest) -> str:
+    """Plays run in the worker process, and as modules."""
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _execution(execution: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QEMU_SCHEDULER_EXECUTION", execution)
 
 
 def names(cluster: SimulatedCluster) -> set[str]:
@@ -150,7 +155,7 @@ def test_the_connection_is_given_once_for_all_modules_of_the_group(cluster: Simu
     assert run.of("create")["vmid"] == run.of("pick")["vmids"][1] == 104
 
 
-@pytest.mark.parametrize(("count", "version"), [(10, "8.4"), (50, "9.2")])
+@pytest.mark.parametrize(("count", "version", "execution"), [(10, "8.4", "module"), (50, "9.2", "auto")])
 def test_forks_that_create_a_vm_each_at_the_same_moment(
     cluster: SimulatedCluster, tmp_path: Path, count: int, version: str
 ) -> None:
