@@ -2,30 +2,30 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells how many more VMs fit into a Proxmox VE cluster."""
+"""Reports how many more VMs fit into a Proxmox VE cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: capacity_info
-short_description: Tell how many more VMs fit into a Proxmox VE cluster
+short_description: Report how many more VMs fit into a Proxmox VE cluster
 version_added: 1.0.0
 description:
-  - Counts how many more VMs of a shape fit, per node and in all, and says what runs out first.
-  - Counts by the rules and with the options of M(qemu_scheduler.proxmox.qemu_schedule), placing VM after VM in memory
-    until the next one finds no place.
+  - Counts how many more VMs of a shape fit, per node and in total, and reports which resource runs out first.
+  - Uses the rules and options of M(qemu_scheduler.proxmox.qemu_schedule). VMs are placed in memory, one after another,
+    until the next one does not fit.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
   shapes:
     description:
-      - Several shapes, of which VMs are placed in turn, one of each, until the next one in turn finds no place.
-      - The options of a VM at the top level are defaults for each of them. Without it they are the only shape.
+      - Several shapes. One VM of each is placed in turn, until the next one does not fit.
+      - The VM options at the top level are defaults for each shape. Without O(shapes), they describe the only shape.
     type: list
     elements: dict
   n_plus_one:
     description:
-      - Whether the cluster must still be able to take over the guests of any one node that fails.
+      - Whether the cluster must still be able to run all guests after any single node fails.
     type: bool
     default: false
 seealso:
@@ -45,18 +45,18 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: How many VMs of 4 vCPUs and 8 GiB still fit
+- name: Count the VMs with 4 vCPUs and 8 GiB that still fit
   qemu_scheduler.proxmox.capacity_info:
     cores: 4
     memory: 8192
     scsi: {scsi0: {size: 32}}
   register: capacity
 
-- name: Print the answer
+- name: Print the result
   ansible.builtin.debug:
     msg: "{{ capacity.total }} more, then {{ capacity.limited_by }} runs out"
 
-- name: The same for pairs of an application and its database, with one node to spare
+- name: Count pairs of an application and its database that fit with N+1
   qemu_scheduler.proxmox.capacity_info:
     n_plus_one: true
     shapes:
@@ -66,35 +66,35 @@ EXAMPLES = r"""
 
 RETURN = r"""
 total:
-  description: How many VMs fit, all shapes together.
+  description: Number of VMs that fit, for all shapes together.
   returned: success
   type: int
   sample: 37
 limited_by:
   description:
-    - What stands in the way of one more on the most nodes, V(cpu), V(memory) or V(storage), or else the plugin that
-      rejects them, or an error code. Null when the counting was ended at 10000.
+    - The reason why most nodes reject the next VM. V(cpu), V(memory), V(storage), the name of another plugin, or an
+      error code. Null if counting stopped at 10000.
   returned: success
   type: str
   sample: memory
 reason:
-  description: Why the next VM finds no place.
+  description: Why the next VM does not fit.
   returned: success
   type: str
 shapes:
-  description: How many of each shape fit.
+  description: Number of VMs of each shape that fit.
   returned: success
   type: list
   elements: dict
   sample: [{name: app, fit: 19}, {name: db, fit: 18}]
 nodes:
-  description: For each node how many go there (C(fit)), and why not one more (C(limited_by), C(reason)).
+  description: For each node, the number of VMs placed there (C(fit)) and why no more fit (C(limited_by), C(reason)).
   returned: success
   type: list
   elements: dict
   sample: [{node: pve1, fit: 12, limited_by: memory, reason: would exceed the memory overcommit ratio 1.0}]
 error_code:
-  description: Stable name of the kind of error.
+  description: Stable code of the error.
   returned: on failure
   type: str
   sample: InvalidRequest

@@ -2,31 +2,32 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records what a Proxmox VE cluster answers, so that decisions can be made again offline."""
+"""Records the API responses of a Proxmox VE cluster, to reproduce decisions offline."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_snapshot_info
-short_description: Record a Proxmox VE cluster, to make decisions about it offline
+short_description: Record a Proxmox VE cluster for offline decisions
 version_added: 1.0.0
 description:
-  - Reads everything that a placement decision may depend on and returns the answers of the API by path.
-  - Every module of this collection takes it as O(qemu_scheduler.proxmox.qemu_schedule#module:snapshot), so that a
-    decision can be made again without the cluster, and attached to a bug report.
-  - Passwords, SSH keys and tokens are left out. Names of nodes, guests, storages and pools are in it.
+  - Reads everything that a placement decision may depend on, and returns the API responses by path.
+  - Every module of this collection that decides accepts the recording as
+    O(qemu_scheduler.proxmox.qemu_schedule#module:snapshot). Use it to reproduce a decision without the cluster, or
+    attach it to a bug report.
+  - The recording contains the names of nodes, guests, storages and pools. It contains no passwords, SSH keys or tokens.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
   dest:
     description:
-      - File to write it to, as JSON. It is only written when it differs.
-      - Recording changes nothing on the cluster, so the task never reports a change, also when it writes this file.
+      - File to write the recording to, as JSON. It is written only if its content differs.
+      - The task never reports a change, even if it writes this file, because recording does not change the cluster.
     type: path
   configs:
     description:
-      - Which VMs' configs to record. Those of templates are needed to decide about clones, those of all VMs to compare
-        existing VMs with what is asked for. Each costs a call.
+      - The VMs whose configurations to record. Decisions about clones need those of templates. To detect drift of
+        existing VMs, record V(all). Each configuration costs one API request.
     type: str
     choices: [templates, all]
     default: templates
@@ -34,11 +35,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - Reads the cluster, and does not write O(dest).
+      - Reads the cluster but does not write O(dest).
   diff_mode:
     support: none
     details:
-      - A recording is large, and no two are the same.
+      - Recordings are large, and no two are the same.
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - module: qemu_scheduler.proxmox.capacity_info
@@ -53,7 +54,7 @@ EXAMPLES = r"""
   qemu_scheduler.proxmox.cluster_snapshot_info:
     dest: cluster.json
 
-- name: Decide from the recording
+- name: Decide with the recording
   qemu_scheduler.proxmox.qemu_schedule:
     snapshot: cluster.json
     name: web-1
@@ -62,16 +63,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 snapshot:
-  description: Answers of the API by path.
+  description: API responses by path.
   returned: success
   type: dict
   sample: {/cluster/resources: []}
 dest:
-  description: The file.
+  description: Path of the file.
   returned: with O(dest)
   type: str
 error_code:
-  description: Stable name of the kind of error.
+  description: Stable code of the error.
   returned: on failure
   type: str
   sample: AuthenticationFailed

@@ -2,74 +2,76 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Places VMs on the nodes of a Proxmox VE cluster, says why, and creates them."""
+"""Places VMs on the nodes of a Proxmox VE cluster, explains each decision, and creates them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: qemu_schedule
-short_description: Place VMs on the nodes of a Proxmox VE cluster, say why, and create them
+short_description: Place and create VMs in a Proxmox VE cluster, and explain each decision
 version_added: 1.0.0
 description:
-  - Decides for each VM its node, its VMID, its disks' storages and its passthrough devices, and creates it.
-  - A VM that exists, by O(vmid) or else by O(name), keeps its node and its VMID. Run again, the task changes nothing.
-  - All VMs of a task are decided together, each decision counting for the next, before anything is written.
-  - The options of a VM are those of M(community.proxmox.proxmox_kvm). Leave C(node) out.
+  - Chooses the node, the VMID, the storage of each disk and the passthrough devices for each VM, and creates the VM.
+  - Finds an existing VM by O(vmid) or else by O(name). It keeps its node and its VMID. A second run changes nothing.
+  - Decides about all VMs of a task together before it writes anything. Each decision takes the previous ones into
+    account.
+  - The options of a VM are those of M(community.proxmox.proxmox_kvm). Omit C(node).
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
   vms:
     description:
-      - Several VMs. The options of a VM at the top level are defaults for each of them; where an entry sets an option,
-        it replaces the default as a whole.
-      - Without it the options at the top level describe one VM.
+      - Several VMs. The VM options at the top level are defaults for each of them. An option in an entry replaces the
+        default as a whole.
+      - Without O(vms), the options at the top level describe one VM.
     type: list
     elements: dict
   all_or_nothing:
     description:
-      - Whether nothing is written when one of the VMs cannot be placed, or is in conflict with what exists.
-      - With V(false) the others are created, and the task fails afterwards.
+      - Whether to write nothing if any VM cannot be placed or conflicts with an existing guest.
+      - With V(false) the other VMs are created, and the task then fails.
     type: bool
     default: true
   force:
     description:
-      - Whether O(state=stopped) stops a VM the hard way when it does not shut down in the time that Proxmox VE grants,
-        60 seconds or C(down) of its O(startup). O(timeout) has to be longer.
+      - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE, 60
+        seconds or C(down) of its O(startup). O(timeout) must be longer.
     type: bool
     default: false
   parallel_creates:
     description:
-      - How many VMs are created or changed at a time.
+      - Maximum number of VMs to create or change at the same time.
     type: int
     default: 4
   timeout:
     description:
-      - How long one task of Proxmox VE may take, in seconds. A task that outlasts it goes on; the error names its UPID.
+      - Timeout of one Proxmox VE task, in seconds. After the timeout the task continues. The error names its UPID.
     type: int
     default: 600
   wait_for_capacity:
     description:
-      - How long to keep trying when a VM cannot be placed, in seconds. It is tried again when something happened in the
-        cluster that may help it.
-      - What no event can help fails at once, such as a VM that is too large for every node even when it is empty.
-      - With O(all_or_nothing) nothing is created before all VMs can be.
-      - In check mode and with O(snapshot) there is no waiting.
+      - Maximum time to wait if a VM cannot be placed, in seconds. The scheduler retries the VM after each event in the
+        cluster that may make it fit.
+      - A VM that no event can make fit, such as one that is larger than every node, fails at once.
+      - With O(all_or_nothing), no VM is created until all of them can be placed.
+      - The module does not wait in check mode or with O(snapshot).
     type: int
     default: 0
   progress_file:
     description:
-      - File on the host that runs the module. A line of JSON is appended for every VM as soon as it is done, for others
+      - File on the host that runs the module. The module appends a line of JSON when a VM is done, for other programs
         to read. Its keys are C(done), C(total), C(name), C(vmid), C(node), C(actions), C(seconds) and C(error) (a code,
         or null).
-      - While it is waited for capacity, a line now and then has C(waiting) (the names of the VMs), C(rejected_by) (the
-        plugins that have to change their mind), C(waited) and C(patience) (both in seconds).
-      - When the module runs on the controller itself, progress is shown there anyway, a line for each VM.
+      - While the run waits for capacity, it occasionally appends a line with C(waiting) (the names of the VMs),
+        C(rejected_by) (the plugins that reject them), C(waited) and C(patience) (the timeout). Both times are in
+        seconds.
+      - If the module runs on the controller, the task output shows a line for each VM in any case.
     type: path
 attributes:
   check_mode:
     support: full
     details:
-      - Returns the whole decision, writes nothing to the cluster and reserves nothing in the ledger.
+      - Returns the complete decision. Writes nothing to the cluster and reserves nothing in the ledger.
   diff_mode:
     support: full
 seealso:
@@ -90,7 +92,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Show where a VM would go, and why
+- name: Show where a VM would be placed, and why
   qemu_scheduler.proxmox.qemu_schedule:
     name: web-1
     cores: 2
@@ -99,11 +101,11 @@ EXAMPLES = r"""
   check_mode: true
   register: plan
 
-- name: Print the sentence behind the decision
+- name: Print the decision in one sentence
   ansible.builtin.debug:
     msg: "{{ plan.vms[0].decision.message }}"
 
-- name: Create and start one VM wherever it fits best
+- name: Create and start one VM on the best node
   qemu_scheduler.proxmox.qemu_schedule:
     api_host: pve1.example.com
     api_user: automation@pve
@@ -134,13 +136,13 @@ EXAMPLES = r"""
         scsi: {scsi0: {size: 64}}
         node_regex: pve[12]
 
-- name: Take VMIDs from a range
+- name: Take the VMID from a range
   qemu_scheduler.proxmox.qemu_schedule:
     name: ci-runner
     memory: 2048
     vmid_range: 5000-5999
 
-- name: Beside proxmox_kvm, the same options without the node
+- name: Use the options of proxmox_kvm, without the node
   qemu_scheduler.proxmox.qemu_schedule:
     name: spare
     cores: 4
@@ -149,7 +151,7 @@ EXAMPLES = r"""
     net: {net0: "virtio,bridge=vmbr1,rate=200"}
     onboot: true
 
-- name: Decide from a recorded cluster, offline
+- name: Decide offline, with a recorded cluster
   qemu_scheduler.proxmox.qemu_schedule:
     snapshot: recorded-cluster.json
     name: web-1
@@ -158,7 +160,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 vms:
-  description: One entry per VM, in the order of the task. On failure too, with what was decided, done and not done.
+  description: One entry per VM, in the order of the task. Also returned on failure.
   returned: when the cluster was read
   type: list
   elements: dict
@@ -168,111 +170,112 @@ vms:
       type: str
       sample: web-1
     vmid:
-      description: VMID that the VM has, or would get in check mode. Null where there is no VM.
+      description: VMID of the VM, in check mode the one that it would get. Null if there is no VM.
       type: int
       sample: 104
     node:
-      description: Node that the VM is on, or would be on in check mode. Null where there is no VM.
+      description: Node of the VM, in check mode the one that it would be placed on. Null if there is no VM.
       type: str
       sample: pve2
     status:
       description:
-        - Status of the VM after the task, V(absent) where there is none.
-        - Null where it is not known, as of a VM that failed and cannot be looked at, or that is still being made.
+        - Status of the VM after the task. V(absent) if there is no VM.
+        - Null if it is unknown, for example if the VM failed and could not be read, or if its creation still runs.
       type: str
       sample: running
     changed:
-      description: Whether this VM was changed, or would be in check mode.
+      description: Whether this VM was changed, or in check mode would be changed.
       type: bool
     action:
-      description: The first of C(actions), or V(none).
+      description: The first entry of C(actions), or V(none).
       type: str
       sample: create
     actions:
       description:
-        - What was done, in order; any of V(create), V(clone), V(finish), V(update), V(start), V(stop), V(reboot),
-          V(delete). V(reboot) shuts the VM down and starts it, see O(apply_pending).
-        - V(finish) is done to a VM that an earlier run began to make and did not finish, whatever O(update) says.
+        - The performed actions, in order. Any of V(create), V(clone), V(finish), V(update), V(start), V(stop),
+          V(reboot), V(delete). V(reboot) shuts the VM down and starts it, see O(apply_pending).
+        - V(finish) completes a VM that an earlier run created only in part. It does not depend on O(update).
       type: list
       elements: str
       sample: [create, start]
     not_done:
       description:
-        - What was to be done and was not, as this VM failed, or another one without which nothing is done.
-        - An update that failed when a part of it was in force is in C(actions).
+        - Planned actions that were not performed because this VM failed, or because O(all_or_nothing) held the task
+          back.
+        - An update that failed after a part of it was applied is listed in C(actions).
       type: list
       elements: str
       sample: []
     tags:
-      description: The tags that were asked for.
+      description: The requested tags.
       type: list
       elements: str
       sample: [db, web]
     storages:
-      description: For each drive of a new VM the storage it is on.
+      description: The storage of each drive of a new VM.
       type: dict
       sample: {scsi0: local-zfs}
     drift:
-      description: For each parameter in which an existing VM differs from what was asked for, C(old) and C(new).
+      description: Each parameter in which an existing VM has drifted from the request, with C(old) and C(new).
       type: dict
       sample: {cores: {old: 2, new: 4}}
     pending:
       description:
-        - For each parameter of a running VM whose change is pending C(old), which is in effect, and C(new), which takes
-          effect after the VM is stopped and started.
+        - Each pending change of a running VM. C(old) is in effect. C(new) takes effect after the VM is stopped and
+          started.
       type: dict
       sample: {memory: {old: "2048", new: "4096"}}
     attempts:
-      description: How often it was tried to place the VM.
+      description: Number of scheduling attempts.
       type: int
       sample: 1
     waited:
-      description: For how many seconds it was waited for capacity.
+      description: Seconds spent waiting for capacity.
       type: float
       sample: 0.0
     waited_for:
-      description: The plugins that had rejected the nodes while it was waited.
+      description: The plugins that rejected nodes while the VM was waiting.
       type: list
       elements: str
       sample: [MemoryOvercommit]
     limit_broken:
       description:
-        - The limit of its node that the VM breaks, as another scheduler chose the same node at the same moment.
-        - Only looked for without a shared ledger, see O(reservations).
+        - The limit of its node that the VM exceeds because another scheduler chose the same node at the same time.
+        - Checked only without a shared ledger, see O(reservations).
       type: str
     error:
-      description: Why this VM failed. C(code) and C(message), and what else is known about it.
+      description: Why this VM failed. Contains C(code), C(message) and further details.
       returned: when it failed
       type: dict
     decision:
-      description: The decision about a VM that did not exist, with its reasons. Null for others.
+      description: The decision about a new VM, with its reasons. Null for an existing VM.
       type: dict
       contains:
         node:
-          description: Node that was decided on. Null when none was found.
+          description: The chosen node. Null if no node was feasible.
           type: str
         vmid:
-          description: VMID that was decided on.
+          description: The chosen VMID.
           type: int
         score:
           description: Score of that node, the weighted mean of the plugins' scores, 0 to 100.
           type: float
         storages:
-          description: For each drive the storage.
+          description: The storage of each drive.
           type: dict
         devices:
-          description: The passthrough devices that were given to the VM's claims.
+          description: The passthrough devices allocated to the VM's claims.
           type: list
           elements: dict
         runner_up:
-          description: The best of the other nodes that passed, and how far it is behind. Null when there is none.
+          description: The second-best feasible node, and how far behind it is. Null if there is none.
           type: dict
           contains:
             node:
               description: Name of the node.
               type: str
             distance:
-              description: By how much its score is lower.
+              description: Difference to the score of the chosen node.
               type: float
         message:
           description: The decision in one sentence.
@@ -280,12 +283,12 @@ vms:
           sample: VM "web-1" goes to pve2 as 104 with score 88.4, 3.1 ahead of pve4
         findings:
           description:
-            - What plugins found out about a VM that could not be placed, by plugin.
-            - C(summary) of a plugin says in one sentence what would have to change. The error message ends with it,
+            - Findings about a VM that could not be placed, by plugin.
+            - C(summary) of a plugin states in one sentence what would make the VM fit. The error message ends with it,
               unless the cause is a name that does not exist.
           type: dict
         nodes:
-          description: Every node with its score and the score of each plugin, or with the plugin that rejected it.
+          description: Every node, with its total score and its score per plugin, or with the plugin that rejected it.
           type: list
           elements: dict
           contains:
@@ -296,24 +299,24 @@ vms:
               description: Whether it passed every filter.
               type: bool
             score:
-              description: The weighted mean of its scores, 0 to 100. Null when it was rejected.
+              description: The weighted mean of its scores, 0 to 100. Null if the node was rejected.
               type: float
             scores:
-              description: For each score plugin C(raw), C(normalized) (0 to 100) and C(weight).
+              description: C(raw), C(normalized) (0 to 100) and C(weight) of each score plugin.
               type: dict
             rejected_by:
               description: The filter that rejected it.
               type: str
             reason:
-              description: Why.
+              description: Why the node was rejected.
               type: str
               sample: would exceed the memory overcommit ratio 1.0 (70.0 GiB against a limit of 64.0 GiB)
 nodes:
   description:
-    - How full the nodes are before and after the task, in check mode too, as the scheduler counts it, by what running
-      guests are configured to use.
-    - A task that fails for what was asked for, before any node was looked at, does not return it.
-  returned: when nodes were looked at, or nothing failed
+    - Allocated resources of each node before and after the task, also in check mode. Running guests count with their
+      configured resources.
+    - Not returned if the task fails before it reads the nodes, for example because of an invalid option.
+  returned: when the nodes were read, or nothing failed
   type: list
   elements: dict
   contains:
@@ -321,37 +324,37 @@ nodes:
       description: Name of the node.
       type: str
     online:
-      description: Whether it is online.
+      description: Whether the node is online.
       type: bool
     maintenance:
-      description: Whether it is in maintenance.
+      description: Whether the node is in maintenance mode.
       type: bool
     cores:
-      description: Its logical CPUs.
+      description: Number of logical CPUs.
       type: int
     cores_limit:
-      description: How many vCPUs it may give out, by the profile of the task. Null where there is no limit.
+      description: Allocatable vCPUs, by the profile of the task. Null if there is no limit.
       type: float
     cores_before:
-      description: How many vCPUs it gave out before the task. C(cores_after) is how many after it.
+      description: Allocated vCPUs before the task.
       type: float
     cores_after:
-      description: See C(cores_before).
+      description: Allocated vCPUs after the task.
       type: float
     memory:
-      description: Its memory, in MiB.
+      description: Memory of the node, in MiB.
       type: int
     memory_limit:
-      description: How much memory it may give out, in MiB. Null where there is no limit.
+      description: Allocatable memory, in MiB. Null if there is no limit.
       type: int
     memory_before:
-      description: How much memory it gave out before the task, in MiB. C(memory_after) is how much after it.
+      description: Allocated memory before the task, in MiB.
       type: int
     memory_after:
-      description: See C(memory_before).
+      description: Allocated memory after the task, in MiB.
       type: int
     storages:
-      description: Its storages for disks, with C(storage), C(shared), and C(total), C(before) and C(after) in GiB.
+      description: Storages for disks, with C(storage), C(shared), and C(total), C(before) and C(after) in GiB.
       type: list
       elements: dict
 name:
@@ -367,7 +370,7 @@ node:
   returned: without O(vms)
   type: str
 error_code:
-  description: Stable name of the kind of error. Where several VMs failed, that of the first.
+  description: Stable code of the error. If several VMs failed, that of the first one.
   returned: on failure
   type: str
   sample: NoNodesAvailable

@@ -2,18 +2,18 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells the addresses of VMs, as their guest agents know them."""
+"""Reports the IP addresses of VMs, as returned by their guest agents."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vm_address_info
-short_description: Tell the addresses of VMs, as their guest agents know them
+short_description: Report the IP addresses of VMs, as returned by their guest agents
 version_added: 1.0.0
 description:
-  - Asks the QEMU guest agent of each VM for its addresses, and waits until it answers where asked.
-  - The agent has to be enabled in the VM's configuration (C(agent)) and installed in the guest.
-  - Needs the privilege C(VM.GuestAgent.Audit) on the VMs, or C(VM.Monitor) before Proxmox VE 9.
+  - Queries the QEMU guest agent of each VM for its addresses, and optionally waits until it responds.
+  - The agent must be enabled in the VM's configuration (C(agent)) and installed in the guest.
+  - Requires the privilege C(VM.GuestAgent.Audit) on the VMs, or C(VM.Monitor) before Proxmox VE 9.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
@@ -25,15 +25,15 @@ options:
     required: true
   wait:
     description:
-      - How long to wait for an address of every VM, in seconds. V(0) asks once.
-      - It is no failure when the time runs out; the C(address) of such a VM is null, and C(reason) says why.
-      - A VM whose guest agent is not enabled is not waited for.
+      - Maximum time to wait until every VM has an address, in seconds. V(0) queries once.
+      - A timeout is not an error. The C(address) of such a VM is null, and C(reason) explains why.
+      - The module does not wait for a VM whose guest agent is not enabled.
     type: int
     default: 0
   networks:
     description:
-      - Networks such as V(192.0.2.0/24), of which an address has to be to count. By default all do that are not of the
-        loopback or the link.
+      - Return only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses except loopback
+        and link-local addresses are returned.
     type: list
     elements: str
     default: []
@@ -75,24 +75,24 @@ vms:
       type: int
       sample: 104
     node:
-      description: Node that the VM is on. Null when there is no such VM.
+      description: Node of the VM. Null if there is no such VM.
       type: str
       sample: pve2
     address:
-      description: The first of C(addresses), null when there is none.
+      description: The first of C(addresses). Null if there is none.
       type: str
       sample: 192.0.2.106
     addresses:
-      description: The addresses that count, IPv4 before IPv6.
+      description: The addresses of the VM in O(networks), IPv4 before IPv6.
       type: list
       elements: str
       sample: [192.0.2.106, "2001:db8::6a"]
     reason:
-      description: Why there is no address. Null when there is one.
+      description: Why there is no address. Null if there is one.
       type: str
       sample: its guest agent is not enabled
 error_code:
-  description: Stable name of the kind of error.
+  description: Stable code of the error.
   returned: on failure
   type: str
   sample: PermissionDenied

@@ -2,51 +2,53 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Picks free VMIDs of a Proxmox VE cluster, and creates nothing."""
+"""Picks free VMIDs in a Proxmox VE cluster without creating anything."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vmid_pick
-short_description: Pick free VMIDs of a Proxmox VE cluster
+short_description: Pick free VMIDs in a Proxmox VE cluster
 version_added: 1.0.0
 description:
-  - Returns the lowest VMIDs that are free, by a range, by a pattern, or within the datacenter's bounds.
+  - Returns the lowest free VMIDs in a range, matching a pattern, or within the datacenter's bounds.
   - Creates and reserves nothing. VMIDs that other processes have reserved with M(qemu_scheduler.proxmox.qemu_schedule)
-    are not picked; but what was picked may be taken by somebody else before it is used.
+    are not picked. Another process may still take a picked VMID before you use it.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
   count:
     description:
-      - How many VMIDs to pick.
+      - Number of VMIDs to pick.
     type: int
     default: 1
   exclude:
     description:
-      - VMIDs that are not to be picked.
+      - VMIDs to exclude.
     type: list
     elements: int
     default: []
   vmid_range:
     description:
-      - The VMIDs to pick from, V(100-150) with both ends included, or several such parts, V(100-150,200).
+      - The VMIDs to pick from, both ends included, for example V(100-150) or V(100-150,200).
     type: str
   vmid_regex:
     description:
-      - A pattern that the whole VMID matches, such as V((12[0-9]|130)).
+      - Regular expression that must match the whole VMID, for example V((12[0-9]|130\)).
     type: str
   context:
     description:
-      - The same in the words of qemu-scheduler, C(vmid.qemu-scheduler/range) and C(vmid.qemu-scheduler/regex).
+      - The same settings as context keys of qemu-scheduler, C(vmid.qemu-scheduler/range) and
+        C(vmid.qemu-scheduler/regex).
     type: dict
   snapshot:
     description:
-      - Recorded answers of the API by path, or the path of a JSON file with them, to pick from instead of a cluster.
+      - Recorded API responses by path, or the path of a JSON file that contains them. VMIDs are picked from this
+        recording instead of a live cluster.
     type: raw
   reservations:
     description:
-      - Where other processes share their decisions; see M(qemu_scheduler.proxmox.qemu_schedule).
+      - The ledger in which other processes share their decisions. See M(qemu_scheduler.proxmox.qemu_schedule).
     type: str
     default: default
 seealso:
@@ -59,16 +61,16 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: The next free VMID
+- name: Pick the next free VMID
   qemu_scheduler.proxmox.vmid_pick:
   register: picked
 
-- name: Three VMIDs of a project's range
+- name: Pick three VMIDs in a project's range
   qemu_scheduler.proxmox.vmid_pick:
     count: 3
     vmid_range: 5000-5999
 
-- name: A VMID by pattern, apart from one
+- name: Pick a VMID by pattern, except for one
   qemu_scheduler.proxmox.vmid_pick:
     vmid_regex: 12[0-9]
     exclude: [121]
@@ -76,18 +78,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 vmid:
-  description: The lowest of the VMIDs.
+  description: The lowest of the picked VMIDs.
   returned: success
   type: int
   sample: 105
 vmids:
-  description: All VMIDs that were picked, lowest first.
+  description: All picked VMIDs, lowest first.
   returned: success
   type: list
   elements: int
   sample: [105, 107]
 error_code:
-  description: Stable name of the kind of error.
+  description: Stable code of the error.
   returned: on failure
   type: str
   sample: NoVMIDAvailable
