@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 import typing as t
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
 from ..model import Decision, HAIntent, Request, Template
-from .failures import AnswerLost, StubLeft, VMIDTaken
+from .failures import AnswerLost, VMIDTaken
 from .freshness import BEING_MADE, read_config
-from .lifecycle import LOOK_FOR, Lifecycle
+from .leftovers import Leftovers, Making, identity_of, note_left_behind
+from .lifecycle import LOOK_FOR
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken, is_worker_failure
@@ -23,15 +22,11 @@ from .sending import BUSY_PAUSE, SENDINGS
 from .tasks import TaskResult, Upid
 from .unfinished import Unfinished
 
-# Proxmox compares the whole name: a token of this user is another one.
-_ROOT = "root@pam"
 # Clocks of nodes differ a little from the one that the API's answers tell.
 _CLOCK_SLACK = 5.0
 
 TEMPLATE = "template"
 """An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
-
-_Identity: t.TypeAlias = "tuple[str | None, ...]"
 
 
 def unfenced() -> None:
@@ -84,20 +79,7 @@ class BindResult:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Making:
-    """One VM being made: what it will be, where its task runs and under which id, and what has to let it pass."""
-
-    vmid: int
-    name: str
-    node: str
-    task_type: str
-    task_node: str
-    task_id: str
-    fence: Callable[[], None]
-
-
-class Binder(Lifecycle):
+class Binder(Leftovers):
     """Makes VMs, and does to existing ones what Lifecycle does. May be used from many threads."""
 
     # From 9.2 on some users may set tags only on a VM that exists; once seen, it is not tried again.
@@ -130,7 +112,7 @@ class Binder(Lifecycle):
             ConnectionFailed: nothing was made; AnswerLost: nobody knows.
         """
         request, node = decision.request, decision.node
-        making = _Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
+        making = Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
         sent = {**params, "vmid": decision.vmid}
         ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
         later: dict[str, t.Any] = {}
@@ -150,7 +132,7 @@ class Binder(Lifecycle):
         if later or resizes:
             config = self._config_of(making)
             growing, kept = _growing(resizes or {}, config)
-            with self._removed_if_this_fails(making, _identity_of(config)):
+            with self._removed_if_this_fails(making, identity_of(config)):
                 ending = self._adjust(node, making.vmid, Adjustment(later, growing), ending)
         bound = self._ended(making, result, ending, running=request.running)
         return replace(bound, warnings=(*bound.warnings, *kept))
@@ -175,7 +157,7 @@ class Binder(Lifecycle):
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
-        making = _Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence)
+        making = Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence)
         ending = Ending.of(
             request, str(request.options.get("description", template.description)), marked=adjust is not None
         )
@@ -190,7 +172,7 @@ class Binder(Lifecycle):
         result = self._made(making, lambda: self._session.post(path, sent))
         if adjust is not None:
             config = self._config_of(making)
-            with self._removed_if_this_fails(making, _identity_of(config)):
+            with self._removed_if_this_fails(making, identity_of(config)):
                 adjustment = adjust(described(config, ending.description))
                 ending = self._adjust(making.node, vmid, adjustment, ending)
         return self._ended(making, result, ending, running=request.running)
@@ -227,7 +209,7 @@ class Binder(Lifecycle):
             # HA has moved it at once.
             self.update(row["node"], vmid, ending.unmarking)
 
-    def _ended(self, making: _Making, result: TaskResult, ending: Ending, *, running: bool) -> BindResult:
+    def _ended(self, making: Making, result: TaskResult, ending: Ending, *, running: bool) -> BindResult:
         """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
         try:
             if running:
@@ -239,7 +221,7 @@ class Binder(Lifecycle):
             raise
         return bound
 
-    def _made(self, making: _Making, send: Callable[[], str]) -> TaskResult:
+    def _made(self, making: Making, send: Callable[[], str]) -> TaskResult:
         """Send a create or clone and follow its task; look before anything is sent again."""
         since = self._session.server_time()
         lost: AnswerLost | None = None
@@ -268,14 +250,14 @@ class Binder(Lifecycle):
         raise lost or AnswerLost(f"VM {making.vmid} could not be made")
 
     @staticmethod
-    def _check_fence(making: _Making, lost: AnswerLost | None) -> None:
+    def _check_fence(making: Making, lost: AnswerLost | None) -> None:
         """Raise what the fence raises; after a lost answer that one, as the VM may yet come to be."""
         try:
             making.fence()
         except CollectionError as error:
             raise lost or error from None
 
-    def _looked_for(self, making: _Making, since: float | None) -> TaskResult | None:
+    def _looked_for(self, making: Making, since: float | None) -> TaskResult | None:
         """Do as _found; when that is not possible, nobody knows what became of the call."""
         try:
             return self._found(making, since)
@@ -283,7 +265,7 @@ class Binder(Lifecycle):
             text = f"whether VM {making.vmid} was made on node {making.node} cannot be told: {error.message}"
             raise AnswerLost(text, vmid=making.vmid, node=making.node) from error
 
-    def _found(self, making: _Making, since: float | None) -> TaskResult | None:
+    def _found(self, making: Making, since: float | None) -> TaskResult | None:
         """After a lost answer: return the result when the VM was made all the same, None when there is nothing.
 
         Raises VMIDTaken when another guest has the VMID.
@@ -312,7 +294,7 @@ class Binder(Lifecycle):
             return result
         raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {guest['node']}", making.vmid)
 
-    def _own_task(self, making: _Making, since: float | None) -> str | None:
+    def _own_task(self, making: Making, since: float | None) -> str | None:
         """Return the task that makes the VM, if it can be told from others."""
         tasks = [Upid.parse(row["upid"]) for row in self._task_rows(making) if row.get("type") == making.task_type]
         new = [
@@ -325,87 +307,13 @@ class Binder(Lifecycle):
             return None
         return max(new, key=lambda task: task.started).text
 
-    def _task_rows(self, making: _Making) -> list[Mapping[str, t.Any]]:
-        """Return the latest tasks about the VM (a clone: about its source) that this user may see."""
-        path = f"/nodes/{making.task_node}/tasks"
-        try:
-            rows: list[Mapping[str, t.Any]] = self._session.get(path, vmid=making.task_id, source="all", limit=50)
-        except (ApiError, PermissionDenied):
-            return []
-        return rows
-
-    def _config_of(self, making: _Making) -> dict[str, t.Any]:
+    def _config_of(self, making: Making) -> dict[str, t.Any]:
         """Return the config of the VM that this call has made. Unless it can be read, it is not known from another."""
         try:
             return read_config(self._session, making.node, making.vmid) or {}
         except CollectionError as error:
-            _note_left_behind(making, error, "its config cannot be read; run the task again to finish it")
+            note_left_behind(making, error, "its config cannot be read; run the task again to finish it")
             raise
-
-    @contextlib.contextmanager
-    def _removed_if_this_fails(self, making: _Making, identity: _Identity) -> Iterator[None]:
-        """Delete the VM that this call has made when its adjustment fails, if it still is that VM."""
-        try:
-            yield
-        except TaskTimeout:
-            raise
-        except CollectionError as error:
-            self._remove(making, error, lambda config: _identity_of(config) == identity)
-            raise
-
-    def _remove_leftover(self, making: _Making, error: CollectionError) -> None:
-        """Delete what a failed create left, which Proxmox itself should have done; never what others made since."""
-        upid = error.details.get("upid")
-        if making.task_type == "qmcreate" and making.name and upid:
-            self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
-
-    def _remove_stub(self, making: _Making, error: CollectionError) -> None:
-        """Delete the empty VM that Proxmox makes for a create before it starts the task. It is ours: a used VMID is
-        refused before that.
-
-        Raises StubLeft when it is still there.
-        """
-        config = read_config(self._session, making.task_node, making.vmid)
-        if config is None or config.get("lock") not in BEING_MADE or "name" in config:
-            return
-        reason = f"only {_ROOT} may remove a locked VM"
-        if self._session.user == _ROOT:
-            path = f"/nodes/{making.task_node}/qemu/{making.vmid}"
-            try:
-                self._follow(self._session.delete(path, skiplock=1))
-            except CollectionError as second:
-                reason = second.message
-            else:
-                return
-        message = (
-            f"{error.message}; the empty VM {making.vmid} was left behind on node {making.task_node}: {reason}; "
-            f"remove it there as root with 'qm destroy {making.vmid} --skiplock'"
-        )
-        left = StubLeft(message, making.vmid)
-        left.details["left_behind"] = {"vmid": making.vmid, "node": making.task_node, "reason": reason}
-        raise left from error
-
-    def _is_leftover(self, making: _Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
-        """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
-        created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
-        if config.get("name") != making.name or config.get("lock") or created is None:
-            return False
-        rows = self._task_rows(making)
-        ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
-        later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
-        return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
-
-    def _remove(self, making: _Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
-        """Delete the VM if it is ours; what could not be deleted is noted in the error's C(left_behind)."""
-        try:
-            config = read_config(self._session, making.node, making.vmid)
-            if config is None or not is_ours(config):
-                return
-            if config.get("protection"):
-                self.update(making.node, making.vmid, {"delete": "protection"})
-            self.delete(making.node, making.vmid)
-        except CollectionError as second:
-            _note_left_behind(making, error, second.message)
 
 
 def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
@@ -430,12 +338,7 @@ def _merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str
     return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
 
 
-def _note_left_behind(making: _Making, error: CollectionError, reason: str) -> None:
-    error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": reason}
-    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {making.node}: {reason}", *error.args[1:])
-
-
-def _bound(making: _Making, result: TaskResult, node: str) -> BindResult:
+def _bound(making: Making, result: TaskResult, node: str) -> BindResult:
     return BindResult(making.vmid, node, result.log if result.warnings else ())
 
 
@@ -449,8 +352,3 @@ def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[d
         if size < sizes[slot]
     ]
     return growing, tuple(kept)
-
-
-def _identity_of(config: Mapping[str, t.Any]) -> _Identity:
-    """Return what tells this VM from any other that may come to have its VMID."""
-    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))

@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a create or clone that failed leaves behind: removed where it is certainly ours, or else told."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..errors import ApiError, CollectionError, PermissionDenied, TaskTimeout
+from .failures import StubLeft
+from .freshness import BEING_MADE, read_config
+from .lifecycle import Lifecycle
+from .tasks import Upid
+
+# Proxmox compares the whole name: a token of this user is another one.
+_ROOT = "root@pam"
+
+_Identity: t.TypeAlias = "tuple[str | None, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """One VM being made: what it will be, where its task runs and under which id, and what has to let it pass."""
+
+    vmid: int
+    name: str
+    node: str
+    task_type: str
+    task_node: str
+    task_id: str
+    fence: Callable[[], None]
+
+
+class Leftovers(Lifecycle):
+    """Removes what is left of VMs that could not be made. May be used from many threads."""
+
+    @contextlib.contextmanager
+    def _removed_if_this_fails(self, making: Making, identity: _Identity) -> Iterator[None]:
+        """Delete the VM that this call has made when its adjustment fails, if it still is that VM."""
+        try:
+            yield
+        except TaskTimeout:
+            raise
+        except CollectionError as error:
+            self._remove(making, error, lambda config: identity_of(config) == identity)
+            raise
+
+    def _remove_leftover(self, making: Making, error: CollectionError) -> None:
+        """Delete what a failed create left, which Proxmox itself should have done; never what others made since."""
+        upid = error.details.get("upid")
+        if making.task_type == "qmcreate" and making.name and upid:
+            self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
+
+    def _remove_stub(self, making: Making, error: CollectionError) -> None:
+        """Delete the empty VM that Proxmox makes for a create before it starts the task. It is ours: a used VMID is
+        refused before that.
+
+        Raises StubLeft when it is still there.
+        """
+        config = read_config(self._session, making.task_node, making.vmid)
+        if config is None or config.get("lock") not in BEING_MADE or "name" in config:
+            return
+        reason = f"only {_ROOT} may remove a locked VM"
+        if self._session.user == _ROOT:
+            path = f"/nodes/{making.task_node}/qemu/{making.vmid}"
+            try:
+                self._follow(self._session.delete(path, skiplock=1))
+            except CollectionError as second:
+                reason = second.message
+            else:
+                return
+        message = (
+            f"{error.message}; the empty VM {making.vmid} was left behind on node {making.task_node}: {reason}; "
+            f"remove it there as root with 'qm destroy {making.vmid} --skiplock'"
+        )
+        left = StubLeft(message, making.vmid)
+        left.details["left_behind"] = {"vmid": making.vmid, "node": making.task_node, "reason": reason}
+        raise left from error
+
+    def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
+        """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
+        created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
+        if config.get("name") != making.name or config.get("lock") or created is None:
+            return False
+        rows = self._task_rows(making)
+        ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
+        later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
+        return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
+
+    def _remove(self, making: Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
+        """Delete the VM if it is ours; what could not be deleted is noted in the error's C(left_behind)."""
+        try:
+            config = read_config(self._session, making.node, making.vmid)
+            if config is None or not is_ours(config):
+                return
+            if config.get("protection"):
+                self.update(making.node, making.vmid, {"delete": "protection"})
+            self.delete(making.node, making.vmid)
+        except CollectionError as second:
+            note_left_behind(making, error, second.message)
+
+    def _task_rows(self, making: Making) -> list[Mapping[str, t.Any]]:
+        """Return the latest tasks about the VM (a clone: about its source) that this user may see."""
+        path = f"/nodes/{making.task_node}/tasks"
+        try:
+            rows: list[Mapping[str, t.Any]] = self._session.get(path, vmid=making.task_id, source="all", limit=50)
+        except (ApiError, PermissionDenied):
+            return []
+        return rows
+
+
+def note_left_behind(making: Making, error: CollectionError, reason: str) -> None:
+    """Say in an error that the VM is still there, and why."""
+    error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": reason}
+    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {making.node}: {reason}", *error.args[1:])
+
+
+def identity_of(config: Mapping[str, t.Any]) -> _Identity:
+    """Return what tells this VM from any other that may come to have its VMID."""
+    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
