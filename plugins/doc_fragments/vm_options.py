@@ -33,7 +33,7 @@ options:
     description:
       - Settings of the QEMU guest agent.
       - Either a boolean or properties such as V(enabled=1,fstrim_cloned_disks=1,type=virtio).
-    type: str
+    type: raw
   args:
     description:
       - Additional arguments for the kvm process. Only C(root@pam) with its password may set them.
@@ -61,7 +61,7 @@ options:
     description:
       - The devices to boot from, for example V(order=scsi0;ide2;net0).
       - Alternatively, up to four of the letters V(a) (floppy), V(c) (disk), V(d) (CD-ROM) and V(n) (network).
-    type: str
+    type: raw
   bootdisk:
     description:
       - The disk to boot from, in the syntax of old releases. Prefer O(boot).
@@ -70,7 +70,7 @@ options:
     description:
       - Cloud-init, snippets that replace the generated configuration, for example
         V(user=local:snippets/user.yml,network=local:snippets/net.yml).
-    type: str
+    type: raw
   cipassword:
     description:
       - Cloud-init, password of the default user.
@@ -97,7 +97,7 @@ options:
   cpu:
     description:
       - The CPU model, optionally with flags, for example V(host), V(x86-64-v2-AES) or V(host,flags=+aes;-pcid).
-    type: str
+    type: raw
   cpulimit:
     description:
       - Limit of the VM's CPU time, in CPUs. V(0) means no limit.
@@ -194,7 +194,7 @@ options:
     description:
       - The machine type, for example V(q35) or V(pc-i440fx-9.0), optionally with properties as in V(q35,viommu=intel).
       - Proxmox VE adds a version to the machine type of a Windows guest. This is not drift.
-    type: str
+    type: raw
   memory:
     description:
       - Memory in MiB, a whole number, at least 16. Proxmox VE takes V(512) when this is not given, a clone keeps that
@@ -258,7 +258,7 @@ options:
     description:
       - Source of the VM's random number generator, for example V(/dev/urandom) or
         V(source=/dev/urandom,max_bytes=1024,period=1000).
-    type: str
+    type: raw
   sata:
     description:
       - SATA drives. Keys are C(sata0) to C(sata5).
@@ -307,7 +307,7 @@ options:
     description:
       - Fields of SMBIOS type 1, for example V(family=...,manufacturer=...,serial=...,uuid=...).
       - With V(base64=1), the values are Base64-encoded. A UUID that Proxmox VE generated is kept.
-    type: str
+    type: raw
   sockets:
     description:
       - CPU sockets. Proxmox VE takes V(1) when this is not given.
@@ -323,7 +323,7 @@ options:
   startup:
     description:
       - Startup order, and the start and shutdown delays in seconds, for example V(order=1,up=30,down=60).
-    type: str
+    type: raw
   tablet:
     description:
       - Whether the VM has a USB tablet. It synchronizes the mouse pointer with that of the VNC client.
@@ -375,7 +375,7 @@ options:
   vga:
     description:
       - The display, for example V(std), V(serial0), V(none) or V(virtio,memory=64).
-    type: str
+    type: raw
   virtio:
     description:
       - VirtIO block drives. Keys are C(virtio0) to C(virtio15).
@@ -384,7 +384,7 @@ options:
   watchdog:
     description:
       - A watchdog device, for example V(i6300esb,action=reset).
-    type: str
+    type: raw
 """
 
     # Annotated, because ansible-test reads every plain assignment here as a literal text.

@@ -179,6 +179,10 @@ class Properties(Conversion):
         """Return that of the kind."""
         return self.kind.example
 
+    def spec(self) -> dict[str, t.Any]:
+        """Declare a string or a mapping: of type C(str) Ansible would make Python's text of a mapping."""
+        return {"type": "raw"}
+
     def to_api(self, option: str, value: t.Any) -> Value:
         """Return the string in its one spelling."""
         if value == "":

@@ -66,7 +66,7 @@ CICUSTOM = PropertyKind("cicustom", {"meta": _TEXT, "network": _TEXT, "user": _T
 CPU = PropertyKind(
     "cpu",
     {
-        "cputype": Property(default="kvm64"),
+        "cputype": Property(default="kvm64", pattern=r"[\w.+-]+", expected="the name of a CPU model, such as host"),
         "flags": Property("set", pattern=r"[+-][\w.-]+(;[+-][\w.-]+)*", expected="flags with a sign: +aes;-pcid"),
         "guest-phys-bits": _COUNT,
         "hidden": _OFF,

@@ -100,6 +100,8 @@ class PropertyKind:
         """
         if isinstance(value, Mapping):
             return self._collect(option, [(str(key), each) for key, each in value.items() if each is not None], also)
+        if isinstance(value, list):
+            raise invalid(option, value, f"a string or a mapping of properties{such_as(self.example)}")
         return self.parse(option, str(value))
 
     def format(self, properties: Mapping[str, str]) -> str:
