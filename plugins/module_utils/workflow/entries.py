@@ -61,7 +61,11 @@ class Entry:
     @property
     def label(self) -> str:
         """How the VM is called in messages."""
-        return f'VM "{self.request.name}"' if self.request.name else f"VM {self.request.vmid}"
+        return _label(self.request.name, self.request.vmid)
+
+
+def _label(name: str | None, vmid: int | None) -> str:
+    return f'VM "{name}"' if name else f"VM {vmid}"
 
 
 def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> list[Entry]:
@@ -87,8 +91,12 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
     for position, body in enumerate(bodies):
         where = f"vms[{position}]." if vms else ""
         _check_for_clones(where, vms[position] if vms else body, body)
-        rules = parse_rules(body, prefix=where, priority_classes=priorities)
-        claims = device_claims(body.get("devices"), classes, prefix=where)
+        try:
+            rules = parse_rules(body, prefix=where, priority_classes=priorities)
+            claims = device_claims(body.get("devices"), classes, prefix=where)
+        except InvalidRequest as error:
+            text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
+            raise InvalidRequest(text, **error.details) from error
         entries.append(_entry(position, where, body, {"created": now, "devices": claims, **rules}))
     _check_unique(entries)
     _check_groups(entries)

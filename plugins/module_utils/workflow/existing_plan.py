@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..model import OFF, Guest
 from ..proxmox.binder import described
+from ..proxmox.options.cautions import option_cautions
 from ..proxmox.options.drift import ChangeSet
 from ..proxmox.pending import Pending
 from ..proxmox.unfinished import Unfinished
@@ -105,7 +106,7 @@ class ExistingPlan:
             pending=self.pending if keeps_pending else {},
             before={**self.changes.before, **before},
             after=None if gone else {**self.changes.before, **after},
-            warnings=list(self.cautions),
+            warnings=[*self.cautions, *self._option_cautions()],
         )
         if self.unfinished is not None:
             report.before = {**self.changes.before, "description": self.unfinished.marked_description, **before}
@@ -127,6 +128,10 @@ class ExistingPlan:
         if report.pending:
             report.warnings.append(pending_warning(self.entry, report.pending))
         return report
+
+    def _option_cautions(self) -> list[str]:
+        cautions = option_cautions(self.entry.request.options, self.config_after) if self.config else []
+        return [f"{self.entry.label}: {text}" for text in cautions]
 
     def _drift_warnings(self) -> list[str]:
         """What has drifted and could be updated, and what could not, and why."""

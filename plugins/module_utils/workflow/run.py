@@ -12,9 +12,10 @@ from concurrent.futures import Future, as_completed
 from contextlib import suppress
 
 from ..engine.diagnosis import Outcome
-from ..errors import CollectionError, GuestVanished, Interrupted
+from ..errors import CollectionError, GuestVanished, Interrupted, InvalidRequest
 from ..model import Decision, Guest
 from ..proxmox.binder import Binder
+from ..proxmox.options.cautions import option_cautions
 from ..proxmox.polling import Poller
 from ..proxmox.reader import ReadOnce
 from ..proxmox.tasks import TaskFollower
@@ -24,6 +25,7 @@ from .binding import BindingCycle, ExistsAlready, kept_alive
 from .entries import Entry
 from .existing import Converger
 from .existing_plan import ExistingPlan
+from .foresight import Foresight
 from .limits import check_limits
 from .placing import Placement, Placer
 from .progress import Progress, Step, Wait
@@ -161,12 +163,15 @@ class Run:
                 report = planned_report(
                     entry, placement.outcomes.get(entry.position), placement.errors.get(entry.position)
                 )
-                report.warnings.extend(f"{entry.label}: {text}" for text in placement.cautions.get(entry.position, ()))
+                cautions = (*placement.cautions.get(entry.position, ()), *_option_cautions(report))
+                report.warnings.extend(f"{entry.label}: {text}" for text in cautions)
                 report.attempts = before.attempts + 1 if before else 1
                 report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
                 self._reports[entry.position] = report
             plans = self._plans(placement.existing, placement.snapshot.pools)
             self._check_growth(placement, plans)
+            if not reserve:
+                self._foresee(placement, plans)
             errors = (self._reports[position].error for position in placement.existing)
             if not any(isinstance(error, GuestVanished) for error in errors):
                 break
@@ -209,14 +214,35 @@ class Run:
         """Drop the plans whose VMs may not grow or start on their nodes, and report on all."""
         refused = check_limits(placement.scheduler, plans, time.time())
         for position, plan in list(plans.items()):
+            self._reports[position] = plan.report()
             if position in refused:
-                del plans[position]
-                report = VMReport(plan.entry, error=refused[position], found_name=plan.guest.name)
-                report.node, report.vmid, report.status = plan.guest.node, plan.guest.vmid, plan.status
-                self._reports[position] = report
-            else:
-                self._reports[position] = plan.report()
+                self._drop(plans, position, refused[position])
         note_after(placement.nodes, placement.scheduler.cluster)
+
+    def _foresee(self, placement: Placement, plans: dict[int, ExistingPlan]) -> None:
+        """Find what Proxmox VE would refuse, in place of sending it."""
+        foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
+        for position, outcome in placement.outcomes.items():
+            if outcome.decision is not None:
+                report = self._reports[position]
+                try:
+                    report.warnings.extend(foresight.of_new(report.entry.label, outcome.decision))
+                except InvalidRequest as error:
+                    report.error = error
+                    report.nothing_made()
+        for position, plan in list(plans.items()):
+            try:
+                plan.cautions.extend(foresight.of_existing(plan))
+                self._reports[position] = plan.report()
+            except InvalidRequest as error:
+                self._drop(plans, position, error)
+
+    def _drop(self, plans: dict[int, ExistingPlan], position: int, error: CollectionError) -> None:
+        """Do not carry a plan out, for error."""
+        plan = plans.pop(position)
+        report = VMReport(plan.entry, error=error, found_name=plan.guest.name)
+        report.node, report.vmid, report.status = plan.guest.node, plan.guest.vmid, plan.status
+        self._reports[position] = report
 
     def _give_back(self, placement: Placement) -> None:
         decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]
@@ -339,3 +365,10 @@ class Run:
             if report.vmid in broken:
                 report.limit_broken = broken[report.vmid]
                 report.warnings.append(f"{report.entry.label} on {report.node} {report.limit_broken}")
+
+
+def _option_cautions(report: VMReport) -> list[str]:
+    """What to warn of in the config that a new VM gets. A clone has more than what is asked for."""
+    if report.decision is None or report.entry.clone is not None:
+        return []
+    return option_cautions(report.decision.request.options, report.after or {})

@@ -8,6 +8,10 @@ Where the API schema names no default, the one here is what Proxmox does when th
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Callable
+from contextlib import suppress
+
 from .properties import Property, PropertyKind
 
 _TEXT = Property()
@@ -31,6 +35,24 @@ _MAC = Property(
 
 def _choice(*choices: str, default: str | None = None) -> Property:
     return Property(choices=choices, default=default)
+
+
+def _is_ipv4(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.IPv4Address(text))
+    return False
+
+
+def _is_ipv6(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.IPv6Address(text))
+    return False
+
+
+def _is_network(text: str, is_address: Callable[[str], bool], longest: int) -> bool:
+    """Whether text is an address with a prefix that Proxmox VE takes."""
+    address, _slash, prefix = text.partition("/")
+    return is_address(address) and prefix.isdecimal() and 8 <= int(prefix) <= longest
 
 
 # --- devices and settings ---------------------------------------------------------------------------------------------
@@ -99,11 +121,15 @@ HOSTPCI = PropertyKind(
 IPCONFIG = PropertyKind(
     "ipconfig",
     {
-        "gw": _TEXT,
-        "gw6": _TEXT,
-        "ip": Property(pattern=r"dhcp|manual|[^/]+/\d+", expected="dhcp, or an address with its prefix: 192.0.2.10/24"),
+        "gw": Property(valid=_is_ipv4, expected="an IPv4 address: 192.0.2.1"),
+        "gw6": Property(valid=_is_ipv6, expected="an IPv6 address: 2001:db8::1"),
+        "ip": Property(
+            valid=lambda text: text in ("dhcp", "manual") or _is_network(text, _is_ipv4, 32),
+            expected="dhcp, or an address with its prefix: 192.0.2.10/24",
+        ),
         "ip6": Property(
-            pattern=r"auto|dhcp|manual|[^/]+/\d+", expected="auto, dhcp, or an address with its prefix: 2001:db8::10/64"
+            valid=lambda text: text in ("auto", "dhcp", "manual") or _is_network(text, _is_ipv6, 128),
+            expected="auto, dhcp, or an address with its prefix: 2001:db8::10/64",
         ),
     },
     example="ip=192.0.2.10/24,gw=192.0.2.1",

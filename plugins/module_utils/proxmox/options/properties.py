@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import InvalidRequest
@@ -23,8 +23,8 @@ class Property:
 
     type: string, boolean, integer, number, set (parts between semicolons whose order means nothing) or mac. default is
     what Proxmox assumes when it is absent, None when that is not one fixed value. generated: Proxmox invents it when it
-    is absent. pattern must match in full, expected says it in words. switch holds the choices that false and true stand
-    for: of an unquoted C(on) YAML makes a boolean.
+    is absent. pattern must match in full and valid hold, expected says both in words. switch holds the choices that
+    false and true stand for: of an unquoted C(on) YAML makes a boolean.
     """
 
     type: str = "string"
@@ -34,6 +34,7 @@ class Property:
     default: str | None = None
     generated: bool = False
     pattern: str | None = None
+    valid: Callable[[str], bool] | None = None
     expected: str = ""
     switch: tuple[str, str] | None = None
 
@@ -59,6 +60,8 @@ class Property:
             raise invalid(option, value, "one of " + ", ".join(self.choices))
         if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text, re.ASCII)):
             raise invalid(option, value, self.expected or "a text without commas")
+        if self.valid is not None and not self.valid(text):
+            raise invalid(option, value, self.expected)
         return text
 
 

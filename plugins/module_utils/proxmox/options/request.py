@@ -27,6 +27,12 @@ _CONTEXT_KEYS = {
     "vmid_regex": "vmid.qemu-scheduler/regex",
 }
 
+_PATTERNS = {
+    "node_regex": "a regular expression",
+    "vmid_range": "VMIDs and ranges of them such as 100-199,300",
+    "vmid_regex": "a regular expression",
+}
+
 
 def vm_request(params: Mapping[str, t.Any]) -> Request:
     """Return the request that a VM's options make, without the placement rules and the clone source.
@@ -38,6 +44,9 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
 
     Raises InvalidRequest, which names option, value and what was expected.
     """
+    for option, expected in _PATTERNS.items():
+        if params.get(option) == "":
+            raise invalid(option, "", f"{expected}, or leave it out")
     options = to_api(params)
     cloned = params.get("clone") is not None
     cpu = CPU.read(str(options.get("cpu", "")))

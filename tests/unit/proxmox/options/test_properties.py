@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 
 ALL_KINDS = [kind for kind in vars(kinds).values() if isinstance(kind, PropertyKind)]
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-/:;+", min_size=1, max_size=8)
+ADDRESSES = ["dhcp", "192.0.2.1", "192.0.2.10/24", "2001:db8::1", "2001:db8::10/64"]
 
 
 def values(each: Property) -> st.SearchStrategy[str]:
@@ -33,6 +34,8 @@ def values(each: Property) -> st.SearchStrategy[str]:
         return st.integers(int(each.minimum or 0), int(each.maximum or 10**6)).map(str)
     if each.type == "number":
         return st.integers(int(each.minimum or 0), int(each.maximum or 500)).map(lambda number: f"{number}.0")
+    if each.valid:
+        return st.sampled_from([text for text in ADDRESSES if each.valid(text)])
     if each.pattern:
         texts = st.from_regex(re.compile(each.pattern, re.ASCII), fullmatch=True)
         return texts.filter(lambda text: bool(text.strip()) and text == text.strip())

@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check mode refuses what the run would fail on, as far as reads can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.controller import Controller
+
+DISK = {"scsi0": {"size": 4}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "text"),
+    [
+        ({"pool": "nope"}, "InvalidRequest", "pool: pool 'nope' does not exist; known: web"),
+        (
+            {"net": {"net0": "virtio,bridge=vmbr9"}, "state": "started", "node": "pve3"},
+            "InvalidRequest",
+            "net0: there is no bridge 'vmbr9' on pve3; known: vmbr0",
+        ),
+        ({"ide": {"ide2": "local:iso/nope.iso,media=cdrom"}}, "NoStorageAvailable", "local:iso/nope.iso"),
+        ({"scsi": {"scsi1": ":0,import-from=local:import/nope.qcow2"}}, "NoStorageAvailable", "nope.qcow2"),
+    ],
+)
+def test_new_vm__that_names_what_is_not_there_is_refused(
+    planner: Controller, asked: dict[str, Any], code: str, text: str
+) -> None:
+    failed = planner.fail(code, name="web-1", check=True, **{"scsi": DISK, **asked})
+    assert text in failed["msg"]
+    assert (failed["vms"][0]["changed"], failed["vms"][0]["node"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"net": {"net1": "virtio,bridge=vmbr9"}}, "net1: there is no bridge 'vmbr9' on pve1; known: vmbr0, vmbr1"),
+        ({"ide": {"ide2": "local:iso/nope.iso,media=cdrom"}}, "ide2: there is no local:iso/nope.iso on pve1"),
+        (
+            {"scsi": {"scsi1": {"size": 4, "import_from": "local:import/nope.qcow2"}}},
+            "scsi1: there is no local:import/nope.qcow2 on pve1",
+        ),
+    ],
+)
+def test_update__that_names_what_is_not_there_is_refused(planner: Controller, asked: dict[str, Any], text: str) -> None:
+    failed = planner.fail("InvalidRequest", name="app-1", update=True, check=True, **asked)
+    assert f'VM "app-1": {text}' in failed["msg"]
+    assert failed["vms"][0]["changed"] is False
+
+
+@pytest.mark.parametrize("asked", [{"name": "web-1", "scsi": DISK}, {"name": "spare", "update": True}])
+def test_bridge__of_a_vm_that_stays_off_is_warned_of(planner: Controller, asked: dict[str, Any]) -> None:
+    result = planner.schedule(**asked, net={"net0": "virtio,bridge=vmbr9"}, check=True)
+    assert result["changed"] is True
+    (warning,) = result["warnings"]
+    assert "there is no bridge 'vmbr9'" in warning
+    assert warning.endswith("The VM cannot be started.")
+
+
+def test_what_is_there__is_accepted(planner: Controller) -> None:
+    asked = {
+        "pool": "web",
+        "net": {"net0": "virtio,bridge=vmbr0"},
+        "ide": {"ide2": "local:iso/debian-13.iso,media=cdrom"},
+    }
+    new = planner.schedule(name="web-1", scsi=DISK, state="started", check=True, **asked)
+    assert (new["changed"], new["warnings"]) == (True, [])
+    update = planner.schedule(name="app-1", update=True, check=True, **asked)
+    assert (update["changed"], update["warnings"]) == (True, [])
+
+
+# --- what needs no read ---
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"ipconfig": {"ipconfig0": "ip=10.0.0.300/24"}}, "ipconfig0.ip: '10.0.0.300/24' is not valid"),
+        ({"ipconfig": {"ipconfig0": "ip=10.0.0.3/33"}}, "ipconfig0.ip: '10.0.0.3/33' is not valid"),
+        ({"ipconfig": {"ipconfig0": "ip6=2001:db8::g/64"}}, "ipconfig0.ip6: '2001:db8::g/64' is not valid"),
+        ({"ipconfig": {"ipconfig0": "ip=10.0.0.3/24,gw=10.0.0"}}, "ipconfig0.gw: '10.0.0' is not valid"),
+        ({"vmid_range": ""}, "vmid_range: '' is not valid"),
+        ({"vmid_regex": ""}, "vmid_regex: '' is not valid"),
+        ({"cpu": "{'cputype': 'host'}"}, "cpu.cputype: "),
+        ({"cpu": ["host"]}, "cpu: "),
+    ],
+)
+def test_impossible_value__is_refused(planner: Controller, asked: dict[str, Any], text: str) -> None:
+    assert text in planner.fail("InvalidRequest", name="web-1", check=True, **asked)["msg"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"affinity": [{"type": "apart"}]}, "affinity"),
+        ({"devices": [{"name": "gpu"}, {"name": "gpu"}]}, "devices"),
+    ],
+)
+def test_error_in_rules_and_devices__names_the_vm(planner: Controller, asked: dict[str, Any], text: str) -> None:
+    failed = planner.fail("InvalidRequest", vms=[{"name": "web-1"}, {"name": "web-2", **asked}], check=True)
+    assert failed["msg"].startswith(f"vms[1].{text}")
+    assert failed["msg"].endswith(', for VM "web-2"')
+
+
+@pytest.mark.parametrize("name", ["web-1", "spare"])
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"bios": "ovmf"}, "bios is ovmf and there is no efidisk0"),
+        ({"boot": "order=scsi0;scsi7"}, "boot names scsi7, which the VM does not have"),
+    ],
+)
+def test_config_that_hardly_works__is_warned_of(
+    planner: Controller, name: str, asked: dict[str, Any], text: str
+) -> None:
+    result = planner.schedule(name=name, scsi={"scsi0": {"size": 16}}, update=True, check=True, **asked)
+    (warning,) = result["warnings"]
+    assert warning.startswith(f'VM "{name}": {text}')
+
+
+def test_mapping__of_properties_is_sent_as_proxmox_takes_it(planner: Controller) -> None:
+    result = planner.schedule(name="spare", cpu={"cputype": "host", "flags": "+aes"}, update=True, check=True)
+    assert result["vms"][0]["drift"]["cpu"] == {"old": None, "new": "host,flags=+aes"}
