@@ -224,7 +224,7 @@ vms:
         - Each pending change of a running VM. C(old) is in effect. C(new) takes effect after the VM is stopped and
           started.
       type: dict
-      sample: {memory: {old: "2048", new: "4096"}}
+      sample: {memory: {old: 2048, new: 4096}}
     attempts:
       description: Number of scheduling attempts.
       type: int

@@ -66,11 +66,16 @@ def stored_config(rows: Sequence[Row]) -> StoredConfig:
         if new is not None:
             config[key] = new
         if row.get("delete") or "pending" in row:
-            shown = conversion_of(key).shown
-            pending[key] = {"old": shown(old), "new": shown(new)}
+            pending[key] = {"old": _shown(key, old), "new": _shown(key, new)}
     return StoredConfig(config, pending)
 
 
 def _rows(reader: Reader, node: str, vmid: int) -> list[Row]:
     rows: list[Row] = reader.get(f"/nodes/{node}/qemu/{vmid}/pending")
     return rows
+
+
+def _shown(key: str, value: t.Any) -> t.Any:
+    """A value as people read it. Some numbers are texts in a config."""
+    shown = conversion_of(key).shown(value)
+    return int(shown) if isinstance(shown, str) and shown.isdecimal() else shown

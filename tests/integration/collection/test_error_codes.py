@@ -152,8 +152,11 @@ class Stage:
 
     def guest_vanished(self) -> Result:
         gone = "Configuration file 'nodes/pve1/qemu-server/100.conf' does not exist"
-        self.cluster.fault(method="GET", path="/nodes/pve1/qemu/100/config$", status=500, message=gone)
+        self.cluster.fault(method="GET", path="/nodes/pve1/qemu/100/pending$", status=500, message=gone)
         return self.run(name="app-1")
+
+    def limit_exceeded(self) -> Result:
+        return self.run(name="app-1", memory=10**6, update=True)
 
     def already_reserved(self) -> Result:
         self.cluster.fault(**CREATE, hang=True)
@@ -222,6 +225,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "DriftNotApplicable": Stage.drift_not_applicable,
     "GuestLocked": Stage.guest_locked,
     "GuestVanished": Stage.guest_vanished,
+    "LimitExceeded": Stage.limit_exceeded,
     "AlreadyReserved": Stage.already_reserved,
     "ReservationLost": Stage.reservation_lost,
     "LeaseLost": Stage.lease_lost,

@@ -190,7 +190,7 @@ def test_pending_changes__are_told_in_every_run_and_are_no_drift() -> None:
     found = pending_plan(memory=2048, cores=4, update=True)
     assert (found.drift, found.actions) == ({}, [])
     assert found.report().pending == {
-        "memory": {"old": "1024", "new": "2048"},
+        "memory": {"old": 1024, "new": 2048},
         "cores": {"old": None, "new": 4},
         "vga": {"old": "qxl", "new": None},
         "cipassword": {"old": "********", "new": "********"},
