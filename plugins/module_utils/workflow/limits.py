@@ -20,6 +20,9 @@ from ..proxmox.options.request import drives_of
 from ..proxmox.outcomes import allocations
 from .existing_plan import ExistingPlan
 
+COUNT_DIGITS = 10
+"""More digits than that has no number of vCPUs or MiB."""
+
 NODES_NAMED = 5
 """How many other nodes a message names."""
 
@@ -77,8 +80,14 @@ def growth_of(plan: ExistingPlan) -> Growth | None:
 
 def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
     """The vCPUs and the bytes of memory that a config gives a VM."""
-    cores = int(str(config.get("cores") or 1)) * int(str(config.get("sockets") or 1))
-    return float(str(config.get("vcpus") or cores)), int(str(config.get("memory") or 512)) * MIB
+    cores = _count(config.get("cores"), 1) * _count(config.get("sockets"), 1)
+    return float(_count(config.get("vcpus"), cores)), _count(config.get("memory"), 512) * MIB
+
+
+def _count(value: object, default: int) -> int:
+    """A number of a config; what is none counts as not set."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < COUNT_DIGITS else default
 
 
 def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:

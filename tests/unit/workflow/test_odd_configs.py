@@ -15,6 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.limits import growth_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
 CONFIG: dict[str, Any] = {
@@ -72,4 +73,5 @@ def test_an_odd_value__in_a_config_is_an_error_of_ours_or_none(key: str) -> None
         with suppress(CollectionError):
             answers = {"/cluster/resources": [], "/nodes/pve1/qemu/100/config": {**CONFIG, key: value}}
             reader = RecordedReader(answers)
-            Converger(reader, patience=0).plan(entry, guest(100, "pve1", name="web", status="running"))
+            plan = Converger(reader, patience=0).plan(entry, guest(100, "pve1", name="web", status="running"))
+            assert growth_of(plan) is not None
