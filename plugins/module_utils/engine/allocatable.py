@@ -33,34 +33,34 @@ class Limit(abc.ABC):
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
         """What host may allocate to requests like this one, or to one without pool and tags."""
-        return max(self.ratio_on(host, request) * self.usable(host), 0.0)
+        size, ratio = self._terms(host, request)
+        return ratio * size if size > 0.0 else 0.0
 
     def holds(self, amount: float, host: Node, request: Request | None = None) -> bool:
         """Whether host may allocate that amount in all.
 
         The quotient is compared, which is rounded as the ratio itself was: 1.15 times 100 comes out below 115.
         """
-        usable = self.usable(host)
-        return usable > 0 and amount / usable <= self.ratio_on(host, request)
-
-    def usable(self, host: Node) -> float:
-        """The node's size less the reserve; below zero where the reserve is larger."""
-        size, reserved, _ratio = self.of(host)
-        return size - (self.reserved if reserved is None else reserved)
+        size, ratio = self._terms(host, request)
+        return size > 0 and amount / size <= ratio
 
     def ratio_on(self, host: Node, request: Request | None = None) -> float:
         """The ratio in force: the node's own, else that of the VM's pool, else the smallest of its tags, else ratio."""
-        _size, _reserved, of_node = self.of(host)
-        if of_node is not None:
-            return of_node
-        of_request = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
-        return self.ratio if of_request is None else of_request
+        return self._terms(host, request)[1]
 
     def ratio_of(self, request: Request) -> float | None:
         """The ratio that the VM's pool or tags give it, None where they give none."""
         if request.pool is not None and request.pool in self.pools:
             return self.pools[request.pool]
         return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)
+
+    def _terms(self, host: Node, request: Request | None) -> tuple[float, float]:
+        """The node's size less the reserve, and the ratio in force."""
+        size, reserved, ratio = self.of(host)
+        if ratio is None:
+            of_request = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
+            ratio = self.ratio if of_request is None else of_request
+        return size - (self.reserved if reserved is None else reserved), ratio
 
     @staticmethod
     @abc.abstractmethod

@@ -10,11 +10,12 @@ import typing as t
 from collections.abc import Callable, Hashable, Mapping
 
 from ..model import Request
-from .cache import NodeInfo
+from .cache import ClusterState, NodeInfo
 from .framework.config import Setting
-from .framework.interface import Event, Scope, ScorePlugin
+from .framework.cycle_state import CycleState
+from .framework.interface import NOT_SHARED, Event, PerNode, ScorePlugin
 from .framework.status import Status
-from .volumes import find_volumes
+from .volumes import volumes_on
 
 SETTINGS: Mapping[str, Setting] = {
     "cpu_weight": Setting("float", 1.0, "weight of CPU within this score", minimum=0),
@@ -35,13 +36,14 @@ class Share(t.NamedTuple):
     used: float
 
 
-class AllocationScore(ScorePlugin):
+class AllocationScore(PerNode, ScorePlugin):
     """A score that looks at nothing but how much of one node would be allocated after a request went there.
 
     Guests count by their configured size, running or not, but for templates: a stopped VM is started one day. What is
     allocatable is what CPUOvercommit and MemoryOvercommit allow, and a storage's size.
     """
 
+    bounded = True
     settings = SETTINGS
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
 
@@ -54,24 +56,22 @@ class AllocationScore(ScorePlugin):
         self._cpu_part: float = self.cpu_weight / without_storage
         self._memory_part: float = self.memory_weight / without_storage
 
-    def signature(self, request: Request) -> Hashable:
-        storage = (request.disks, request.clone) if self.storage_weight else None
-        return request.cores, request.memory, storage, self.policy.ratios_of(request)
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        if self.storage_weight and (request.disks or request.clone):
+            return NOT_SHARED
+        return request.cores, request.memory, self.policy.ratios_of(request)
 
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.STORAGES if self.storage_weight and (request.disks or request.clone) else Scope.NODE
-
-    def mean(self, request: Request, node: NodeInfo, worth: Callable[[float], float]) -> float:
+    def mean(self, state: CycleState, request: Request, node: NodeInfo, worth: Callable[[float], float]) -> float:
         """The mean, by the weights, of what worth makes of each resource's used share; 0 when nothing has a weight.
 
         The same as going through shares, which costs three times as much where storage does not count.
         """
         if self.storage_weight:
-            shares = self.shares(request, node)
+            shares = self.shares(state, request, node)
             return weighted_mean(shares, [worth(share.used) for share in shares])
         return self._cpu_part * worth(self._cpu(request, node)) + self._memory_part * worth(self._memory(request, node))
 
-    def shares(self, request: Request, node: NodeInfo) -> list[Share]:
+    def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
         """One share per resource that has a weight; storage only when the request's drives take space on the node."""
         shares = []
         if self.cpu_weight:
@@ -79,7 +79,7 @@ class AllocationScore(ScorePlugin):
         if self.memory_weight:
             shares.append(Share(self.memory_weight, self._memory(request, node)))
         if self.storage_weight:
-            used = self._storage(request, node)
+            used = self._storage(state, request, node)
             if used is not None:
                 shares.append(Share(self.storage_weight, used))
         return shares
@@ -90,11 +90,11 @@ class AllocationScore(ScorePlugin):
     def _memory(self, request: Request, node: NodeInfo) -> float:
         return used_share(node.memory_all + request.memory, self.policy.memory.allocatable(node.node, request))
 
-    def _storage(self, request: Request, node: NodeInfo) -> float | None:
+    def _storage(self, state: CycleState, request: Request, node: NodeInfo) -> float | None:
         """The mean used part of the storages that the drives would go to, after they went there; None when none takes
         space.
         """
-        found = find_volumes(request, node, self.policy.storage_classes)
+        found = volumes_on(state, request, node, self.policy.storage_classes)
         if isinstance(found, Status) or not found.bytes:
             return None
         uses = [(node.storages[name].use, size) for name, size in found.bytes.items()]

@@ -17,7 +17,7 @@ from .cache import ClusterState
 from .diagnosis import Outcome
 from .framework.profile import Profile
 from .framework.status import Category
-from .scheduler import Scheduler
+from .scheduling_cycle import Scheduler
 
 MOST = 10_000
 """After so many VMs the counting ends: a shape that takes nothing would fit for ever."""
@@ -100,7 +100,7 @@ def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: t
     nodes = []
     never_meant = set()
     for index, name in enumerate(names):
-        rejection = last.choice.rejection(index) if last.choice is not None else None
+        rejection = last.looked.rejection(index) if last.looked is not None else None
         if rejection is None:
             nodes.append(NodeCapacity(name, per_node[name]))
             continue

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, PluginFailed
 from ..model import Decision, Request
-from .evaluation import Choice, NodeVerdict
 from .framework.status import Category, Code, Status
 from .texts import first
+from .verdicts import NodeVerdict, Verdicts
 
 _DETAILED = frozenset({Category.STORAGE, Category.DEVICE, Category.PLACEMENT})
 """A message tells the details of rejections of these categories."""
@@ -39,27 +39,25 @@ class Outcome:
     Attributes:
         decision: set when it was placed.
         error: set when it was not.
-        choice: the look at the nodes behind it; None when the request failed before.
+        looked: the verdicts on the nodes; None when the request failed before.
         findings: what PostFilter plugins found out, by plugin.
         rejected_by: the plugins that rejected nodes; a change that concerns one of them may help.
         resolvable: whether a change of the cluster can help.
         until: when time alone will help, on the clock of Request.created; None: it will not.
-        attempts: how many passes have tried it.
     """
 
     request: Request
     decision: Decision | None = None
     error: CollectionError | None = None
-    choice: Choice | None = None
+    looked: Verdicts | None = None
     findings: Mapping[str, t.Any] = field(default_factory=dict)
     rejected_by: frozenset[str] = frozenset()
     resolvable: bool = False
     until: float | None = None
-    attempts: int = 1
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name; empty when the request failed before any node was looked at."""
-        return self.choice.verdicts() if self.choice is not None else ()
+        return self.looked.all() if self.looked is not None else ()
 
     @property
     def runner_up(self) -> RunnerUp | None:
@@ -92,7 +90,7 @@ class Outcome:
 def unplaceable(
     request: Request,
     rejections: Mapping[str, Status],
-    choice: Choice,
+    looked: Verdicts,
     findings: Mapping[str, t.Any],
     *,
     resolvable: bool,
@@ -107,7 +105,7 @@ def unplaceable(
     return Outcome(
         request,
         error=_error(request, rejections, unknown or told),
-        choice=choice,
+        looked=looked,
         findings=findings,
         rejected_by=frozenset(rejection.plugin for rejection in rejections.values()),
         resolvable=resolvable,
@@ -115,14 +113,14 @@ def unplaceable(
     )
 
 
-def not_reserved(request: Request, node: str, rejection: Status, choice: Choice) -> Outcome:
+def not_reserved(request: Request, node: str, rejection: Status, looked: Verdicts) -> Outcome:
     """The outcome of a request for which a Reserve plugin refused the chosen node."""
     return Outcome(
         request,
         error=NoNodesAvailable(
             f'VM "{request.name}" could not be reserved on {node}: {rejection.plugin}: {rejection.text}'
         ),
-        choice=choice,
+        looked=looked,
         rejected_by=frozenset({rejection.plugin}),
         resolvable=rejection.code is Code.UNSCHEDULABLE,
     )
@@ -139,10 +137,9 @@ def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
     return Outcome(
         request,
         error=error,
-        choice=outcome.choice,
+        looked=outcome.looked,
         rejected_by=frozenset({rejection.plugin}),
         resolvable=rejection.code in (Code.UNSCHEDULABLE, Code.WAIT),
-        attempts=outcome.attempts,
     )
 
 

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
-from .framework.interface import Plugin
+from .framework.interface import Plugin, ScorePlugin
 from .framework.profile import Profile
-from .framework.status import Code, Status
+from .framework.status import SKIPS, Code, Status
 
 T = t.TypeVar("T")
 
@@ -34,7 +35,7 @@ def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
 def check_request(profile: Profile, request: Request) -> None:
     """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
     for plugin in profile.checking:
-        guarded(plugin, plugin.check, request)
+        asked(plugin, plugin.pre_enqueue, request)
 
 
 def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
@@ -50,17 +51,29 @@ def checked(plugin: Plugin, answer: object) -> Status | None:
         raise failed(plugin, f"expected a Status or None, got {answer!r}")
     if answer.code is Code.SUCCESS:
         return None
+    if answer.code in SKIPS:
+        return answer
     return replace(answer, plugin=plugin.name, category=plugin.category)
 
 
-def in_range(plugin: Plugin, score: float) -> float:
+def finite(plugin: Plugin, score: float) -> float:
+    """The score. Raises PluginFailed when it is no number that others can be compared with."""
+    if not math.isfinite(score):
+        raise failed(plugin, f"score() answered {score!r}, expected a finite number")
+    return score
+
+
+def in_range(plugin: ScorePlugin, score: float) -> float:
     """The score. Raises PluginFailed when it is not within 0..100: it would outweigh, or undo, all others."""
     if not -_SLACK <= score <= 100.0 + _SLACK:
-        raise failed(plugin, f"expected a score within 0..100, got {score!r}")
+        if plugin.bounded:
+            cure = "leave out 'bounded = True', and scores of any unit are normalized"
+            raise failed(plugin, f"score() answered {score!r}, expected 0..100; {cure}")
+        raise failed(plugin, f"normalize() answered {score!r}, expected 0..100")
     return score if score > 0.0 else 0.0
 
 
-def all_in_range(plugin: Plugin, scores: list[float]) -> list[float]:
+def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
     """The same for many, which are mostly right."""
     if all(0.0 <= score <= 100.0 for score in scores):
         return scores

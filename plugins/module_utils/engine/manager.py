@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from .cache import ClusterState
 from .framework.profile import Profile
-from .scheduler import Scheduler
+from .scheduling_cycle import Scheduler
 
 
 class Manager:

@@ -11,10 +11,10 @@ from collections.abc import Hashable, Mapping
 
 from ..model import Request
 from .allocatable import Limit
-from .cache import NodeInfo
+from .cache import ClusterState, NodeInfo
 from .framework.config import Setting
 from .framework.cycle_state import CycleState
-from .framework.interface import FilterPlugin
+from .framework.interface import FilterPlugin, PerNode
 from .framework.status import Category, Shortage, Status, unresolvable, unschedulable
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
@@ -24,7 +24,7 @@ COMMON_SETTINGS: Mapping[str, Setting] = {
 }
 
 
-class Overcommit(FilterPlugin):
+class Overcommit(PerNode, FilterPlugin):
     """Rejects a node where more of a resource would be allocated than its limit allows.
 
     Attributes:
@@ -57,7 +57,7 @@ class Overcommit(FilterPlugin):
     def text(self, wanted: float, allocatable: float) -> str:
         """Says that so much is wanted of that much."""
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return self.asked(request), self._limit.ratio_of(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

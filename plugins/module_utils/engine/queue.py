@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ..model import Request
-from .framework.interface import Event, PreEnqueuePlugin, QueueSortPlugin
+from .framework.interface import Event, QueueSortPlugin
 from .framework.profile import Profile
 from .framework.status import Status
 from .guard import asked, guarded
@@ -69,9 +69,8 @@ class SchedulingQueue:
 
         Raises InvalidRequest and PluginFailed.
         """
-        gates: list[PreEnqueuePlugin] = self._profile_of(request).plugins("gates")
-        for gate in gates:
-            status = asked(gate, gate.pre_enqueue, request)
+        for plugin in self._profile_of(request).checking:
+            status = asked(plugin, plugin.pre_enqueue, request)
             if status is not None:
                 return status
         self.activate(Queued(request, arrival, self._sort_key(request, arrival)))

@@ -68,6 +68,10 @@ class EvenCounts(DomainCounts):
         self._counts.update(dict.fromkeys(domains, 0))
         self._note()
 
+    def __len__(self) -> int:
+        """How many domains there are."""
+        return len(self._counts)
+
     def fill(self, nodes: Iterable[NodeInfo]) -> None:
         """nodes must be in the domains."""
         super().fill(nodes)

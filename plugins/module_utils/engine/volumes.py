@@ -17,6 +17,7 @@ from ..errors import InvalidRequest
 from ..model import GIB, MIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
 from .cloning import cloned_disks, misplaced, source_for
+from .framework.cycle_state import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
 
@@ -77,6 +78,13 @@ def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, Storage
             return conflict
     unnamed = [(disk, class_of(disk, classes)) for disk in disks if disk.storage is None]
     return (_Search(node, binding).place(unnamed) if unnamed else None) or binding
+
+
+def volumes_on(
+    state: CycleState, request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]
+) -> Binding | Status:
+    """The same, found once per node and cycle for all plugins that ask. It must not be changed."""
+    return state.once((find_volumes, node.index), find_volumes, request, node, classes)
 
 
 def shared_view(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Hashable:

@@ -219,7 +219,7 @@ class Access:
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
     """What the plugins of these profiles look at beside nodes, guests and storages."""
-    return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads())
+    return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
 
 
 def _names_cpu(request: Request) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..engine.framework.status import Category, Status
 from ..engine.plugins.diagnosis.what_if import amount_text, missing_on
-from ..engine.scheduler import Scheduler
+from ..engine.scheduling_cycle import Scheduler
 from ..engine.texts import first, listed, of_one
 from ..errors import CollectionError, LimitExceeded
 from ..model import MIB, Disk, Guest, Request

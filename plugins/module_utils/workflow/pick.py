@@ -13,7 +13,7 @@ from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.guard import check_request
 from ..engine.plugins.builtin import builtin_registry
-from ..engine.scheduler import Scheduler
+from ..engine.scheduling_cycle import Scheduler
 from ..errors import InvalidRequest, NoVMIDAvailable
 from ..model import Request
 from ..proxmox.options.request import vm_request

@@ -22,7 +22,7 @@ from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
 from ..engine.manager import Manager
-from ..engine.scheduler import Scheduler
+from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.creations import Creations

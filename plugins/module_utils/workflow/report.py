@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
-from ..engine.evaluation import NodeVerdict
 from ..engine.texts import first
+from ..engine.verdicts import NodeVerdict
 from ..errors import CollectionError, Interrupted
 from ..model import Decision
 from ..proxmox.options.request import create_parameters
@@ -80,7 +80,7 @@ class VMReport:
     @property
     def was_tried(self) -> bool:
         """Whether nodes were looked at for it."""
-        return self.outcome is not None and self.outcome.choice is not None
+        return self.outcome is not None and self.outcome.looked is not None
 
     @property
     def failure(self) -> str | None:

@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 class Picky(FilterPlugin):
     name = "Picky"
 
-    def check(self, request):
+    def pre_enqueue(self, request):
         raise InvalidRequest("I am picky") if request.name == "b" else KeyError("fails its VM later")
 
     def filter(self, state, request, node):

@@ -37,9 +37,6 @@ class OddNodes(FilterPlugin):
     name = "OddNodes"
     settings = {"even": Setting("bool", False, "the other way round")}
 
-    def signature(self, request):
-        return None
-
     def filter(self, state, request, node):
         odd = int(node.name[-1]) % 2 == 1
         return None if odd is not self.config["even"] else unschedulable("had the wrong digit")

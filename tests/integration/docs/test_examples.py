@@ -55,7 +55,7 @@ def test_a_score_of_ones_own_decides(plugin_page: PlayRun) -> None:
     decision = plugin_page.of("The nodes' cost counts five times as much as what is free")["vms"][0]["decision"]
     assert decision["node"] == "pve1"
     chosen = next(node for node in decision["nodes"] if node["node"] == "pve1")
-    assert chosen["scores"]["Cheapest"] == {"raw": 0.2, "normalized": 100.0, "weight": 5.0}
+    assert chosen["scores"]["Cheapest"] == {"raw": -0.2, "normalized": 100.0, "weight": 5.0}
 
 
 def test_the_page_about_plugins_shows_what_its_examples_print(plugin_page: PlayRun) -> None:

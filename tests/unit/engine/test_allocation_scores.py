@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.looking import went_to
 from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Scope
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores import (
     requested_to_capacity_ratio,
@@ -29,7 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     MostAllocated,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Guest, Request, Storage
 
@@ -207,7 +206,7 @@ def test_allocation_scores_promise_0_to_100_on_every_node(
     info = cluster([node("a", cores, gib)], [guest(100, "a", used_cores, used_gib)]).nodes[0]
     for kind in ALLOCATION_SCORES:
         plugin = made(kind)
-        assert plugin.score_scope(VM) is Scope.NODE
+        assert plugin.bounded
         assert 0 <= score(plugin, vm(cores=wanted_cores, gib=wanted_gib), info) <= 100 + 1e-9
 
 

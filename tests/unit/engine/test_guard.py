@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 import pytest
 from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
+    PerNode,
     Plugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
-    PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
-    Scope,
     ScorePlugin,
+    SharedPlugin,
     VMIDPlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Code, Status
@@ -37,32 +37,61 @@ class Trap:
 
     name = "Trap"
 
-    def signature(self, request: Request) -> Hashable:
-        return request.name
-
     def spring(self, request: Request, otherwise: t.Any = None) -> t.Any:
         if request.name == VICTIM:
             raise ZeroDivisionError("boom")
         return otherwise
 
 
-class Signature(Trap, FilterPlugin):
-    def signature(self, request: Request) -> Hashable:
-        self.spring(request)
+class Shared(Trap, SharedPlugin, FilterPlugin):
+    """Shares its verdicts, by the name of the VM."""
+
+    def signature(self, request: Request, cluster: t.Any) -> Hashable:
         return request.name
+
+    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
+        return None
+
+    def update(self, *args: t.Any) -> t.Iterable[t.Any]:
+        return ()
 
     def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
         return None
 
 
-class Unhashable(Signature):
-    def signature(self, request: Request) -> Hashable:
+class SignatureRaises(Shared):
+    def signature(self, request: Request, cluster: t.Any) -> Hashable:
+        return t.cast(Hashable, self.spring(request, request.name))
+
+
+class SignatureUnhashable(Shared):
+    def signature(self, request: Request, cluster: t.Any) -> Hashable:
         return t.cast(Hashable, [] if request.name == VICTIM else request.name)
 
 
-class CheckRaises(Trap, FilterPlugin):
-    def check(self, request: Request) -> None:
-        self.spring(request)
+class GroupRaises(Shared):
+    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
+        return t.cast(Hashable, self.spring(request, node.name))
+
+
+class GroupUnhashable(Shared):
+    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
+        return t.cast(Hashable, [] if request.name == VICTIM else node.name)
+
+
+class SharedFilterRaises(Shared):
+    def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
+        return t.cast("Status | None", self.spring(request))
+
+
+class GroupFilterRaises(SharedFilterRaises):
+    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
+        return "all"
+
+
+class PreEnqueueRaises(Trap, FilterPlugin):
+    def pre_enqueue(self, request: Request) -> Status | None:
+        return t.cast("Status | None", self.spring(request))
 
     def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
         return None
@@ -71,32 +100,6 @@ class CheckRaises(Trap, FilterPlugin):
 class FilterRaises(Trap, FilterPlugin):
     def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
         return t.cast("Status | None", self.spring(request))
-
-
-class DomainFilterRaises(FilterRaises):
-    def filter_scope(self, request: Request) -> Scope:
-        return Scope.DOMAIN
-
-
-class DomainRaises(Trap, FilterPlugin):
-    def filter_scope(self, request: Request) -> Scope:
-        return Scope.DOMAIN
-
-    def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
-        return None
-
-    def domain(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-        return t.cast(Hashable, self.spring(request, node.name))
-
-
-class ClusterFilterRaises(FilterRaises):
-    def filter_scope(self, request: Request) -> Scope:
-        return Scope.CLUSTER
-
-
-class FilterScopeRaises(DomainRaises):
-    def filter_scope(self, request: Request) -> Scope:
-        return t.cast(Scope, self.spring(request, Scope.NODE))
 
 
 class FilterAnswersText(Trap, FilterPlugin):
@@ -114,50 +117,57 @@ class ScoreRaises(Trap, ScorePlugin):
         return t.cast(float, self.spring(request, 1.0))
 
 
-class NodeScoreRaises(ScoreRaises):
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
+class SharedScoreRaises(PerNode, ScoreRaises):
+    bounded = True
+
+    def signature(self, request: Request, cluster: t.Any) -> Hashable:
+        return request.name
 
 
-class ScoreScopeRaises(ScoreRaises):
-    def score_scope(self, request: Request) -> Scope:
-        return t.cast(Scope, self.spring(request, Scope.NODE))
+class ScoreNotFinite(Trap, ScorePlugin):
+    def score(self, state: t.Any, request: Request, node: t.Any) -> float:
+        return math.inf if request.name == VICTIM else 1.0
 
 
 class ScoreTooHigh(Trap, ScorePlugin):
+    bounded = True
+
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return 101.0 if request.name == VICTIM else 1.0
 
 
-class NodeScoreNegative(Trap, ScorePlugin):
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
+class SharedScoreNegative(PerNode, ScorePlugin):
+    name = "Trap"
+    bounded = True
+
+    def signature(self, request: Request, cluster: t.Any) -> Hashable:
+        return request.name
 
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return -1.0 if request.name == VICTIM else 1.0
 
 
-class NodeScoreNotANumber(NodeScoreNegative):
+class SharedScoreNotANumber(SharedScoreNegative):
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return math.nan if request.name == VICTIM else 1.0
 
 
 class NormalizeRaises(Trap, ScorePlugin):
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
-        return 1.0
+        return 412.0
 
-    def normalize(self, state: t.Any, request: Request, scores: list[float]) -> list[float]:
-        return t.cast("list[float]", self.spring(request, scores))
+    def normalize(self, state: t.Any, request: Request, nodes: t.Any, scores: list[float]) -> list[float]:
+        return t.cast("list[float]", self.spring(request, [0.0] * len(scores)))
 
 
 class NormalizeLosesSome(NormalizeRaises):
-    def normalize(self, state: t.Any, request: Request, scores: list[float]) -> list[float]:
-        return [] if request.name == VICTIM else scores
+    def normalize(self, state: t.Any, request: Request, nodes: t.Any, scores: list[float]) -> list[float]:
+        return [] if request.name == VICTIM else [0.0] * len(scores)
 
 
-class PreScoreRaises(ScoreRaises, PreScorePlugin):
-    def pre_score(self, state: t.Any, request: Request, nodes: t.Any) -> Status | None:
-        return t.cast("Status | None", self.spring(request))
+class NormalizeForgets(NormalizeRaises):
+    def normalize(self, state: t.Any, request: Request, nodes: t.Any, scores: list[float]) -> list[float]:
+        return scores if request.name == VICTIM else [0.0] * len(scores)
 
 
 class ReserveRaises(Trap, ReservePlugin):
@@ -194,32 +204,33 @@ class PostFilterRaises(Trap, FilterPlugin, PostFilterPlugin):
 
 
 RAISING = [
-    Signature,
-    CheckRaises,
+    SignatureRaises,
+    GroupRaises,
+    SharedFilterRaises,
+    GroupFilterRaises,
+    PreEnqueueRaises,
     FilterRaises,
-    DomainFilterRaises,
-    DomainRaises,
-    ClusterFilterRaises,
-    FilterScopeRaises,
     PreFilterRaises,
     ScoreRaises,
-    NodeScoreRaises,
-    ScoreScopeRaises,
+    SharedScoreRaises,
     NormalizeRaises,
-    PreScoreRaises,
     ReserveRaises,
     VMIDRaises,
     GateRaises,
     SortKeyRaises,
     PostFilterRaises,
 ]
+BOUNDED = "expected 0..100; leave out 'bounded = True', and scores of any unit are normalized"
 WRONG: list[tuple[type[Plugin], str]] = [
-    (Unhashable, "TypeError: unhashable type: 'list'"),
+    (SignatureUnhashable, "TypeError: unhashable type: 'list'"),
+    (GroupUnhashable, "TypeError: unhashable type: 'list'"),
     (FilterAnswersText, "expected a Status or None, got 'no'"),
-    (ScoreTooHigh, "expected a score within 0..100, got 101.0"),
-    (NodeScoreNegative, "expected a score within 0..100, got -1.0"),
-    (NodeScoreNotANumber, "expected a score within 0..100, got nan"),
-    (NormalizeLosesSome, "normalize made 0 scores of 2"),
+    (ScoreNotFinite, "score() answered inf, expected a finite number"),
+    (ScoreTooHigh, f"score() answered 101.0, {BOUNDED}"),
+    (SharedScoreNegative, f"score() answered -1.0, {BOUNDED}"),
+    (SharedScoreNotANumber, f"score() answered nan, {BOUNDED}"),
+    (NormalizeLosesSome, "normalize() made 0 scores of 2"),
+    (NormalizeForgets, "normalize() answered 412.0, expected 0..100"),
     (SortKeysDoNotCompare, "TypeError: '<' not supported between instances of 'str' and 'int'"),
 ]
 
@@ -264,21 +275,27 @@ def test_success_is_a_plain_yes() -> None:
 def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at: int, error: Exception) -> None:
     calls: list[str] = []
 
-    class Counting(Trap, PreFilterPlugin, FilterPlugin):
+    class Counting(SharedPlugin, PreFilterPlugin, FilterPlugin):
         """Counts in its state; raises once while it is told of a new VM."""
 
-        def signature(self, request: Request) -> Hashable:
+        name = "Counting"
+
+        def signature(self, request: Request, cluster: t.Any) -> Hashable:
+            return None
+
+        def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
             return None
 
         def pre_filter(self, state: t.Any, request: Request, state_of: t.Any, now: float) -> Status | None:
             state[self.name] = sum(1 for _guest in state_of)
             return None
 
-        def add_vm(self, state: t.Any, *args: t.Any) -> None:
+        def update(self, state: t.Any, *args: t.Any) -> t.Iterable[t.Any]:
             state[self.name] += 1
             calls.append("add")
             if len(calls) == fails_at:
                 raise error
+            return ()
 
         def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
             seen.append(state[self.name])
@@ -292,28 +309,21 @@ def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at:
     assert seen[-1] == 4
 
 
-def test_a_reserve_that_fails_gives_everything_back_last_taken_first() -> None:
-    given_back: list[str] = []
-
-    def reserving(name_: str, act: Callable[[], None]) -> type[Plugin]:
+def test_a_reserve_that_refuses_or_raises_leaves_nothing_behind() -> None:
+    def reserving(name_: str, answer: Status | None) -> type[Plugin]:
         class Reserving(ReservePlugin):
             name = name_
 
             def reserve(self, *args: t.Any) -> Status | None:
-                return Status(Code.UNSCHEDULABLE, "no") if name_ == "Third" else None
-
-            def unreserve(self, *args: t.Any) -> None:
-                given_back.append(name_)
-                act()
+                asked.append(name_)
+                return answer
 
         return Reserving
 
-    def fail() -> None:
-        raise RuntimeError("mine")
-
+    asked: list[str] = []
     state = cluster([node("pve1")])
-    own = [reserving("First", lambda: None), reserving("Second", fail), reserving("Third", lambda: None)]
+    own = [reserving("First", None), reserving("Second", Status(Code.UNSCHEDULABLE, "no")), reserving("Third", None)]
     outcome = scheduler(state, own=own).schedule(vm())
-    assert given_back == ["Third", "Second", "First"]
-    assert outcome.message == "plugin Second failed: RuntimeError: mine"
+    assert asked == ["First", "Second"]
+    assert outcome.message == 'VM "new" could not be reserved on pve1: Second: no'
     assert not list(state)

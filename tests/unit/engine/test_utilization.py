@@ -44,8 +44,8 @@ def test_pressure_counts_where_it_was_read() -> None:
 
 
 def test_pressure_is_asked_for_unless_it_has_no_weight() -> None:
-    assert made(Utilization).reads() == {Subject.PRESSURE}
-    assert made(Utilization, pressure_weight=0.0).reads() == frozenset()
+    assert made(Utilization).reads == {Subject.PRESSURE}
+    assert made(Utilization, pressure_weight=0.0).reads == frozenset()
 
 
 def test_more_use_is_never_a_higher_score() -> None:
@@ -77,5 +77,5 @@ def test_fewest_guests_counts_what_runs_whatever_its_size() -> None:
 
 def test_fewest_guests_spans_the_whole_scale() -> None:
     plugin = made(FewestGuests)
-    assert plugin.normalize({}, vm(), [-4.0, 0.0, -1.0]) == [0.0, 100.0, 75.0]
-    assert plugin.normalize({}, vm(), [-2.0, -2.0]) == [100.0, 100.0]
+    assert plugin.normalize({}, vm(), [], [-4.0, 0.0, -1.0]) == [0.0, 100.0, 75.0]
+    assert plugin.normalize({}, vm(), [], [-2.0, -2.0]) == [100.0, 100.0]

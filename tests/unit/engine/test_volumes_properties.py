@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     NodeStorage,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.evaluation import NodeVerdict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
@@ -31,8 +31,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (
     VolumeBinding,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import parse_storage_classes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
     allowed,
@@ -163,14 +164,14 @@ def requests(draw: st.DrawFn) -> list[Request]:
 class EachVolumeBinding(VolumeBinding):
     """Asked about each node by itself."""
 
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         return None
 
 
 class EachStorageBalance(StorageBalance):
     """Asked about each node by itself."""
 
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         return None
 
 

@@ -15,7 +15,7 @@ from support.small_cluster import cluster, node, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plugin_loader import (
     load_entry_points,
@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from {FRAMEWORK}.config import Setting
-from {FRAMEWORK}.interface import FilterPlugin, Scope
+from {FRAMEWORK}.interface import FilterPlugin
 from {FRAMEWORK}.status import Status, unschedulable
 
 
@@ -41,8 +41,7 @@ class Helper:
 
 
 class _Base(FilterPlugin):
-    def signature(self, request):
-        return None
+    pass
 
 
 class OddNodes(_Base):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
+from ..framework.cycle_state import CycleState
 from ..framework.status import Status, unresolvable, unschedulable
 from .addresses import PCI, USB
 from .claims import Alternative, alternatives, indistinguishable, offers, shortfall
@@ -49,6 +50,11 @@ def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | St
     if found is None:
         return _unmet(request.devices, search)
     return Met(tuple(_allocations(request, node.name, supply, found, options)), supply)
+
+
+def devices_on(state: CycleState, request: Request, node: NodeInfo, matcher: Matcher) -> Met | Status:
+    """The same, found once per node and cycle for all plugins that ask. It must not be changed."""
+    return state.once((find_devices, node.index), find_devices, request, node, matcher)
 
 
 def options_left(request: Request) -> dict[str, list[str]]:

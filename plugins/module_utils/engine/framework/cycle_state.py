@@ -1,14 +1,24 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plugins of one profile remember about one kind of request, from PreFilter to Reserve."""
+"""What the plugins find out in one scheduling cycle."""
 
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Callable
+
+T = t.TypeVar("T")
 
 
-class CycleState(dict[str, t.Any]):
-    """Data that a plugin leaves under its own name for its later extension points; other plugins' entries are none of
-    its business.
+class CycleState(dict[t.Any, t.Any]):
+    """Data of one request's scheduling cycle. A plugin leaves it in PreFilter, under its own name, for its later
+    points; other plugins' entries are none of its business.
     """
+
+    def once(self, key: t.Any, find: Callable[..., T], *args: t.Any) -> T:
+        """What find returns for args; it is called once per key and cycle."""
+        if key not in self:
+            self[key] = find(*args)
+        found: T = self[key]
+        return found

@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The extension points: what a plugin may be asked, in the order in which a request meets them.
 
-C(PreEnqueue) and C(QueueSort) belong to the queue; C(PreFilter), C(Filter), C(PostFilter), C(PreScore), C(Score),
-C(NormalizeScore), the VMID point, C(Reserve) and C(Permit) to the scheduling cycle; C(PreBind), C(Bind) and C(PostBind)
-to the binding cycle. A plugin is a class that inherits from one or several of the interfaces below; it never knows the
-scheduler or another plugin.
+C(PreEnqueue) and C(QueueSort) belong to the queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore),
+the VMID point, C(Reserve) and C(Permit) to the scheduling cycle; C(PreBind), C(Bind) and C(PostBind) to the binding
+cycle. A plugin is a class that inherits from one or several of the interfaces below; it never knows the scheduler or
+another plugin.
+
+A plain plugin is asked about every node in every cycle. One that is to be fast on hundreds of nodes inherits from
+PerNode or SharedPlugin as well: its verdicts are then kept, and shared by requests that are alike to it.
 """
 
 from __future__ import annotations
@@ -47,25 +50,6 @@ class Subject(enum.Enum):
     PRESSURE = "pressure"
 
 
-class Scope(enum.Enum):
-    """How far a plugin looks. The narrower, the less has to be looked at again after each placement."""
-
-    NODE = "node"
-    """The verdict follows from C(signature) and from this one node with its guests and devices, or C(add_vm) and
-    C(remove_vm) tell when it changes."""
-    STORAGES = "storages"
-    """The same, and the space of storages counts, which a VM on another node changes where they are shared. Nodes of
-    the same C(view) get the same verdict."""
-    DOMAIN = "domain"
-    """The verdict is the same for all nodes of one topology domain, and follows from what C(add_vm) has seen."""
-    CLUSTER = "cluster"
-    """The verdict may depend on any node; it is asked anew for each request."""
-
-
-UNIQUE = object()
-"""A signature that equals no other: the plugin's verdicts are never reused for another request."""
-
-
 class Plugin(abc.ABC):
     """What all plugins share. The class docstring's first paragraph states the rule, its default and its units.
 
@@ -76,6 +60,7 @@ class Plugin(abc.ABC):
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. When only plugins of Category.STORAGE, beside those of
             Category.PLACEMENT, reject the nodes, the error is NoStorageAvailable.
+        reads: what it looks at beside nodes, guests and storages. What no plugin reads is not asked of Proxmox VE.
         policy: what is configured once for all plugins of the profile. Set before the plugin is asked anything.
         sets: what of the policy this plugin's config sets, by the policy's attributes.
     """
@@ -85,6 +70,7 @@ class Plugin(abc.ABC):
     enabled: t.ClassVar[bool] = True
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
     category: t.ClassVar[Category] = Category.RULE
+    reads: frozenset[Subject] = frozenset()
     policy: Policy = Policy()
     sets: Mapping[str, t.Any] = {}
 
@@ -92,34 +78,8 @@ class Plugin(abc.ABC):
         """config has every key of settings, checked."""
         self.config = config
 
-    def reads(self) -> frozenset[Subject]:
-        """What it looks at beside nodes, guests and storages, as it is configured. What nobody asks for is not read."""
-        return frozenset()
-
-    def check(self, request: Request) -> None:
-        """Raise InvalidRequest for what no cluster could make right. All requests are checked before one is read."""
-        return
-
-    def signature(self, request: Request) -> Hashable:
-        """Everything in the request that the verdict depends on. Two requests of equal signatures get equal verdicts.
-
-        The default shares nothing, which is always right and slow: say what you look at.
-        """
-        return UNIQUE
-
-    def signature_in(self, cluster: ClusterState, request: Request) -> Hashable:
-        """Like C(signature), for a plugin where it is the guests of the cluster that ask something about the request.
-
-        Verdicts are reused only while this answer stays the same.
-        """
-        return self.signature(request)
-
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
-        """What the verdict follows from besides C(signature) and the space of shared storages, where the scope is
-        Scope.STORAGES: of nodes with equal views only one is asked. VMs that come and go do not change it.
-
-        None where there is more to it: this very node is asked then.
-        """
+    def pre_enqueue(self, request: Request) -> Status | None:
+        """Raise InvalidRequest for what no cluster could make right. It is asked before a cluster is read."""
         return None
 
 
@@ -127,7 +87,8 @@ class PreEnqueuePlugin(Plugin):
     """May hold a request out of the active queue."""
 
     @abc.abstractmethod
-    def pre_enqueue(self, request: Request) -> Status | None: ...
+    def pre_enqueue(self, request: Request) -> Status | None:
+        """The status that holds the request back; None lets it in."""
 
 
 class QueueSortPlugin(Plugin):
@@ -139,25 +100,15 @@ class QueueSortPlugin(Plugin):
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the request and the whole cluster once, before the nodes are filtered."""
+    """Looks at the request and the whole cluster once, before the nodes are filtered and scored."""
 
     @abc.abstractmethod
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        """Leave what Filter needs in C(state[self.name]).
+        """Leave what Filter and Score need in C(state[self.name]).
 
-        SKIP leaves this plugin's Filter out; another status refuses every node.
+        SKIP leaves this plugin's Filter and Score out, SKIP_FILTER or SKIP_SCORE one of them; another status refuses
+        every node.
         """
-
-    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
-        """Bring C(state) up to date after guest was added to node.
-
-        Return the other nodes whose verdict of C(Scope.NODE) may have changed by that; they are asked again.
-        """
-        return None
-
-    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
-        """Bring C(state) up to date after guest was removed from node; return what C(add_vm) returns."""
-        return None
 
 
 class FilterPlugin(Plugin):
@@ -166,14 +117,6 @@ class FilterPlugin(Plugin):
     @abc.abstractmethod
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         """None when the node will do, else the status with the reason."""
-
-    def filter_scope(self, request: Request) -> Scope:
-        """How far filter looks for this request. Scope.NODE, unless events tell that storages count."""
-        return Scope.STORAGES if Event.STORAGE in self.events else Scope.NODE
-
-    def domain(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        """The node's topology domain, where filter_scope is Scope.DOMAIN."""
-        return node.node.name
 
 
 class PostFilterPlugin(Plugin):
@@ -188,39 +131,38 @@ class PostFilterPlugin(Plugin):
         """
 
 
-class PreScorePlugin(Plugin):
-    """Looks at all nodes that passed before they are scored."""
-
-    @abc.abstractmethod
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        """Leave what Score needs in the state, under a key of the plugin's own. SKIP leaves this plugin's Score out."""
-
-
 class ScorePlugin(Plugin):
-    """Gives one node a number; more is better."""
+    """Gives one node a number; more is better.
+
+    Attributes:
+        weight: the weight when the plugin config gives none.
+        bounded: promises that score answers within 0..100. Scores in any other unit are normalized.
+    """
 
     weight: t.ClassVar[float] = 1.0
-    """The weight when the plugin config gives none."""
+    bounded: t.ClassVar[bool] = False
 
     @abc.abstractmethod
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float: ...
 
-    def score_scope(self, request: Request) -> Scope:
-        """Scope.NODE promises numbers within 0..100 that need no normalize; Scope.CLUSTER allows any unit."""
-        return Scope.CLUSTER
-
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
-        """The same scores brought to 0..100."""
-        return scores
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
+        """Bring the scores of the nodes that passed to 0..100: the best node gets 100, the worst 0, those between in
+        proportion; 100 where all are equal.
+        """
+        lowest, highest = min(scores), max(scores)
+        return [100.0 * (score - lowest) / (highest - lowest) if highest > lowest else 100.0 for score in scores]
 
 
 class VMIDPlugin(Plugin):
     """Says which VMIDs a request may have."""
 
-    def check(self, request: Request) -> None:
+    def pre_enqueue(self, request: Request) -> Status | None:
         choice = self.choice(request)
         if choice is not None and request.vmid is not None and request.vmid not in choice:
             raise InvalidRequest(f"vmid: {request.vmid} contradicts {choice.describe()}", option="vmid")
+        return None
 
     @abc.abstractmethod
     def choice(self, request: Request) -> VMIDChoice | None:
@@ -228,14 +170,11 @@ class VMIDPlugin(Plugin):
 
 
 class ReservePlugin(Plugin):
-    """Takes what the request needs on the chosen node, in memory; gives it back when a later step fails."""
+    """Takes what the request needs on the chosen node."""
 
     @abc.abstractmethod
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        """Write what was taken into draft."""
-
-    def unreserve(self, state: CycleState, request: Request, node: NodeInfo) -> None:
-        """Forget what reserve left outside the draft. Must not fail."""
+        """Write what is taken into draft. It counts once the decision is assumed, and is given back with it."""
 
 
 class PermitPlugin(Plugin):
@@ -276,3 +215,54 @@ class PostBindPlugin(Plugin):
 
     @abc.abstractmethod
     def post_bind(self, decision: Decision) -> None: ...
+
+
+# --- sharing verdicts -------------------------------------------------------------------------------------------------
+
+NOT_SHARED = object()
+"""A signature that equals no other: the plugin is asked as a plain one about this request."""
+
+
+class SharedPlugin(Plugin):
+    """A plugin whose verdicts are kept, and shared by requests that are alike to it.
+
+    What is kept is the answer of C(filter), of a C(score) that is bounded, and what C(pre_filter) left in the state;
+    the methods below bring it up to date. Scores that are not bounded depend on all nodes, and are not kept.
+    """
+
+    @abc.abstractmethod
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        """Everything that the verdicts depend on of the request, and of what guests ask of it. Requests of equal
+        signatures get the same verdicts; NOT_SHARED is equal to none.
+        """
+
+    @abc.abstractmethod
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        """The group of nodes that get the same verdict: one of them is asked about in each cycle. C(group) itself is
+        asked once. None for a node that is in no group: its verdict stands until a guest comes to it or leaves it,
+        until C(update) names it, and, with Event.STORAGE among the events, until the space of a shared storage that it
+        sees has changed.
+        """
+
+    @abc.abstractmethod
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        """Bring C(state[self.name]) up to date after guest came to node (sign 1) or left it (-1). Return the other
+        nodes of no group whose verdict may have changed by that.
+        """
+
+
+class PerNode(SharedPlugin):
+    """A plugin whose verdict on a node follows from the request's signature, from that node and its guests, and from
+    what never changes while a cluster is looked at: the nodes themselves. C(pre_filter) is asked in each cycle.
+    """
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    @t.final
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()

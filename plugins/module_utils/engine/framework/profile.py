@@ -55,6 +55,9 @@ class Profile:
         weights: for each score plugin's name its weight.
         policy: what is configured once for all plugins.
         checking: the plugins that check requests before a cluster is read.
+        scorers: the scores that weigh something.
+        pre_filters: the plugins that look at a request before the nodes are filtered.
+        sharing: the filters and scores whose verdicts are shared; keeping are those that keep state as well.
     """
 
     def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
@@ -68,7 +71,13 @@ class Profile:
         self.policy = _policy_of(made, self._all)
         for plugin in self._all:
             plugin.policy = self.policy
-        self.checking = [plugin for plugin in self._all if type(plugin).check is not points.Plugin.check]
+        self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
+        self.scorers = [plugin for plugin in self.plugins("scores") if self.weights[plugin.name] > 0]
+        self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
+        asked = {*self.plugins("filters"), *self.scorers}
+        self.sharing = [p for p in self._all if isinstance(p, points.SharedPlugin) and p in asked]
+        before = frozenset[points.Plugin](self.pre_filters)
+        self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""

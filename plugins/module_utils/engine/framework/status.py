@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 
 class Code(enum.Enum):
-    """kube-scheduler's status codes, by the same names."""
+    """kube-scheduler's status codes, by the same names; PreFilter may skip one of Filter and Score."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
     UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
     WAIT = "Wait"
     SKIP = "Skip"
+    SKIP_FILTER = "SkipFilter"
+    SKIP_SCORE = "SkipScore"
     ERROR = "Error"
 
 
@@ -85,4 +87,8 @@ def unresolvable(reason: str, detail: str = "", shortage: Shortage | None = None
 
 
 SKIP = Status(Code.SKIP)
+SKIP_FILTER = Status(Code.SKIP_FILTER)
+SKIP_SCORE = Status(Code.SKIP_SCORE)
+SKIPS = (Code.SKIP, Code.SKIP_FILTER, Code.SKIP_SCORE)
+"""PreFilter's answers that leave out a plugin's own points."""
 WAIT = Status(Code.WAIT)

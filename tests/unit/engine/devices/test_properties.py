@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devi
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import Met, find_devices
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Decision,
     Device,

@@ -12,7 +12,7 @@ import pytest
 from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     AffinityTerm,
@@ -202,7 +202,7 @@ def test_wishes_by_a_label_count_the_domain() -> None:
 
 def test_a_wish_that_makes_no_difference_scores_nobody() -> None:
     outcome = over().schedule(with_terms(apart(required=False)))
-    assert set(normalized(outcome, "VMAffinity").values()) == {0.0}
+    assert set(normalized(outcome, "VMAffinity").values()) == {100.0}
 
 
 def test_without_wishes_there_is_no_such_score() -> None:

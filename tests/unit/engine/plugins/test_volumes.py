@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     Status,
     unschedulable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     InvalidPluginConfig,
     InvalidRequest,

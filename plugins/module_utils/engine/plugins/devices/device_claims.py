@@ -12,14 +12,14 @@ from dataclasses import replace
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...devices.constraints import Matcher
-from ...devices.finding import claims_signature, find_devices
+from ...devices.finding import claims_signature, devices_on
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ReservePlugin
 from ...framework.status import SKIP, Category, Code, Status
 
 
-class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
+class DeviceClaims(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node that cannot give every device that the request claims: all or nothing.
 
     Devices come from the cluster's resource mappings. What guests hold, running or not, and what was decided is not
@@ -34,20 +34,20 @@ class DeviceClaims(PreFilterPlugin, FilterPlugin, ReservePlugin):
         super().__init__(config)
         self.matcher = Matcher()
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return claims_signature(request)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return None if request.devices else SKIP
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found = find_devices(request, node, self.matcher)
+        found = devices_on(state, request, node, self.matcher)
         return _hopeful(found, node) if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         if not request.devices:
             return None
-        found = find_devices(request, node, self.matcher)
+        found = devices_on(state, request, node, self.matcher)
         if isinstance(found, Status):
             return _hopeful(found, node)
         draft.devices.extend(found.allocations)

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...devices.constraints import Matcher
-from ...devices.finding import claims_signature, find_devices
+from ...devices.finding import devices_on
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PreScorePlugin, ScorePlugin
+from ...framework.interface import Event, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, Status
 from .device_scarcity import left_free
 
 
-class DeviceFit(PreScorePlugin, ScorePlugin):
+class DeviceFit(PreFilterPlugin, ScorePlugin):
     """Scores the nodes for a VM that claims devices: 100 for the one with the fewest free devices left after the VM has
     taken its own, 0 for the one with the most, the others evenly between in their order.
 
@@ -34,17 +34,16 @@ class DeviceFit(PreScorePlugin, ScorePlugin):
         super().__init__(config)
         self.matcher = Matcher()
 
-    def signature(self, request: Request) -> Hashable:
-        return claims_signature(request)
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return None if request.devices else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found = find_devices(request, node, self.matcher)
+        found = devices_on(state, request, node, self.matcher)
         return 0.0 if isinstance(found, Status) else left_free(found.supply.free_by_pool())
 
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
         levels = {score: level for level, score in enumerate(sorted(set(scores)))}
         highest = len(levels) - 1
         return [100.0 * levels[score] / highest if highest else 100.0 for score in scores]

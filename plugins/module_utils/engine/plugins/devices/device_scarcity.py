@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...devices.supply import Supply
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
+from ...framework.interface import Event, PerNode, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, Status
 
 
-class DeviceScarcity(PreScorePlugin, ScorePlugin):
+class DeviceScarcity(PerNode, PreFilterPlugin, ScorePlugin):
     """Scores a node for a VM that claims no devices: 100 without free devices, less the more of them would lie idle.
 
     The score is 100 / (1 + the sum over the node's mappings of left / (1 + left)). The first free device of a mapping
@@ -26,16 +26,14 @@ class DeviceScarcity(PreScorePlugin, ScorePlugin):
 
     name = "DeviceScarcity"
     weight = 0.5
+    bounded = True
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return bool(request.devices)
 
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        return None if not request.devices and any(node.devices for node in nodes) else SKIP
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return SKIP if request.devices or not cluster.snapshot.devices else None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return left_free(Supply(node.devices).free_by_pool()) if node.devices else 100.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from ....model import GIB, Request
 from ...cache import ClusterState
@@ -31,9 +31,6 @@ class WhatIf(PostFilterPlugin):
     """
 
     name = "WhatIf"
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def post_filter(self, request: Request, cluster: ClusterState, refusals: Refusals) -> Mapping[str, t.Any]:
         """C(rules) maps a rule to the nodes that would fit without it; C(nearest) has C(node), C(missing) (C(cpu) in

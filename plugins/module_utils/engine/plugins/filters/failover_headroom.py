@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 
 from ....model import GIB, MIB, Request
@@ -13,7 +12,7 @@ from ...allocatable import Limit
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, Scope
+from ...framework.interface import FilterPlugin, PreFilterPlugin
 from ...framework.status import Category, Status, unschedulable
 from ...headroom import Headroom, Limits, Load, Room
 from ...texts import vcpus
@@ -40,12 +39,6 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         "cpu_reserved": Setting("float", None, "logical CPUs kept for the host", minimum=0),
         "memory_reserved": Setting("float", None, "MiB kept for the host", minimum=0),
     }
-
-    def signature(self, request: Request) -> Hashable:
-        return request.cores, request.memory
-
-    def filter_scope(self, request: Request) -> Scope:
-        return Scope.CLUSTER
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         state[self.name] = Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))

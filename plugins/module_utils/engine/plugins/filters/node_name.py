@@ -10,20 +10,20 @@ from collections.abc import Hashable
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin
 from ...framework.status import SKIP, Category, Status, unresolvable
 
 REASON = "didn't match the requested node name"
 
 
-class NodeName(PreFilterPlugin, FilterPlugin):
+class NodeName(PerNode, PreFilterPlugin, FilterPlugin):
     """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
 
     name = "NodeName"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.node
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:

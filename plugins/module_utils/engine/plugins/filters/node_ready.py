@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin
+from ...framework.interface import Event, FilterPlugin, PerNode
 from ...framework.status import Category, Status, unschedulable
 
 OFFLINE = "were offline"
@@ -18,7 +18,7 @@ MAINTENANCE = "were in HA maintenance"
 NO_SIZE = "didn't show their CPU and memory: the user needs Sys.Audit on /nodes"
 
 
-class NodeReady(FilterPlugin):
+class NodeReady(PerNode, FilterPlugin):
     """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), and nodes whose
     size Proxmox does not show to this user.
     """
@@ -27,7 +27,7 @@ class NodeReady(FilterPlugin):
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin
 from ...framework.status import SKIP, Category, Status, unresolvable
 from ...node_selection import compiled_regex, wanted_regex
 from ...patterns.names import NamePattern
@@ -18,7 +18,7 @@ from ...patterns.names import NamePattern
 REASON = "didn't match node regex '{}'"
 
 
-class NodeRegex(PreFilterPlugin, FilterPlugin):
+class NodeRegex(PerNode, PreFilterPlugin, FilterPlugin):
     """Keeps the nodes whose whole name matches C(node_regex), or the context key C(node.qemu-scheduler/regex).
 
     The pattern is always anchored at both ends. A request without a pattern may go anywhere.
@@ -28,10 +28,11 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
-    def check(self, request: Request) -> None:
+    def pre_enqueue(self, request: Request) -> Status | None:
         compiled_regex(request)
+        return None
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return wanted_regex(request)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ....model import Node, Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin
+from ...framework.interface import Event, FilterPlugin, PerNode
 from ...framework.status import Category, Status, unresolvable
 from ...texts import vcpus
 
 REASON = "had fewer CPUs than the VM has vCPUs"
 
 
-class VCPULimit(FilterPlugin):
+class VCPULimit(PerNode, FilterPlugin):
     """Rejects a node that has fewer logical CPUs than the VM has vCPUs: C(cores) times C(sockets), even if C(vcpus) is
     lower.
 
@@ -29,7 +29,7 @@ class VCPULimit(FilterPlugin):
     category = Category.CAPACITY
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return most_vcpus(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

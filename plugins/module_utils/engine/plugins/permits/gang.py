@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 
 from ....model import Request
 from ...framework.interface import Event, PermitPlugin
@@ -23,9 +23,6 @@ class Gang(PermitPlugin):
 
     name = "Gang"
     events = frozenset(Event)
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def permit(
         self,

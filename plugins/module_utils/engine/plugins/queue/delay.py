@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 
 from ....errors import InvalidRequest
 from ....model import Request
@@ -28,12 +27,9 @@ class Delay(PreFilterPlugin):
     name = "Delay"
     events = frozenset()
 
-    def check(self, request: Request) -> None:
+    def pre_enqueue(self, request: Request) -> Status | None:
         wanted(request)
-
-    def signature(self, request: Request) -> Hashable:
-        text = request.context.get(CONTEXT_KEY)
-        return (text, request.created) if text else None
+        return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         delay = wanted(request)

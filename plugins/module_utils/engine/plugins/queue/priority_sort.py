@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable
 
 from ....model import Request
 from ...framework.interface import QueueSortPlugin
@@ -19,9 +18,6 @@ class PrioritySort(QueueSortPlugin):
     """
 
     name = "PrioritySort"
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def sort_key(self, request: Request, arrival: int) -> t.Any:
         return -request.priority, arrival

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from ....model import Request
 from ...framework.config import Setting
 from ...framework.interface import PreEnqueuePlugin
@@ -24,9 +22,6 @@ class SchedulingGates(PreEnqueuePlugin):
 
     name = "SchedulingGates"
     settings = {"open": Setting("list", [], "names of the gates that are open")}
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def pre_enqueue(self, request: Request) -> Status | None:
         closed = [gate for gate in request.scheduling_gates if gate not in self.config["open"]]

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Set
 from ....model import Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, Subject
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, Subject
 from ...framework.status import SKIP, Status, unresolvable
 
 NO_MODEL = "couldn't run CPU type '{}'"
@@ -21,7 +21,7 @@ EVERYWHERE = frozenset({"host", "max", "kvm32", "kvm64", "qemu32", "qemu64"})
 _ENLIGHTENMENT = "hv-"
 
 
-class CPUModel(PreFilterPlugin, FilterPlugin):
+class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
     """Rejects a node that cannot run the VM's CPU type, or lacks a CPU flag that the VM turns on.
 
     The types C(host), C(max), C(kvm32), C(kvm64), C(qemu32) and C(qemu64) run everywhere. A node whose CPU types or
@@ -31,11 +31,9 @@ class CPUModel(PreFilterPlugin, FilterPlugin):
 
     name = "CPUModel"
     events = frozenset({Event.NODE})
+    reads = frozenset({Subject.CPU})
 
-    def reads(self) -> frozenset[Subject]:
-        return frozenset({Subject.CPU})
-
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.cpu_type, request.cpu_flags
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:

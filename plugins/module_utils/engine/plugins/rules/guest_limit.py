@@ -12,14 +12,14 @@ from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin
+from ...framework.interface import FilterPlugin, PerNode, PreFilterPlugin
 from ...framework.status import SKIP, Category, Status, unschedulable
 
 TOO_MANY = "held {} guests, the most allowed"
 TOO_MANY_TAGGED = "held {} guests with tag '{}', the most allowed"
 
 
-class GuestLimit(PreFilterPlugin, FilterPlugin):
+class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
     """Rejects a node that holds C(max_guests) guests already, or as many guests with one of the request's tags as
     C(tags) allows. No limit by default.
 
@@ -41,7 +41,7 @@ class GuestLimit(PreFilterPlugin, FilterPlugin):
             tag: limit.check(f"{self.name}.config.tags.{tag}", value) for tag, value in config["tags"].items()
         }
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return frozenset(request.tags & self.tags.keys())
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:

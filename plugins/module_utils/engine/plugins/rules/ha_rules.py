@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ....errors import InvalidRequest
 from ....model import HARule, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import UNIQUE, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Status, unresolvable, unschedulable
+from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
+from ...framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...ha_rules import Enforced, enforced, find_rule, preference, refusal
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
@@ -24,7 +24,7 @@ NEW_VM = 0
 """Stands for the VMID that is not chosen yet; no guest has it."""
 
 
-class HARules(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects nodes from which the HA manager would move a VM that joins an HA rule or group: those outside of a strict
     node-affinity rule, those without the VMs that a positive rule keeps it with, those with VMs that a negative rule
     keeps it apart from. Scores the nodes of a node-affinity rule by priority: the highest 100, 0 outside of the rule.
@@ -34,9 +34,7 @@ class HARules(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     name = "HARules"
     weight = 10.0
-
-    def signature(self, request: Request) -> Hashable:
-        return UNIQUE if is_concerned(request) else None
+    bounded = True
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         intent = request.ha
@@ -48,18 +46,11 @@ class HARules(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         problem = refusal(rules, joined.name, vmid, len(cluster.nodes)) if joined is not None else None
         if joined is not None and problem is not None:
             raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
-        state[self.name] = enforced(rules, vmid, {guest.vmid: guest.node for guest in cluster})
-        return None
+        found = state[self.name] = enforced(rules, vmid, {guest.vmid: guest.node for guest in cluster})
+        return SKIP_SCORE if found.by_nodes is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return fits(state[self.name], node.name)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        found: Enforced | None = state.get(self.name)
-        return None if found is not None and found.by_nodes is not None else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found: Enforced = state[self.name]

@@ -10,13 +10,13 @@ from collections.abc import Hashable, Set
 from ....model import Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, Subject
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, Subject
 from ...framework.status import SKIP, Status, unresolvable
 
 REASON = "didn't have bridge '{}'"
 
 
-class NetworkBridge(PreFilterPlugin, FilterPlugin):
+class NetworkBridge(PerNode, PreFilterPlugin, FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
     Proxmox itself creates such a VM and only fails to start it. Off by default, as it costs a call per node each time;
@@ -26,11 +26,9 @@ class NetworkBridge(PreFilterPlugin, FilterPlugin):
     name = "NetworkBridge"
     enabled = False
     events = frozenset({Event.NODE})
+    reads = frozenset({Subject.BRIDGES})
 
-    def reads(self) -> frozenset[Subject]:
-        return frozenset({Subject.BRIDGES})
-
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.bridges
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:

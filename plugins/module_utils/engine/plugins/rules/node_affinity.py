@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 
-from ....model import Expression, Node, Request
+from ....model import Expression, Guest, Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Category, Status, unresolvable
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable
 from ...node_selection import matches, matches_all
 
 REASON = "didn't match the VM's node affinity"
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Keeps the nodes for which every required expression holds. Scores the weights of the preferred expressions that
     hold: 100 for the node where they sum up to most, 0 where none holds.
 
@@ -27,26 +27,30 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     name = "NodeAffinity"
     category = Category.PLACEMENT
     weight = 2.0
+    bounded = True
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.node_required, request.node_preferred
 
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()
+
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return None if request.node_required else SKIP
+        preferred = request.node_preferred
+        most = max((preference(preferred, info.node) for info in cluster.nodes), default=0) if preferred else 0
+        state[self.name] = most
+        if not request.node_required:
+            return SKIP_FILTER if most else SKIP
+        return None if most else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return None if matches_all(request.node_required, node.node) else unresolvable(REASON)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        if not request.node_preferred:
-            return SKIP
-        most = max((preference(request.node_preferred, info.node) for info in nodes), default=0)
-        state[self.name] = most
-        return None if most else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         most: int = state[self.name]

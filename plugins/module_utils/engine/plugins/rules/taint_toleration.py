@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from ....model import Node, Request, Taint, Toleration
+from ....model import Guest, Node, Request, Taint, Toleration
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Category, Status, unresolvable
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ...framework.status import SKIP, SKIP_SCORE, Category, Status, unresolvable
 
 REASON = "had untolerated taint {{{}}}"
 
@@ -19,7 +19,7 @@ HARD = "NoSchedule"
 SOFT = "PreferNoSchedule"
 
 
-class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class TaintToleration(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node with a C(NoSchedule) taint that the request does not tolerate. Scores 100 for a node without
     untolerated C(PreferNoSchedule) taints, 0 for the node of the cluster with the most of them.
     """
@@ -27,26 +27,31 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
     name = "TaintToleration"
     category = Category.PLACEMENT
     weight = 3.0
+    bounded = True
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.tolerations
 
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()
+
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return None if any(info.node.taints for info in cluster.nodes) else SKIP
+        tainted = [info.node for info in cluster.nodes if info.node.taints]
+        most = state[self.name] = max((_unwelcome(request, node) for node in tainted), default=0)
+        if not tainted:
+            return SKIP
+        return None if most else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         for taint in untolerated(request.tolerations, node.node, HARD):
             return unresolvable(REASON.format(f"{taint.key}: {taint.value}" if taint.value else taint.key))
         return None
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        most = max((_unwelcome(request, info.node) for info in nodes if info.node.taints), default=0)
-        state[self.name] = most
-        return None if most else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         most: int = state[self.name]

@@ -13,17 +13,14 @@ from functools import partial
 from ....model import Guest, Request, SpreadConstraint
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Status, unresolvable, unschedulable
+from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...node_selection import NODE_KEY, asked_for, label, wanted_regex
 from ...selectors import selects, selects_request
 from ...topology import EvenCounts
 
 NO_LABEL = "didn't have label '{}' of a topology spread rule"
 SKEWED = "would break a topology spread rule over '{}'"
-
-SOFT = "TopologySpread/soft"
-ALL_NODES = "TopologySpread/nodes"
 
 WITHOUT_LABEL = -1.0
 """The raw score of a node that lacks a label; below every other, as those count VMs."""
@@ -44,7 +41,17 @@ class Spread:
     nodes: frozenset[int]
 
 
-class TopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+@dataclass(slots=True)
+class Counted:
+    """What TopologySpread remembers about one kind of request: its constraints, and the weights of the soft ones."""
+
+    hard: list[Spread]
+    soft: list[Spread]
+    weights: list[float]
+    nodes: Sequence[NodeInfo]
+
+
+class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node when the selected VMs in its topology domain would exceed those in the emptiest domain by more
     than C(max_skew), and nodes without the label. Constraints with C(schedule_anyway) are scored instead: 100 for the
     emptiest domain, less the more VMs there are.
@@ -56,61 +63,54 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin)
     name = "TopologySpread"
     weight = 2.0
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         if not request.topology_spread:
             return None
         itself = tuple(selects_request(c.selector, request) for c in request.topology_spread)
         return request.topology_spread, itself, request.node, wanted_regex(request), request.node_required
 
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        # With a domain per node the emptiest domain's number seldom moves; with a few domains it does all the time.
+        if _by_node(request):
+            return None
+        return tuple(label(node.node, c.topology_key) for c in request.topology_spread if c.hard)
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        counted: Counted = state[self.name]
+        moved = _count([*counted.hard, *counted.soft], guest, node, sign)
+        return counted.nodes if moved and _by_node(request) else ()
+
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.topology_spread:
             return SKIP
-        state[ALL_NODES] = cluster.nodes
-        state[self.name] = [*_spreads(request, cluster, True), *_spreads(request, cluster, False)]
-        return None
-
-    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo]:
-        moved = _count(state[self.name], guest, node, 1)
-        return state[ALL_NODES] if moved and self.filter_scope(request) is Scope.NODE else ()
-
-    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo]:
-        moved = _count(state[self.name], guest, node, -1)
-        return state[ALL_NODES] if moved and self.filter_scope(request) is Scope.NODE else ()
-
-    def filter_scope(self, request: Request) -> Scope:
-        # With a domain per node the emptiest domain's number seldom moves; with a few domains it does all the time.
-        hard = [constraint for constraint in request.topology_spread if constraint.hard]
-        return Scope.NODE if all(constraint.topology_key == NODE_KEY for constraint in hard) else Scope.DOMAIN
-
-    def domain(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return tuple(label(node.node, c.topology_key) for c in request.topology_spread if c.hard)
+        hard, soft = _spreads(request, cluster, True), _spreads(request, cluster, False)
+        state[self.name] = Counted(hard, soft, [domain_weight(spread) for spread in soft], cluster.nodes)
+        if not hard:
+            return SKIP_FILTER
+        return None if soft else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        for spread in state[self.name]:
-            status = fits(spread, node) if spread.constraint.hard else None
+        counted: Counted = state[self.name]
+        for spread in counted.hard:
+            status = fits(spread, node)
             if status is not None:
                 return status
         return None
 
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE if all(c.hard for c in request.topology_spread) else Scope.CLUSTER
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        soft = [spread for spread in state.get(self.name, ()) if not spread.constraint.hard]
-        if not soft:
-            return SKIP
-        state[SOFT] = [(spread, domain_weight(spread, nodes)) for spread in soft]
-        return None
-
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        counted: Counted = state[self.name]
         raw = 0.0
-        for spread, weight in state[SOFT]:
+        for spread, weight in zip(counted.soft, counted.weights, strict=True):
             if node.index not in spread.nodes:
                 return WITHOUT_LABEL
             raw += spread.counts.count(node.node) * weight + spread.constraint.max_skew - 1
         return raw
 
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
         return normalized(scores)
 
 
@@ -126,10 +126,9 @@ def fits(spread: Spread, node: NodeInfo) -> Status | None:
     return unschedulable(SKEWED.format(key), f"{domain}: skew {skew}, at most {spread.constraint.max_skew}")
 
 
-def domain_weight(spread: Spread, nodes: Sequence[NodeInfo]) -> float:
-    """How much each VM in a domain weighs: more when there are more domains among nodes, as each then holds fewer."""
-    domains = {label(info.node, spread.constraint.topology_key) for info in nodes if info.index in spread.nodes}
-    return math.log(len(domains) + 2)
+def domain_weight(spread: Spread) -> float:
+    """How much each VM in a domain weighs: more when there are more domains, as each then holds fewer."""
+    return math.log(len(spread.counts) + 2)
 
 
 def normalized(scores: Sequence[float]) -> list[float]:
@@ -143,6 +142,11 @@ def normalized(scores: Sequence[float]) -> list[float]:
         return 100.0 * (highest + lowest - score) / highest if highest else 100.0
 
     return [of(score) for score in scores]
+
+
+def _by_node(request: Request) -> bool:
+    """Whether the domains of all hard constraints are single nodes."""
+    return all(constraint.topology_key == NODE_KEY for constraint in request.topology_spread if constraint.hard)
 
 
 def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread]:

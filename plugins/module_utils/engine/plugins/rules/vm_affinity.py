@@ -12,8 +12,8 @@ from functools import partial
 from ....model import AffinityTerm, Guest, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin
-from ...framework.status import SKIP, Status, unresolvable, unschedulable
+from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...node_selection import label
 from ...selectors import selects, selects_request
 from ...topology import DomainCounts, nodes_by_domain
@@ -55,7 +55,7 @@ class Affinity:
     nodes: Sequence[NodeInfo]
 
 
-class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects nodes outside of the topology domains of the VMs that the request must be C(with), and nodes in the
     domains of those that it must be C(apart) from. Scores preferred terms: their weight per VM in the node's domain,
     less for C(apart), the best node 100 and the worst 0.
@@ -68,10 +68,18 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     name = "VMAffinity"
     weight = 2.0
 
-    def signature_in(self, cluster: ClusterState, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         if not request.affinity and not cluster.repelling:
             return None
         return request.affinity, is_first_of_group(request), frozenset(terms_against(cluster, request))
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return count(state[self.name], guest, node, sign)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         against = terms_against(cluster, request)
@@ -92,22 +100,12 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         for counted in affinity.repelled:
             if counted.term in cluster.repelling:
                 counted.counts.fill(cluster.nodes)
-        return None
-
-    def add_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
-        return count(state[self.name], guest, node, 1)
-
-    def remove_vm(self, state: CycleState, request: Request, guest: Guest, node: NodeInfo) -> Iterable[NodeInfo] | None:
-        return count(state[self.name], guest, node, -1)
+        if not required and not against:
+            return SKIP_FILTER
+        return None if affinity.preferred else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return fits(state[self.name], node)
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE if all(term.required for term in request.affinity) else Scope.CLUSTER
-
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
-        return SKIP if all(term.required for term in request.affinity) else None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         affinity: Affinity = state[self.name]
@@ -118,12 +116,6 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                 for counted in affinity.preferred
             )
         )
-
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
-        lowest, highest = min(scores), max(scores)
-        if lowest == highest:
-            return [0.0] * len(scores)
-        return [100.0 * (score - lowest) / (highest - lowest) for score in scores]
 
 
 def is_first_of_group(request: Request) -> bool:

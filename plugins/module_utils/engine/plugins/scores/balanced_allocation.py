@@ -25,7 +25,7 @@ class BalancedAllocation(AllocationScore):
     enabled = False
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * (1.0 - deviation(self.shares(request, node)))
+        return 100.0 * (1.0 - deviation(self.shares(state, request, node)))
 
 
 def deviation(shares: list[Share]) -> float:

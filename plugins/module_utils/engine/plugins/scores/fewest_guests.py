@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from ....model import Request
 from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
@@ -24,12 +22,5 @@ class FewestGuests(ScorePlugin):
     name = "FewestGuests"
     enabled = False
 
-    def signature(self, request: Request) -> Hashable:
-        return None
-
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return float(-sum(not guest.template for guest in node.guests.values()))
-
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
-        least, most = min(scores), max(scores)
-        return [100.0 * (score - least) / (most - least) if most > least else 100.0 for score in scores]

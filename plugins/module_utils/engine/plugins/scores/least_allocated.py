@@ -22,7 +22,7 @@ class LeastAllocated(AllocationScore):
     name = "LeastAllocated"
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * self.mean(request, node, free_part)
+        return 100.0 * self.mean(state, request, node, free_part)
 
 
 def free_part(used: float) -> float:

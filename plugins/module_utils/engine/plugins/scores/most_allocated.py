@@ -23,7 +23,7 @@ class MostAllocated(AllocationScore):
     enabled = False
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * self.mean(request, node, used_part)
+        return 100.0 * self.mean(state, request, node, used_part)
 
 
 def used_part(used: float) -> float:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
@@ -27,13 +27,12 @@ class NodeResource(ScorePlugin):
     enabled = False
     events = frozenset({Event.NODE})
 
-    def signature(self, request: Request) -> Hashable:
-        return None
-
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         memory_use = node.node.memory_used / node.node.memory if node.node.memory else 1.0
         return 1.0 / (max(node.node.cpu_used, FLOOR) * max(memory_use, FLOOR))
 
-    def normalize(self, state: CycleState, request: Request, scores: list[float]) -> list[float]:
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
         best = max(scores)
         return [100.0 * score / best for score in scores]

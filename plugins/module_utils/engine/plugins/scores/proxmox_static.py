@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import PreScorePlugin, ScorePlugin
+from ...framework.interface import ScorePlugin
 from ...topsis import scores
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0)
@@ -22,7 +22,7 @@ _DIGITS = 12
 """TOPSIS makes the smallest difference the whole scale, so what rounding leaves behind would break ties."""
 
 
-class ProxmoxStatic(PreScorePlugin, ScorePlugin):
+class ProxmoxStatic(ScorePlugin):
     """Scores 0..100 as the cluster resource scheduler of Proxmox VE does in static mode: each node is tried, and the
     best is the one that leaves the lowest average and highest use of CPU and memory over all nodes that passed the
     filters. Off by default.
@@ -36,10 +36,13 @@ class ProxmoxStatic(PreScorePlugin, ScorePlugin):
     enabled = False
     settings = {"ha_only": Setting("bool", False, "count only the guests that the HA manager looks after")}
 
-    def signature(self, request: Request) -> Hashable:
-        return request.cores, request.memory
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        """The part of the memory that would be used; CPU and the other nodes come in when all are compared."""
+        return _part(self._use(node)[1] + request.memory, float(node.node.memory))
 
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> None:
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
         uses = [self._use(node) for node in nodes]
         ranked = static_scores(
             cpu=[(cores, float(node.node.cores)) for node, (cores, _memory) in zip(nodes, uses, strict=True)],
@@ -47,11 +50,7 @@ class ProxmoxStatic(PreScorePlugin, ScorePlugin):
             added_cpu=request.cores,
             added_memory=request.memory,
         )
-        state[self.name] = {node.name: 100.0 * score for node, score in zip(nodes, ranked, strict=True)}
-
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        score: float = state[self.name][node.name]
-        return score
+        return [100.0 * score for score in ranked]
 
     def _use(self, node: NodeInfo) -> tuple[float, float]:
         if not self.config["ha_only"]:

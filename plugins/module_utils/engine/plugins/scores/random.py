@@ -9,25 +9,23 @@ import hashlib
 from collections.abc import Hashable
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin
+from ...framework.interface import Event, PerNode, ScorePlugin
 
 
-class Random(ScorePlugin):
+class Random(PerNode, ScorePlugin):
     """Scores 0..100 by chance: the same for the same C(seed), VM name and node name. Off by default."""
 
     name = "Random"
     enabled = False
+    bounded = True
     events = frozenset({Event.NODE})
     settings = {"seed": Setting("int", 0, "another seed gives another, equally repeatable, choice")}
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.name
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         text = f"{self.config['seed']}/{request.name}/{node.name}"

@@ -46,7 +46,7 @@ class RequestedToCapacityRatio(AllocationScore):
         self.line = read_shape(f"{self.name}.config.shape", config["shape"])
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return self.mean(request, node, lambda used: height(self.line, 100.0 * used))
+        return self.mean(state, request, node, lambda used: height(self.line, 100.0 * used))
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:

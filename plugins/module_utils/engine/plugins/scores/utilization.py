@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import typing as t
+from collections.abc import Hashable, Mapping
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, Scope, ScorePlugin, Subject
+from ...framework.interface import Event, PerNode, ScorePlugin, Subject
 
 
-class Utilization(ScorePlugin):
+class Utilization(PerNode, ScorePlugin):
     """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use and where something always waits. Off
     by default.
 
@@ -27,6 +28,7 @@ class Utilization(ScorePlugin):
 
     name = "Utilization"
     enabled = False
+    bounded = True
     events = frozenset({Event.NODE, Event.GUEST})
     settings = {
         "cpu_weight": Setting("float", 1.0, "weight of CPU use within this score", minimum=0),
@@ -36,14 +38,12 @@ class Utilization(ScorePlugin):
         ),
     }
 
-    def reads(self) -> frozenset[Subject]:
-        return frozenset({Subject.PRESSURE} if self.config["pressure_weight"] else ())
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.reads = frozenset({Subject.PRESSURE} if config["pressure_weight"] else ())
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return None
-
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         host = node.node

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from ....errors import InvalidRequest
 from ....model import Request
 from ...framework.interface import VMIDPlugin
@@ -23,9 +21,6 @@ class Regex(VMIDPlugin):
     """
 
     name = "Regex"
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def choice(self, request: Request) -> VMIDChoice | None:
         text = request.vmid_regex or request.context.get(CONTEXT_KEY)

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PreScorePlugin, Scope, ScorePlugin
+from ...framework.interface import Event, PerNode, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, Status
-from ...volumes import find_volumes, shared_view
+from ...volumes import shared_view, volumes_on
 
 
-class StorageBalance(PreScorePlugin, ScorePlugin):
+class StorageBalance(PerNode, PreFilterPlugin, ScorePlugin):
     """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
     mean of them.
 
@@ -23,22 +23,20 @@ class StorageBalance(PreScorePlugin, ScorePlugin):
     """
 
     name = "StorageBalance"
+    bounded = True
     events = frozenset({Event.GUEST, Event.STORAGE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.disks, request.clone
 
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.STORAGES
-
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         return shared_view(request, node, self.policy.storage_classes)
 
-    def pre_score(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> Status | None:
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found = find_volumes(request, node, self.policy.storage_classes)
+        found = volumes_on(state, request, node, self.policy.storage_classes)
         if isinstance(found, Status) or not found.storages:
             return 0.0
         shares = []

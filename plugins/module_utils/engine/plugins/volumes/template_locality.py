@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...cloning import source_for
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, Scope
+from ...framework.interface import Event, FilterPlugin, PerNode
 from ...framework.status import Category, Status
 
 
-class TemplateLocality(FilterPlugin):
+class TemplateLocality(PerNode, FilterPlugin):
     """Rejects a node that has no copy of the template of its own and to which Proxmox clones none of another node.
 
     Proxmox clones to another node only when everything that the template holds, the image in a CD-ROM drive included,
@@ -26,12 +26,8 @@ class TemplateLocality(FilterPlugin):
     category = Category.PLACEMENT
     events = frozenset({Event.NODE, Event.STORAGE})
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.clone
-
-    def filter_scope(self, request: Request) -> Scope:
-        # It looks at storages, but not at their space.
-        return Scope.NODE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = source_for(request.clone, node) if request.clone is not None else None

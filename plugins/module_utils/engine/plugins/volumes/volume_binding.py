@@ -14,13 +14,13 @@ from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
+from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Category, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import class_of, find_volumes, in_gib, larger_than_asked, shared_view
+from ...volumes import class_of, in_gib, larger_than_asked, shared_view, volumes_on
 
 
-class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
+class VolumeBinding(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node where a drive finds no storage that exists there, is active, has the content type and has the
     space; or where an ISO image, or what is imported, is not there.
 
@@ -32,6 +32,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     name = "VolumeBinding"
     category = Category.STORAGE
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
+    reads = frozenset({Subject.VOLUMES})
     settings = {
         "storage_classes": Setting("dict", {}, "storage classes by name: storages, types, shared, overcommit, reserved")
     }
@@ -40,17 +41,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         super().__init__(config)
         self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
 
-    def reads(self) -> frozenset[Subject]:
-        return frozenset({Subject.VOLUMES})
-
-    def check(self, request: Request) -> None:
+    def pre_enqueue(self, request: Request) -> Status | None:
         for disk in request.disks:
             class_of(disk, self.policy.storage_classes)
+        return None
 
-    def signature(self, request: Request) -> Hashable:
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.disks, request.clone
 
-    def view(self, request: Request, node: NodeInfo) -> Hashable:
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         return shared_view(request, node, self.policy.storage_classes)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
@@ -62,11 +61,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found = find_volumes(request, node, self.policy.storage_classes)
+        found = volumes_on(state, request, node, self.policy.storage_classes)
         return found if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        found = find_volumes(request, node, self.policy.storage_classes)
+        found = volumes_on(state, request, node, self.policy.storage_classes)
         if isinstance(found, Status):
             return found
         draft.storages.update(found.storages)

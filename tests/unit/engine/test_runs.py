@@ -6,23 +6,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import Batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
-    Event,
     PermitPlugin,
-    ReservePlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import WAIT, Status
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -50,17 +47,14 @@ def used_gib(state: ClusterState) -> float:
 
 
 def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
-    engine = scheduler(cluster([node("pve1")]))
-    batch = Batch([vm("late", context={"delay": "15"}, created=100.0), vm("now")], engine, ())
-    assert placed(batch.run(engine, 100.0)) == ["now"]
-    assert batch.outcomes[0].message == (
+    requests = [vm("late", context={"delay": "15"}, created=100.0), vm("now")]
+    late, now = scheduler(cluster([node("pve1")])).schedule_all(requests, now=114.9)
+    assert late.message == (
         '0/1 nodes are available for VM "late": 1 node(s) had to wait for the delay of 15 s (pve1); '
         "without Delay, pve1 would fit"
     )
-    assert batch.next_time() == 115.0
-    assert placed(batch.run(engine, 114.9)) == ["now"]
-    assert placed(batch.run(engine, 115.0)) == ["late", "now"]
-    assert batch.next_time() is None
+    assert (late.until, now.decision is not None) == (115.0, True)
+    assert placed(scheduler(cluster([node("pve1")])).schedule_all(requests, now=115.0)) == ["late", "now"]
 
 
 def test_a_delay_that_is_over_says_nothing_of_another_one() -> None:
@@ -77,44 +71,23 @@ def test_a_delay_that_is_no_time_is_refused(text: str) -> None:
 
 
 def test_a_gated_vm_is_told_what_holds_it_and_is_never_due() -> None:
-    engine = scheduler(cluster([node("pve1")]))
-    batch = Batch([vm("gated", scheduling_gates=("licence",))], engine)
-    [outcome] = batch.run(engine, 0.0)
+    [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("gated", scheduling_gates=("licence",))])
     assert outcome.error is not None
     assert outcome.error.code == "SchedulingGated"
     assert outcome.message == ('VM "gated" is held back: SchedulingGates: waits for scheduling gate(s) licence')
-    assert batch.next_time() is None
+    assert not outcome.resolvable
 
 
-# --- waiting for capacity ---
+def test_what_no_change_can_help_is_not_waited_for() -> None:
+    [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("new", node="pve9")])
+    assert (outcome.decision, outcome.resolvable) == (None, False)
 
 
-def test_a_vm_waits_for_the_event_that_makes_room() -> None:
-    full = [guest(100, "pve1", gib=30)]
-    first = scheduler(cluster([node("pve1")], full))
-    batch = Batch([vm("new", gib=8)], first)
-    assert placed(batch.run(first, 0.0)) == []
-    later = scheduler(cluster([node("pve1")]))
-    assert placed(batch.run(later, 5.0)) == []
-    batch.wake([Event.GUEST])
-    assert placed(batch.run(later, 5.0)) == ["new"]
-    assert batch.outcomes[0].attempts == 2
-
-
-def test_what_no_change_can_help_fails_at_once() -> None:
-    engine = scheduler(cluster([node("pve1")]))
-    batch = Batch([vm("new", node="pve9")], engine)
-    assert placed(batch.run(engine, 0.0)) == []
-    assert batch.next_time() is None
-
-
-def test_a_vm_without_a_free_vmid_is_tried_again_when_guests_change() -> None:
+def test_a_vm_without_a_free_vmid_waits_for_guests_to_change() -> None:
     engine = scheduler(cluster([node("pve1")], [guest(100, "pve1")]))
-    batch = Batch([vm("new", vmid_range="100-100")], engine)
-    batch.run(engine, 0.0)
-    batch.wake([Event.GUEST])
-    assert batch.next_time() == 1.0
-    assert placed(batch.run(scheduler(cluster([node("pve1")])), 1.0)) == ["new"]
+    [outcome] = engine.schedule_all([vm("new", vmid_range="100-100")])
+    assert outcome.resolvable
+    assert outcome.rejected_by == {"Range", "Regex"}
 
 
 def test_a_vm_may_come_before_the_one_that_it_must_be_with() -> None:
@@ -220,12 +193,19 @@ def test_when_the_first_group_fits_nowhere_the_second_is_placed() -> None:
     assert used_gib(state) == 40
 
 
-def test_a_group_is_placed_in_a_later_pass_when_there_is_room() -> None:
-    first = scheduler(cluster([node("pve1")]))
-    batch = Batch([member(name, "g", 20) for name in ("a", "b")], first)
-    assert placed(batch.run(first, 0.0)) == []
-    batch.wake([Event.NODE])
-    assert placed(batch.run(scheduler(cluster([node("pve1"), node("pve2")])), 1.0)) == ["a", "b"]
+def test_groups__that_were_barred_get_another_chance_one_by_one() -> None:
+    """The first group fits nowhere, and kept the second from being placed."""
+    requests = [
+        member("a1", "a", 20),
+        member("b1", "b", 20),
+        *(member(f"a{n}", "a", 20) for n in (2, 3)),
+        member("b2", "b", 20),
+    ]
+    state = cluster([node("pve1"), node("pve2")])
+    outcomes = scheduler(state).schedule_all(requests)
+    assert placed(outcomes) == ["b1", "b2"]
+    assert [guest_.name for guest_ in state if state.is_assumed(guest_.vmid)] == ["b1", "b2"]
+    assert all(outcome.error is not None for outcome in outcomes if outcome.decision is None)
 
 
 @settings(max_examples=200)
@@ -300,9 +280,6 @@ class Stubborn(PermitPlugin):
 
     name = "Stubborn"
 
-    def signature(self, request: Request) -> Hashable:
-        return None
-
     def permit(
         self,
         request: Request,
@@ -330,18 +307,6 @@ class Broken(Stubborn):
         return None
 
 
-class Clinging(ReservePlugin):
-    """Does not let go."""
-
-    name = "Clinging"
-
-    def reserve(self, *args: object) -> Status | None:
-        return None
-
-    def unreserve(self, *args: object) -> None:
-        raise RuntimeError("mine")
-
-
 def test_who_waits_for_nobody_is_taken_back() -> None:
     state = cluster([node("pve1")])
     outcomes = scheduler(state, own=[Stubborn]).schedule_all([vm("a"), vm("b")])
@@ -359,13 +324,6 @@ def test_a_permit_plugin_that_raises_fails_its_vm_and_leaves_nothing_behind() ->
     assert outcomes[0].error is not None
     assert outcomes[0].error.code == "PluginFailed"
     assert used_gib(state) == 1
-
-
-def test_an_unreserve_that_raises_is_told_and_the_vm_is_forgotten_all_the_same() -> None:
-    state = cluster([node("pve1")])
-    outcomes = scheduler(state, own=[Clinging]).schedule_all([member("a", "g", 1, least=2)])
-    assert outcomes[0].message == "plugin Clinging failed: RuntimeError: mine"
-    assert used_gib(state) == 0
 
 
 def test_an_unknown_profile_fails_its_vm_only() -> None:

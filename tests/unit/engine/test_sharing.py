@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,15 +21,15 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     Event,
     FilterPlugin,
+    PerNode,
     PreFilterPlugin,
-    Scope,
     ScorePlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
     unschedulable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduler import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,
@@ -146,14 +146,28 @@ class Noise(ScorePlugin):
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return {"n1": 44.791666666666664, "n2": 44.79166666666667}[node.name]
 
-    def score_scope(self, request: Request) -> Scope:
-        return Scope.NODE if request.name == "alone" else Scope.CLUSTER
+
+class SharedNoise(PerNode, Noise):
+    """The same, kept."""
+
+    bounded = True
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return None
 
 
-@pytest.mark.parametrize("name", ["alone", "compared"])
-def test_ties__are_broken_by_name_and_not_by_the_last_digit(name: str) -> None:
-    where = scheduler(cluster([node("n1"), node("n2")]), own=[Noise])
-    outcome = where.schedule(vm(name))
+class NormalizedNoise(Noise):
+    """The same, in a unit of its own."""
+
+    def normalize(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
+    ) -> list[float]:
+        return scores
+
+
+@pytest.mark.parametrize("noise", [SharedNoise, NormalizedNoise])
+def test_ties__are_broken_by_name_and_not_by_the_last_digit(noise: type[Noise]) -> None:
+    outcome = scheduler(cluster([node("n1"), node("n2")]), own=[noise]).schedule(vm())
     assert outcome.decision is not None
     assert outcome.decision.node == "n1"
     assert outcome.message.endswith("level with n2")
@@ -202,9 +216,6 @@ class HalfFree(FilterPlugin):
     name = "HalfFree"
     events = frozenset({Event.STORAGE})
 
-    def signature(self, request: Request) -> Hashable:
-        return None
-
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         use = node.storages["ceph"].use
         return None if use.free > use.total // 2 else unschedulable("were half full")
@@ -223,9 +234,6 @@ class NotBeside(PreFilterPlugin):
     """Refuses every node while the cluster holds a guest of this name."""
 
     name = "NotBeside"
-
-    def signature(self, request: Request) -> Hashable:
-        return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return unschedulable("were taken") if any(guest.name == "rival" for guest in cluster) else None

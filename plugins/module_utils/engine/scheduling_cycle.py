@@ -1,0 +1,503 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scheduling cycle, from top to bottom: a request leaves the queue, nodes are filtered and scored, the VM gets a
+VMID and what it needs on its node, and the decision is assumed.
+
+Everything is taken in memory only. VMs of a group are placed together: a group that cannot stand is rolled back, and
+what was placed since is placed again without it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
+from ..model import VMID_MAX, VMID_MIN, Decision, Request
+from .cache import ClusterState, NodeInfo
+from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
+from .framework.cycle_state import CycleState
+from .framework.draft import Draft
+from .framework.interface import (
+    NOT_SHARED,
+    PermitPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SharedPlugin,
+    VMIDPlugin,
+)
+from .framework.profile import Profile
+from .framework.status import SKIPS, Code, Status
+from .guard import all_in_range, asked, check_request, failed, finite, guarded
+from .profiles import profile_of
+from .queue import Queued, SchedulingQueue
+from .sharing import POINTS, SharedVerdicts
+from .unknown_names import unknown_names
+from .verdicts import PlainScores, Verdicts
+from .vmids.choice import InvalidVMIDChoice, VMIDChoice
+from .vmids.intersection import intersection
+from .vmids.ranges import AnyVMID
+
+KINDS_KEPT = 256
+"""For how many kinds of request verdicts are kept at once; those that were not used for longest are dropped."""
+
+
+@dataclass(slots=True)
+class Cycle:
+    """One request on its way through a cycle.
+
+    Attributes:
+        key: what the request shares verdicts by.
+        refusing: the plugins whose PreFilter refused the request on every node, with their statuses.
+        shared: the plugins that have something to say, and what those of them say that share.
+        rejections: of plain filters, by the nodes' indices.
+        passed: the nodes that all filters let pass; None while no plain plugin has to look at each of them.
+    """
+
+    request: Request
+    profile: Profile
+    key: Hashable
+    shared: SharedVerdicts
+    state: CycleState
+    refusing: dict[str, Status]
+    rejections: dict[int, Status] = field(default_factory=dict)
+    passed: list[NodeInfo] | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """The requests of one run and what became of them so far, by their number in order of arrival.
+
+    Attributes:
+        placed: what is placed so far, and what exists already of the run (below zero).
+        undecided, unplaced: what is still to be decided; what failed or is held back.
+        barred: requests of groups that cannot stand; held those that do not get into the queue.
+        queue: the requests in the order in which they left the queue.
+    """
+
+    placed: dict[int, Request]
+    undecided: dict[int, Request] = field(default_factory=dict)
+    unplaced: dict[int, Request] = field(default_factory=dict)
+    barred: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+    queue: list[Queued] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Places requests on one cluster. Same state, same requests, same profiles: same decisions."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        profiles: Mapping[str, Profile],
+        default_profile: str = "balanced",
+        *,
+        sharing: bool = True,
+    ) -> None:
+        """default_profile names the profile of requests that name none; it must be among profiles. Without sharing
+        every plugin is asked about every node in every cycle, which changes nothing but the time that it takes.
+        """
+        self.cluster = cluster
+        self._profiles = profiles
+        self._default = default_profile
+        self._sharing = sharing
+        self._kept: OrderedDict[Hashable, SharedVerdicts] = OrderedDict()
+
+    def observe(self, cluster: ClusterState) -> None:
+        """Look at the cluster as it was read anew; what was concluded from the former state is forgotten."""
+        self.cluster = cluster
+        self._kept.clear()
+
+    def profile(self, request: Request) -> Profile:
+        return profile_of(request, self._profiles, self._default)
+
+    # --- a run: every request in the order of the queue, groups together or not at all ---
+
+    def schedule_all(
+        self, requests: Iterable[Request], now: float = 0.0, present: Iterable[Request] = ()
+    ) -> list[Outcome]:
+        """Place many, each decision counting for the next.
+
+        present are VMs of the same run that exist already. now is in seconds, on the clock of Request.created. The
+        outcomes are in the order of the requests.
+        """
+        run = Run({-1 - number: request for number, request in enumerate(present)})
+        self._run_queue(run, requests)
+        groups: list[list[Queued]] = []
+        while True:
+            self._place_in_order(run, [queued for queued in run.queue if queued.arrival not in run.barred], now)
+            group = self._bar_one_group(run)
+            if not group:
+                break
+            groups.append(group)
+            for queued in [queued for queued in run.queue if queued.arrival in run.placed]:
+                self._take_back(run, queued)
+                del run.outcomes[queued.arrival]
+        # What kept a group from being placed may be barred by now.
+        for group in sorted(groups, key=lambda group: min(map(run.queue.index, group))):
+            self._try_again(run, group, now)
+        return [run.outcomes[arrival] for arrival in sorted(run.outcomes)]
+
+    def _run_queue(self, run: Run, requests: Iterable[Request]) -> None:
+        """Let the requests into the queue, and note the order in which they leave it."""
+        sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
+        queue = SchedulingQueue(self.profile, sorters[0] if sorters else None)
+        for arrival, request in enumerate(requests):
+            error: CollectionError | None = None
+            held: Status | None = None
+            try:
+                held = queue.add(request, arrival)
+            except CollectionError as raised:
+                error = raised
+            if held is not None:
+                error = SchedulingGated(f'VM "{request.name}" is held back: {held.plugin}: {held.text}')
+            if error is not None:
+                by = frozenset({held.plugin}) if held is not None else frozenset[str]()
+                run.outcomes[arrival] = Outcome(request, error=error, rejected_by=by)
+                run.unplaced[arrival] = request
+                run.held.add(arrival)
+        while (queued := queue.pop(0.0)) is not None:
+            run.queue.append(queued)
+
+    def _place_in_order(self, run: Run, due: Sequence[Queued], now: float) -> None:
+        """Place each request; those that failed before others were placed are tried once more, as these may be what
+        they must be with.
+        """
+        placements = 0
+        tried_after: dict[int, int] = {}
+        while due:
+            run.undecided = {queued.arrival: queued.request for queued in due}
+            for queued in due:
+                run.unplaced.pop(queued.arrival, None)
+            for queued in due:
+                tried_after[queued.arrival] = placements
+                placements += self._place(run, queued, now)
+            due = [
+                queued
+                for queued in run.queue
+                if queued.arrival in run.unplaced
+                and queued.arrival not in run.barred
+                and run.outcomes[queued.arrival].resolvable
+                and tried_after.get(queued.arrival, 0) < placements
+            ]
+
+    def _place(self, run: Run, queued: Queued, now: float) -> bool:
+        """Place one request, and tell whether it stays: Permit may not let it stand."""
+        arrival, request = queued.arrival, queued.request
+        before = run.outcomes.get(arrival)
+        outcome = run.outcomes[arrival] = self.schedule(request, now)
+        del run.undecided[arrival]
+        if outcome.decision is None:
+            run.unplaced[arrival] = request
+            return False
+        run.placed[arrival] = request
+        refused = self._run_permit(run, request, run.undecided.values(), run.unplaced.values())
+        if refused is None or refused.code is Code.WAIT:
+            return True
+        self._take_back(run, queued)
+        # Why it failed by itself says more than that its group failed with it.
+        run.outcomes[arrival] = before or not_permitted(outcome, refused)
+        return False
+
+    def _run_permit(
+        self, run: Run, request: Request, waiting: Collection[Request], failed: Collection[Request]
+    ) -> Status | None:
+        """The first answer of a Permit plugin that is not a yes; one that raises says no."""
+        plugins: list[PermitPlugin] = self.profile(request).plugins("permits")
+        for plugin in plugins:
+            try:
+                status = asked(plugin, plugin.permit, request, run.placed.values(), waiting, failed)
+            except CollectionError as error:
+                return Status(Code.ERROR, error.message, plugin=plugin.name)
+            if status is not None and status.code is not Code.SKIP:
+                return status
+        return None
+
+    def _bar_one_group(self, run: Run) -> list[Queued]:
+        """Now that nothing is undecided: bar the last request that Permit does not let stand, and all that cannot stand
+        without it. Empty when everything stands.
+        """
+        refused = [
+            (queued, status)
+            for queued in run.queue
+            if queued.arrival in run.placed and (status := self._final(run, queued.request)) is not None
+        ]
+        hopeful = [q.request for q in run.queue if q.arrival in run.unplaced and q.arrival not in run.barred]
+        hopeless = [run.unplaced[arrival] for arrival in run.unplaced if arrival in run.barred | run.held]
+        group: list[Queued] = []
+        for queued, status in reversed(refused):
+            again = self._run_permit(run, queued.request, hopeful, hopeless) if group else status
+            if again is not None and (again.code is not Code.WAIT or not group):
+                self._take_back(run, queued)
+                run.outcomes[queued.arrival] = not_permitted(run.outcomes[queued.arrival], again)
+                run.barred.add(queued.arrival)
+                hopeless.append(queued.request)
+                group.append(queued)
+        return group
+
+    def _final(self, run: Run, request: Request) -> Status | None:
+        """What Permit says of a placed request when no other is left to be decided."""
+        return self._run_permit(run, request, (), run.unplaced.values())
+
+    def _try_again(self, run: Run, group: Sequence[Queued], now: float) -> None:
+        """Place a barred group and all that failed beside what stands; when that fails as well, leave all as it was."""
+        placed, unplaced, outcomes = dict(run.placed), dict(run.unplaced), dict(run.outcomes)
+        run.barred.difference_update(queued.arrival for queued in group)
+        due = [q for q in run.queue if q.arrival in run.unplaced and q.arrival not in run.barred]
+        self._place_in_order(run, due, now)
+        if all(self._final(run, request) is None for request in run.placed.values()):
+            return
+        for queued in run.queue:
+            if queued.arrival in run.placed and queued.arrival not in placed:
+                self._take_back(run, queued)
+        run.unplaced, run.outcomes = unplaced, outcomes
+        run.barred.update(queued.arrival for queued in group)
+
+    def _take_back(self, run: Run, queued: Queued) -> None:
+        decision = run.outcomes[queued.arrival].decision
+        run.unplaced[queued.arrival] = run.placed.pop(queued.arrival)
+        if decision is not None:
+            self.undo(decision)
+
+    def undo(self, decision: Decision) -> None:
+        """Take an assumed decision back."""
+        self.cluster.forget(decision.vmid)
+
+    # --- one request: PreFilter, Filter, PostFilter, Score, VMID, Reserve, assume ---
+
+    def schedule(self, request: Request, now: float = 0.0) -> Outcome:
+        """Place one request and assume the decision; Permit is asked by the run that it belongs to."""
+        verdicts: Verdicts | None = None
+        try:
+            profile = self.profile(request)
+            check_request(profile, request)
+            cycle = self._run_pre_filter(profile, request, now)
+            self._run_filter(cycle)
+            refused = next(iter(cycle.refusing.values()), None)
+            verdicts = Verdicts(self.cluster.nodes, profile.weights, cycle.shared, cycle.rejections, refused)
+            node, score = self._run_score(cycle, verdicts)
+            if node is None:
+                return self._run_post_filter(cycle, verdicts)
+            draft = Draft(request, node.name, score, self.pick_vmid(request))
+            refused = self._run_reserve(cycle, node, draft)
+            if refused is not None:
+                return not_reserved(request, node.name, refused, verdicts)
+            decision = draft.decision()
+            self.cluster.assume(decision)
+        except NoVMIDAvailable as error:
+            plugins = frozenset(plugin.name for plugin in self.profile(request).plugins("vmids"))
+            return Outcome(request, error=error, looked=verdicts, rejected_by=plugins, resolvable=True)
+        except CollectionError as error:
+            return Outcome(request, error=error, looked=verdicts)
+        return Outcome(request, decision=decision, looked=verdicts)
+
+    def _run_pre_filter(self, profile: Profile, request: Request, now: float) -> Cycle:
+        """Ask which plugins have something to say about the request, and find what sharing plugins said before."""
+        signatures = self._signatures(profile, request)
+        key: Hashable = (profile.name, *signatures.values())
+        shared = self._kept.get(key)
+        state = CycleState()
+        statuses: dict[str, Status | None] = {}
+        if shared is not None:
+            shared.restore(state)
+            statuses.update(shared.kept)
+        refusing: dict[str, Status] = {}
+        for plugin in profile.pre_filters:
+            if plugin.name not in statuses:
+                status = statuses[plugin.name] = asked(plugin, plugin.pre_filter, state, request, self.cluster, now)
+                if status is not None and status.code not in SKIPS:
+                    refusing[plugin.name] = status
+        codes = {name: status.code for name, status in statuses.items() if status is not None}
+        if shared is None or shared.codes != codes:
+            shares = {name for name, signature in signatures.items() if signature is not NOT_SHARED}
+            kept = {p: statuses[p.name] for p in profile.keeping if p.name in shares and p.name not in refusing}
+            shared = SharedVerdicts(
+                self.cluster,
+                profile.weights,
+                [f for f in profile.plugins("filters") if codes.get(f.name) in (None, Code.SKIP_SCORE)],
+                [s for s in profile.scorers if codes.get(s.name) in (None, Code.SKIP_FILTER)],
+                shares,
+                kept,
+                codes,
+            )
+        return Cycle(request, profile, key, shared, state, refusing)
+
+    def _signatures(self, profile: Profile, request: Request) -> dict[str, Hashable]:
+        """What sharing plugins look at in the request, by plugin."""
+        plugins: list[SharedPlugin] = profile.sharing if self._sharing else []
+        signatures = {plugin.name: guarded(plugin, plugin.signature, request, self.cluster) for plugin in plugins}
+        try:
+            hash(tuple(signatures.values()))
+        except TypeError:
+            for plugin in plugins:
+                guarded(plugin, hash, signatures[plugin.name])
+        return signatures
+
+    def _run_filter(self, cycle: Cycle) -> None:
+        """Bring the verdicts of sharing plugins up to date, and ask plain filters about the nodes that are left."""
+        try:
+            cycle.shared.catch_up(cycle.state, cycle.request)
+        except CollectionError:
+            # A plugin failed in its midst, and what it keeps may be half up to date.
+            self._kept.pop(cycle.key, None)
+            raise
+        if not cycle.refusing:
+            self._kept[cycle.key] = cycle.shared
+            self._kept.move_to_end(cycle.key)
+            if len(self._kept) > KINDS_KEPT:
+                self._kept.popitem(last=False)
+        if cycle.refusing or not (cycle.shared.plain_filters or cycle.shared.plain_scorers):
+            return
+        cycle.passed = []
+        for info in self.cluster.nodes:
+            if cycle.shared.rejection(info.index) is not None:
+                continue
+            for plugin in cycle.shared.plain_filters:
+                status = asked(plugin, plugin.filter, cycle.state, cycle.request, info)
+                if status is not None:
+                    cycle.rejections[info.index] = status
+                    break
+            else:
+                cycle.passed.append(info)
+
+    def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
+        """No node passed: find out what would have to change."""
+        request, refusals = cycle.request, self._refusals(cycle)
+        findings = {
+            plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
+            for plugin in cycle.profile.plugins("post_filters")
+        }
+        rejections = {info.name: r for info in self.cluster.nodes if (r := verdicts.rejection(info.index)) is not None}
+        resolvable = any(
+            all(status.resolvable for status in (rejection, *refusals[name].values()))
+            for name, rejection in rejections.items()
+        )
+        return unplaceable(
+            request,
+            rejections,
+            verdicts,
+            findings,
+            resolvable=resolvable,
+            unknown=unknown_names(request, self.cluster),
+        )
+
+    def _run_score(self, cycle: Cycle, verdicts: Verdicts) -> tuple[NodeInfo | None, float]:
+        """Choose the node with the highest weighted mean of all scores; of equal ones the first by name."""
+        shared = cycle.shared
+        if cycle.refusing:
+            return None, 0.0
+        if cycle.passed is None:
+            best = shared.best()
+            return (None, 0.0) if best is None else (self.cluster.nodes[best], verdicts.mean(shared.total(best)))
+        if not cycle.passed:
+            return None, 0.0
+        totals = {info.index: shared.total(info.index) for info in cycle.passed}
+        given: list[PlainScores] = []
+        for plugin in cycle.shared.plain_scorers:
+            raw = guarded(plugin, self._score_all, plugin, cycle)
+            normalized = raw if plugin.bounded else self._normalize(plugin, cycle, raw)
+            given.append(PlainScores(plugin, raw, all_in_range(plugin, normalized)))
+            weight = cycle.profile.weights[plugin.name]
+            for info, score in zip(cycle.passed, given[-1].normalized, strict=True):
+                totals[info.index] += round(weight * score * POINTS)
+        verdicts.add_scores(cycle.passed, given)
+        index = min(totals, key=lambda index: (-totals[index], index))
+        return self.cluster.nodes[index], verdicts.mean(totals[index])
+
+    def _score_all(self, plugin: ScorePlugin, cycle: Cycle) -> list[float]:
+        return [finite(plugin, plugin.score(cycle.state, cycle.request, info)) for info in cycle.passed or ()]
+
+    def _normalize(self, plugin: ScorePlugin, cycle: Cycle, raw: list[float]) -> list[float]:
+        normalized = guarded(plugin, plugin.normalize, cycle.state, cycle.request, cycle.passed, raw)
+        if len(normalized) != len(raw):
+            raise failed(plugin, f"normalize() made {len(normalized)} scores of {len(raw)}")
+        return normalized
+
+    def pick_vmid(self, request: Request) -> int:
+        """The VMID that the request fixes, or the lowest free one that its range and pattern allow.
+
+        Without either, the lowest free one within the datacenter's bounds. Raises NoVMIDAvailable, VMIDConflict,
+        InvalidRequest.
+        """
+        taken = self.cluster.taken
+        if request.vmid is not None:
+            if request.vmid in taken:
+                raise VMIDConflict(f'VMID {request.vmid} is taken and cannot be given to VM "{request.name}"')
+            return request.vmid
+        choice = self._vmid_choice(request)
+        lower, upper = (VMID_MIN, VMID_MAX)
+        if choice is None:
+            choice, (lower, upper) = AnyVMID(), self.cluster.snapshot.next_id
+        vmid = choice.lowest_free(taken, lower, upper)
+        if vmid is None:
+            count = choice.count(lower, upper)
+            whom = f' for VM "{request.name}"' if request.name else ""
+            raise NoVMIDAvailable(f"no free VMID in {choice.describe()}{whom}: all {count} are taken")
+        return vmid
+
+    def _vmid_choice(self, request: Request) -> VMIDChoice | None:
+        """What all VMID plugins together allow; None when the request asks none of them."""
+        allowed: VMIDChoice | None = None
+        plugins: list[VMIDPlugin] = self.profile(request).plugins("vmids")
+        try:
+            for plugin in plugins:
+                choice = guarded(plugin, plugin.choice, request)
+                if choice is not None:
+                    allowed = choice if allowed is None else intersection(allowed, choice)
+        except InvalidVMIDChoice as error:
+            raise InvalidRequest(f'VM "{request.name}": {error}') from error
+        return allowed
+
+    def _run_reserve(self, cycle: Cycle, node: NodeInfo, draft: Draft) -> Status | None:
+        """Have the Reserve plugins write into the draft; the first that refuses ends it."""
+        plugins: list[ReservePlugin] = cycle.profile.plugins("reserves")
+        for plugin in plugins:
+            status = asked(plugin, plugin.reserve, cycle.state, cycle.request, node, draft)
+            if status is not None and status.code is not Code.SKIP:
+                return status
+        return None
+
+    # --- looking, without placing anything ---
+
+    def refusals(self, request: Request, now: float = 0.0) -> Mapping[str, Mapping[str, Status]]:
+        """For each node every filter that refuses the request, by name."""
+        cycle = self._run_pre_filter(self.profile(request), request, now)
+        self._run_filter(cycle)
+        return self._refusals(cycle)
+
+    def storages_on(self, request: Request, node: str, now: float = 0.0) -> dict[str, str]:
+        """Choose a storage on one node for each drive of a request, by slot, whatever the filters say of that node.
+
+        Raises NoStorageAvailable.
+        """
+        info = self.cluster.node(node)
+        draft = Draft(request, node, 0.0)
+        cycle = self._run_pre_filter(self.profile(request), request, now)
+        refused = self._run_reserve(cycle, info, draft) if info is not None else None
+        if info is None or refused is not None:
+            why = "is not there" if refused is None else refused.text
+            raise NoStorageAvailable(f'no storage for VM "{request.name}": {node} {why}')
+        return draft.storages
+
+    def _refusals(self, cycle: Cycle) -> Mapping[str, Mapping[str, Status]]:
+        shared, plain = cycle.shared, bool(cycle.shared.plain_filters or cycle.refusing)
+        if shared.refusals is None or plain:
+            refusals = {
+                info.name: {
+                    **cycle.refusing,
+                    **{
+                        plugin.name: status
+                        for plugin in (*shared.filters, *shared.plain_filters)
+                        if (status := asked(plugin, plugin.filter, cycle.state, cycle.request, info)) is not None
+                    },
+                }
+                for info in self.cluster.nodes
+            }
+            if plain:
+                return refusals
+            shared.refusals = refusals
+        return shared.refusals
