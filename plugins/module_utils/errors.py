@@ -123,7 +123,7 @@ class PluginFailed(CollectionError):
 
 
 class ConnectionFailed(CollectionError):
-    """Proxmox could not be reached, did not answer in time, or its certificate was not trusted.
+    """Proxmox could not be reached, did not answer in time or not as its API does, or its certificate was not trusted.
 
     Cure: check C(api_host), C(api_port) and C(api_timeout); for a private CA set C(ca_path).
     """

@@ -10,7 +10,6 @@ afterwards. Keys, types of rows and paths that are not declared pass as they are
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +39,18 @@ class Row:
         if not isinstance(value, Mapping):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         checked = dict(value)
-        for key, kind in self.required.items():
-            if value.get(key) is None:
-                raise WrongShape(f"{key} is missing")
-            checked[key] = _at(key, kind, value[key])
-        for key, kind in self.optional.items():
-            if value.get(key) is not None:
-                checked[key] = _at(key, kind, value[key])
+        key = ""
+        try:
+            for key, kind in self.required.items():
+                if value.get(key) is None:
+                    raise WrongShape("is missing")
+                checked[key] = kind(value[key])
+            for key, kind in self.optional.items():
+                given = value.get(key)
+                if given is not None:
+                    checked[key] = kind(given)
+        except WrongShape as error:
+            raise WrongShape(f"{key}: {error}") from None
         return checked
 
 
@@ -57,9 +61,10 @@ class ByType:
     kinds: Mapping[str, Row]
 
     def __call__(self, value: t.Any) -> t.Any:
-        row = Row(optional={"type": text})(value)
-        kind = self.kinds.get(row.get("type"))
-        return row if kind is None else kind(row)
+        if not isinstance(value, Mapping):
+            raise WrongShape(f"expected a mapping, got {_name(value)}")
+        kind = self.kinds.get(str(value.get("type")))
+        return value if kind is None else kind(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,13 @@ class Rows:
     def __call__(self, value: t.Any) -> t.Any:
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
             raise WrongShape(f"expected a list, got {_name(value)}")
-        return [_at(f"item {number}", self.kind, item) for number, item in enumerate(value, 1)]
+        rows: list[t.Any] = []
+        try:
+            for item in value:
+                rows.append(self.kind(item))
+        except WrongShape as error:
+            raise WrongShape(f"item {len(rows) + 1}: {error}") from None
+        return rows
 
 
 def text(value: t.Any) -> str:
@@ -85,6 +96,9 @@ def text(value: t.Any) -> str:
 
 def number(value: t.Any) -> int | float:
     """Sizes, times and shares."""
+    kind = type(value)
+    if (kind is int or kind is float) and -_LARGEST < value < _LARGEST:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, str):
         if _DIGITS.fullmatch(value):
             return int(value)
@@ -158,6 +172,7 @@ _MEMBER = ByType({"cluster": _NAMED, "node": _NAMED})
 _TASK = Row(optional=_texts("upid", "type", "id", "node", "user", "status") | _numbers("starttime", "endtime"))
 _ADDRESS = Row({"ip-address": address})
 _INTERFACE = Row(optional={**_texts("name", "hardware-address"), "ip-addresses": Rows(_ADDRESS)})
+_CHECK = Row(optional=_texts("severity", "message"))
 _CONFIG = Row(
     optional=_texts("name", "description", "tags", "lock", "meta", "smbios1", "vmgenid", "boot", "digest")
     | {"template": flag, "protection": flag}
@@ -176,13 +191,19 @@ _PATHS: dict[str, Kind] = {
     "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
     "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
     "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
-    "/cluster/mapping/(pci|usb)": Rows(Row(_texts("id"), {**_texts("description"), "map": Rows(text), "mdev": flag})),
+    "/cluster/mapping/(pci|usb)": Rows(
+        Row(
+            _texts("id"),
+            {**_texts("description"), "map": Rows(text), "mdev": flag, "checks": Rows(_CHECK), "errors": Rows(_CHECK)},
+        )
+    ),
     "/cluster/qemu/cpu-flags": Rows(Row(_texts("name"), {"supported-on": Rows(text)})),
     "/nodes/*/(qemu|lxc)": Rows(_GUEST),
     "/nodes/*/qemu/*/config": _CONFIG,
     "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
     "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
     "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),
+    "/nodes/*/certificates/info": Rows(Row(_texts("filename", "fingerprint"), _texts("subject"))),
     "/nodes/*/network": Rows(Row(_texts("iface"))),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
     "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
@@ -211,18 +232,19 @@ def require_sane(data: t.Any) -> None:
     for _depth in range(DEEPEST):
         below: list[t.Any] = []
         for value in level:
-            if isinstance(value, str):
+            kind = type(value)
+            if kind is str:
                 if not value.isascii():
                     _require_unicode(value)
+            elif kind is int or kind is float:
+                # NaN is on no side of anything.
+                if not -_LARGEST < value < _LARGEST:
+                    raise WrongShape("a number is not finite, or has too many digits")
             elif isinstance(value, Mapping):
                 below += value
                 below += value.values()
             elif isinstance(value, (list, tuple)):
                 below += value
-            elif isinstance(value, float) and not math.isfinite(value):
-                raise WrongShape(f"expected a finite number, got {value}")
-            elif isinstance(value, int) and not -_LARGEST < value < _LARGEST:
-                raise WrongShape("a number has too many digits")
         if not below:
             return
         level = below
@@ -234,13 +256,6 @@ def _require_unicode(value: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise WrongShape("a text is not valid Unicode") from None
-
-
-def _at(place: str, kind: Kind, value: t.Any) -> t.Any:
-    try:
-        return kind(value)
-    except WrongShape as error:
-        raise WrongShape(f"{place}: {error}") from None
 
 
 def _name(value: t.Any) -> str:
