@@ -154,9 +154,9 @@ def test_controllers_that_share_a_database_fill_the_cluster_to_its_limit_and_not
 def test_a_run_killed_between_reserving_and_creating_leaves_nothing_stuck(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(method="GET", path="/qemu/100/config$", delay=2000, count=1)
+    cluster.fault(method="GET", path="/qemu/100/pending$", delay=2000, count=1)
     run = controller.start("qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], memory=512)
-    until(lambda: asked(cluster, "GET", "/qemu/100/config"))
+    until(lambda: asked(cluster, "GET", "/qemu/100/pending"))
     run.kill()
     assert "web-1" not in names(cluster)
     assert controller.run("vmid_pick")["vmid"] == 103, "nothing was sent for it: its reservation ends with its holder"
