@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import requests
-import urllib3
 
 VMIDS_PER_TEST = 40
 TASK_SECONDS = 300.0
@@ -31,7 +30,6 @@ class Api:
         self._session.trust_env = False
         self._session.verify = environment.get("PROXMOX_CA_PATH") or True
         if environment.get("PROXMOX_VALIDATE_CERTS", "true").lower() in ("false", "no", "0"):
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
             self._session.verify = False
         self._log_in(environment)
 

@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real", action="store_true", help="run against the cluster that PROXMOX_HOST names")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Whoever sets PROXMOX_VALIDATE_CERTS=false knows.
+    config.addinivalue_line("filterwarnings", "ignore::urllib3.exceptions.InsecureRequestWarning")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" in metafunc.fixturenames:
         real = metafunc.config.getoption("--real", default=False)
@@ -53,7 +58,8 @@ def modules() -> Iterator[ModuleServer]:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster of the tests: a simulated one of a release, or the real one."""
     if request.param != "real":
-        with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", version=request.param, time_scale=TIME_SCALE) as simulated:
+        three_nodes, scale = CLUSTERS / "three-nodes.yml", TIME_SCALE
+        with SimulatedCluster.start(three_nodes, version=request.param, time_scale=scale) as simulated:
             yield Cluster.look(simulated.environment())
         return
     found = Cluster.look(real_environment())

@@ -68,7 +68,9 @@ def test_a_name_that_was_removed__is_made_anew(controller: Controller, corner: C
     assert (first["changed"], second["changed"], len(corner.vms())) == (True, True, 1)
 
 
-def test_vms_of_one_task__are_spread_as_the_rule_wants(controller: Controller, corner: Corner, cluster: Cluster) -> None:
+def test_vms_of_one_task__are_spread_as_the_rule_wants(
+    controller: Controller, corner: Corner, cluster: Cluster
+) -> None:
     apart = [{"type": "apart", "name": f"{corner.label}-.*"}]
     wanted = min(3, len(cluster.nodes))
     result = controller.schedule(vms=[corner.small(f"db-{n}", affinity=apart) for n in range(wanted)])
