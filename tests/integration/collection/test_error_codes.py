@@ -168,11 +168,11 @@ class Stage:
 
     def reservation_lost(self) -> Result:
         ledger = self.folder / "ledger.db"
-        self.cluster.fault(method="GET", path="/qemu/100/config$", delay=40, count=1)
+        self.cluster.fault(method="GET", path="/qemu/100/pending$", delay=40, count=1)
         slow = self.controller.start(
             "qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], reservations=str(ledger)
         )
-        self._until_asked("GET", "/qemu/100/config")
+        self._until_asked("GET", "/qemu/100/pending")
         slow.pause()
         with closing(sqlite3.connect(ledger)) as database, database:
             # As if it had hung for longer than a reservation is good for.
