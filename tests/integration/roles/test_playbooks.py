@@ -102,7 +102,7 @@ def test_a_mistake_is_told_once_and_without_the_nodes(play: Play, tmp_path: Path
     run = play("plan", {"qemu_vms": [{"name": "web-1", "clone": "debain-13"}], "provision_explain": False},
                "-e", f"provision_page={page}")
     assert run.code != 0
-    shown = run.output.partition("See that no VM failed")[0]
+    shown = run.output.partition("Check that no VM failed")[0]
     assert shown.count("TemplateNotFound") == 1, shown
     text = page.read_text(encoding="utf-8")
     assert "known templates: debian-13" in text
