@@ -34,6 +34,20 @@ options:
       - Settings of the QEMU guest agent.
       - Either a boolean or properties such as V(enabled=1,fstrim_cloned_disks=1,type=virtio).
     type: raw
+  allow_ksm:
+    description:
+      - Whether the host may merge equal memory pages of this VM with those of others (KSM).
+      - Proxmox VE takes V(true) when this is not given. It knows the option since 9.1.
+    type: bool
+    version_added: 1.1.0
+  amd_sev:
+    description:
+      - Memory encryption by AMD SEV, as V(snp) or V(type=es,kernel-hashes=1).
+      - Properties are V(type) (V(std), V(es) or V(snp)), V(allow-smt), V(kernel-hashes), V(no-debug) and
+        V(no-key-sharing).
+      - Only C(root@pam) with its password may set it.
+    type: raw
+    version_added: 1.1.0
   args:
     description:
       - Additional arguments for the kvm process. Only C(root@pam) with its password may set them.
@@ -98,6 +112,12 @@ options:
     description:
       - The CPU model, optionally with flags, for example V(host), V(x86-64-v2-AES) or V(host,flags=+aes;-pcid).
     type: raw
+  cpu_affinity:
+    description:
+      - Host CPUs that the VM runs on, as V(0,5,8-11). Proxmox VE calls this C(affinity).
+      - Only C(root@pam) with its password may set it.
+    type: str
+    version_added: 1.1.0
   cpulimit:
     description:
       - Limit of the VM's CPU time, in CPUs. V(0) means no limit.
@@ -169,6 +189,13 @@ options:
       - 'IDE drives, as V({ide2: "local:iso/debian.iso,media=cdrom"}). Keys are C(ide0) to C(ide3).'
       - See O(scsi) for the values.
     type: dict
+  intel_tdx:
+    description:
+      - Memory encryption by Intel TDX, as V(type=tdx,attestation=1). Proxmox VE wants both properties.
+      - Properties are V(type), V(attestation), V(vsock-cid) and V(vsock-port). Proxmox VE knows the option since 9.1.
+      - Only C(root@pam) with its password may set it.
+    type: raw
+    version_added: 1.1.0
   ipconfig:
     description:
       - 'Cloud-init, addresses of the network cards, as V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
@@ -176,6 +203,12 @@ options:
       - Values have the properties V(ip) and V(ip6) (an address with its prefix length, V(dhcp), or V(auto) for V(ip6)),
         V(gw) and V(gw6).
     type: dict
+  ivshmem:
+    description:
+      - Memory that is shared between VMs, or with the host, as V(size=32,name=shm). The size is in MiB.
+      - Only C(root@pam) with its password may set it.
+    type: raw
+    version_added: 1.1.0
   keyboard:
     description:
       - Keyboard layout of the VNC server.
@@ -312,6 +345,12 @@ options:
     description:
       - CPU sockets. Proxmox VE takes V(1) when this is not given.
     type: int
+  spice_enhancements:
+    description:
+      - Enhancements of SPICE, as V(foldersharing=1,videostreaming=all).
+      - Only C(root@pam) with its password may set it.
+    type: raw
+    version_added: 1.1.0
   sshkeys:
     description:
       - Cloud-init, public SSH keys of the default user, as a string with one key per line, or as a list.
@@ -381,6 +420,19 @@ options:
       - VirtIO block drives. Keys are C(virtio0) to C(virtio15).
       - See O(scsi) for the values.
     type: dict
+  virtiofs:
+    description:
+      - 'Directories of the host that the VM shares, as V({virtiofs0: "data,cache=always"}).'
+      - Keys are C(virtiofs0) to C(virtiofs9). Values are strings of properties or mappings of them. The name of a
+        directory mapping comes first.
+      - Further properties are V(cache), V(direct-io), V(expose-acl) and V(expose-xattr).
+    type: dict
+    version_added: 1.1.0
+  vmstatestorage:
+    description:
+      - Storage for the memory of the VM in snapshots and when it is suspended to disk.
+    type: str
+    version_added: 1.1.0
   watchdog:
     description:
       - A watchdog device, for example V(i6300esb,action=reset).

@@ -24,6 +24,7 @@ from ..proxmox.failures import NotRecorded
 from ..proxmox.freshness import BEING_MADE, KnownGuest, read_config
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
+from ..proxmox.options.table import option_of
 from ..proxmox.reader import Reader
 from ..proxmox.recorded import RecordedReader
 from ..proxmox.session import Session
@@ -43,7 +44,7 @@ from .device_options import needs_root
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
 """The one user who may pass raw devices and arguments; a token of its own is not the same."""
-ROOT_ONLY = re.compile(r"args|hookscript|parallel\d+")
+ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
 """Options that Proxmox lets nobody else set. Of a clone it would say so only when the clone is made."""
 
 
@@ -104,6 +105,27 @@ class Access:
         if self.session is None:
             raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
         return self.session
+
+    def check_release(self, request: Request) -> None:
+        """Raise InvalidRequest when an option of the VM is newer than the cluster. Reads only where one may be."""
+        newer = {
+            option.name: option.since
+            for parameter in request.options
+            if (option := option_of(parameter)) is not None and option.since is not None
+        }
+        if not newer:
+            return
+        try:
+            release = str(self.reader.get("/version").get("release", ""))
+        except NotRecorded:
+            return
+        numbers = tuple(int(part) for part in release.split(".") if part.isdecimal())
+        for name, since in sorted(newer.items()):
+            if numbers < since:
+                raise InvalidRequest(
+                    f"{name}: Proxmox VE knows this option since {since[0]}.{since[1]}, and the cluster runs {release}",
+                    option=name,
+                )
 
     def check_rights(self, request: Request) -> None:
         """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is somebody else."""
@@ -245,7 +267,7 @@ def _takes_any_vmid(request: Request) -> bool:
 class RememberingReader:
     """Reads through another reader, and reads what does not change within a run only once."""
 
-    PATHS = frozenset({"/cluster/options"})
+    PATHS = frozenset({"/cluster/options", "/version"})
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

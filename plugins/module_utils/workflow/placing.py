@@ -226,6 +226,15 @@ class Placer:
         nodes = (replace(n, online=False) if n.name in self._unreachable else n for n in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes)) if self._unreachable else snapshot
 
+    def _too_new(self, entry: Entry) -> CollectionError | None:
+        """Why the cluster's release of Proxmox VE does not have all options of an entry."""
+        try:
+            if entry.state != "absent":
+                self._access.check_release(entry.request)
+        except CollectionError as error:
+            return error
+        return None
+
     def _unasked(self, snapshot: Snapshot) -> set[int]:
         """VMIDs of guests whose nodes cannot be asked: of these no name is waited for."""
         online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
@@ -240,16 +249,17 @@ class Placer:
         requests: list[Request] = []
         for entry in entries:
             match = matches[entry.position]
-            if match.error is not None:
-                placement.errors[entry.position] = match.error
+            error = match.error or self._too_new(entry)
+            if error is not None:
+                placement.errors[entry.position] = error
             elif match.guest is not None:
                 placement.existing[entry.position] = match.guest
             elif entry.state != "absent":
                 try:
                     self._access.check_rights(entry.request)
                     request = self._templates.resolve(entry, state)
-                except CollectionError as error:
-                    placement.errors[entry.position] = error
+                except CollectionError as refusal:
+                    placement.errors[entry.position] = refusal
                     continue
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))

@@ -11,16 +11,15 @@ from ..errors import die, forbidden, parameter_error
 from ..property_strings import is_cdrom, is_drive, parse, split_list
 from ..routing import Call
 
-_CPU = {"cores", "cpu", "cpulimit", "cpuunits", "numa", "smp", "sockets", "vcpus", "affinity"}
+_CPU = {"cores", "cpu", "cpulimit", "cpuunits", "numa", "smp", "sockets", "vcpus"}
 _MEMORY = {"memory", "balloon", "shares", "allow-ksm"}
 _HARDWARE = {
     "acpi", "hotplug", "kvm", "machine", "scsihw", "smbios1", "tablet", "vga", "watchdog", "audio0", "rng0",
-    "ivshmem", "hugepages", "keephugepages", "intel-tdx",
 }
 _GENERAL = {
     "agent", "autostart", "bios", "description", "freeze", "keyboard", "localtime", "migrate_downtime",
-    "migrate_speed", "name", "onboot", "ostype", "protection", "reboot", "spice_enhancements", "startdate",
-    "startup", "tdf", "template", "vmgenid",
+    "migrate_speed", "name", "onboot", "ostype", "protection", "reboot", "startdate",
+    "startup", "tdf", "template",
 }
 _DISK = {"boot", "bootdisk", "vmstatestorage"}
 _CLOUDINIT = {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}

@@ -69,6 +69,17 @@ AGENT = PropertyKind(
     # Proxmox VE 9 calls it freeze-fs, but knows the old name, too; 8 knows no other.
     aliases={"freeze-fs": "freeze-fs-on-backup", "guest-fsfreeze": "freeze-fs-on-backup"},
 )
+AMD_SEV = PropertyKind(
+    "amd-sev",
+    {
+        "type": _choice("std", "es", "snp"),
+        "allow-smt": _ON,
+        "kernel-hashes": _OFF,
+        "no-debug": _OFF,
+        "no-key-sharing": _OFF,
+    },
+    default_key="type",
+)
 AUDIO = PropertyKind(
     "audio",
     {
@@ -117,6 +128,23 @@ HOSTPCI = PropertyKind(
         "x-vga": _OFF,
     },
     default_key="host",
+)
+INTEL_TDX = PropertyKind(
+    "intel-tdx",
+    {
+        "type": _choice("tdx"),
+        "attestation": _FLAG,
+        "vsock-cid": Property("integer", minimum=2, default="2"),
+        "vsock-port": Property("integer", minimum=0, default="4050"),
+    },
+    default_key="type",
+)
+IVSHMEM = PropertyKind(
+    "ivshmem",
+    {
+        "name": Property(pattern=r"[a-zA-Z0-9\-]+", expected="letters, digits and dashes"),
+        "size": Property("integer", minimum=1),
+    },
 )
 IPCONFIG = PropertyKind(
     "ipconfig",
@@ -202,6 +230,13 @@ SMBIOS = PropertyKind(
         "version": _TEXT,
     },
 )
+SPICE_ENHANCEMENTS = PropertyKind(
+    "spice_enhancements",
+    {
+        "foldersharing": _OFF,
+        "videostreaming": Property(choices=("off", "all", "filter"), default="off", switch=("off", "all")),
+    },
+)
 STARTUP = PropertyKind("startup", {"order": _COUNT, "up": _COUNT, "down": _COUNT}, default_key="order")
 USB = PropertyKind("usb", {"host": _TEXT, "mapping": _TEXT, "usb3": _OFF}, default_key="host")
 VGA = PropertyKind(
@@ -216,6 +251,17 @@ VGA = PropertyKind(
         "memory": Property("integer", minimum=4, maximum=512),
     },
     default_key="type",
+)
+VIRTIOFS = PropertyKind(
+    "virtiofs",
+    {
+        "dirid": _TEXT,
+        "cache": _choice("auto", "always", "metadata", "never", default="auto"),
+        "direct-io": _OFF,
+        "expose-acl": _OFF,
+        "expose-xattr": _OFF,
+    },
+    default_key="dirid",
 )
 WATCHDOG = PropertyKind(
     "watchdog",

@@ -56,6 +56,7 @@ _DATE = Text(r"now|\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{1,2}:\d{1,2})?", "now, 2006
 _FEATURES = ("network", "disk", "cpu", "memory", "usb", "cloudinit")
 _FEATURE = f"({'|'.join(_FEATURES)})"
 _HOTPLUG = Hotplug(rf"[01]|{_FEATURE}(,{_FEATURE})*", "0, 1 or some of " + ",".join(_FEATURES))
+_CPUSET = Text(r"\d+(-\d+)?(,\d+(-\d+)?)*", "CPU ids or ranges of them, such as 0,5,8-11")
 _PARALLEL = Text(r"/dev/parport\d+|/dev/usb/lp\d+", "/dev/parportN or /dev/usb/lpN")
 _SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev")
 
@@ -66,7 +67,8 @@ class VMOption:
 
     name is Ansible's, api the parameter of the API. count is set for a family of numbered parameters (C(scsi0) to
     C(scsi30)), given as a mapping. default is what Proxmox takes when a config lacks the parameter, None when the VM
-    then has no such thing.
+    then has no such thing. since is the first release of Proxmox VE that has the option, None for all that are
+    supported.
     """
 
     name: str
@@ -74,10 +76,17 @@ class VMOption:
     api: str
     count: int = 0
     default: str | int | None = None
+    since: tuple[int, int] | None = None
 
 
-def _option(name: str, conversion: Conversion, default: str | int | None = None, api: str = "") -> VMOption:
-    return VMOption(name, conversion, api or name, default=default)
+def _option(
+    name: str,
+    conversion: Conversion,
+    default: str | int | None = None,
+    api: str = "",
+    since: tuple[int, int] | None = None,
+) -> VMOption:
+    return VMOption(name, conversion, api or name, default=default, since=since)
 
 
 def _family(name: str, conversion: Conversion, count: int) -> VMOption:
@@ -88,6 +97,8 @@ def _family(name: str, conversion: Conversion, count: int) -> VMOption:
 VM_OPTIONS: tuple[VMOption, ...] = (
     _option("acpi", Boolean(), default=1),
     _option("agent", Properties(kinds.AGENT), default="0"),
+    _option("allow_ksm", Boolean(), default=1, api="allow-ksm", since=(9, 1)),
+    _option("amd_sev", Properties(kinds.AMD_SEV, ("type",)), api="amd-sev"),
     _option("args", Text()),
     _family("audio", Properties(kinds.AUDIO, ("device",)), 1),
     _option("autostart", Boolean(), default=0),
@@ -102,6 +113,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("ciuser", Text()),
     _option("cores", Number(1), default=1),
     _option("cpu", Properties(kinds.CPU, ("cputype",)), default="kvm64"),
+    _option("cpu_affinity", _CPUSET, api="affinity"),
     _option("cpulimit", Number(0, 128, whole=False), default=0),
     _option("cpuunits", Shares(1, 262144)),
     _option("description", Description()),
@@ -112,7 +124,9 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("hotplug", _HOTPLUG, default="1"),
     _option("hugepages", Choice(("any", "2", "1024"))),
     _family("ide", Drives(), 4),
+    _option("intel_tdx", Properties(kinds.INTEL_TDX, ("type",)), api="intel-tdx", since=(9, 1)),
     _family("ipconfig", Properties(kinds.IPCONFIG), 32),
+    _option("ivshmem", Properties(kinds.IVSHMEM, ("size",))),
     _option("keyboard", Choice(_KEYBOARDS)),
     _option("kvm", Boolean(), default=1),
     _option("localtime", Boolean()),
@@ -138,6 +152,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("shares", Number(0, 50000), default=1000),
     _option("smbios", Properties(kinds.SMBIOS), api="smbios1"),
     _option("sockets", Number(1), default=1),
+    _option("spice_enhancements", Properties(kinds.SPICE_ENHANCEMENTS)),
     _option("sshkeys", SshKeys()),
     _option("startdate", _DATE, default="now"),
     _option("startup", Properties(kinds.STARTUP)),
@@ -150,6 +165,8 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("vcpus", Number(1)),
     _option("vga", Properties(kinds.VGA), default="std"),
     _family("virtio", Drives(), 16),
+    _family("virtiofs", Properties(kinds.VIRTIOFS, ("dirid",)), 10),
+    _option("vmstatestorage", Text(r"[A-Za-z][\w.-]*", "the name of a storage")),
     _option("watchdog", Properties(kinds.WATCHDOG)),
 )
 # fmt: on
