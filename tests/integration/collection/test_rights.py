@@ -35,6 +35,6 @@ def test_a_user_who_sees_nothing__is_told_which_privileges_show_sizes_and_storag
 ) -> None:
     request = {"name": "web-1", "memory": 1024, "scsi": {"scsi0": {"size": 8}}}
     failed = control(start(described([]))).fail("NoNodesAvailable", env=FEW, **request)
-    assert "3 node(s) didn't show their CPU and memory: the user needs Sys.Audit on /nodes" in failed["msg"]
+    assert "3 node(s) showed no CPU and memory sizes: the user needs Sys.Audit on /nodes" in failed["msg"]
     assert "no storage is visible: the user needs Datastore.Audit on /storage" in failed["msg"]
     assert "overcommit" not in failed["msg"]

@@ -71,7 +71,7 @@ def test_nodes_that_are_offline_or_being_emptied_are_left_out() -> None:
 def test_node_ready__a_node_of_unknown_size_is_rejected_with_the_privilege_that_shows_it() -> None:
     outcome = scheduler(cluster([node("pve1", cores=0, gib=0), node("pve2")])).schedule(vm())
     assert reasons(outcome, "NodeReady") == {
-        "pve1": "didn't show their CPU and memory: the user needs Sys.Audit on /nodes"
+        "pve1": "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
     }
     assert allowed(outcome) == {"pve2"}
 

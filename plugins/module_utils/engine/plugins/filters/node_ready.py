@@ -15,7 +15,7 @@ from ...framework.status import Category, Status, unschedulable
 
 OFFLINE = "were offline"
 MAINTENANCE = "were in HA maintenance"
-NO_SIZE = "didn't show their CPU and memory: the user needs Sys.Audit on /nodes"
+NO_SIZE = "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
 
 
 class NodeReady(PerNode, FilterPlugin):
