@@ -14,9 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from ..engine.binding import run_bind, run_post_bind, run_pre_bind
-from ..engine.framework.status import Code, Status
-from ..errors import CollectionError, ConnectionFailed, PluginFailed, TaskTimeout
+from ..errors import CollectionError, ConnectionFailed, TaskTimeout
 from ..model import Decision, Guest, Template
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
 from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, StubLeft, VMIDTaken
@@ -79,11 +77,9 @@ class BindingCycle:
 
     def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
-        profile = self._placer.profile_of(decision.request)
         fence = Fence(ledger, cluster, decision.vmid, holder)
         fence.mark_binding()
         try:
-            _accept(entry, run_pre_bind(profile, decision))
             result = self._create(entry, decision, fence.check)
         except CollectionError as error:
             if isinstance(error, (TaskTimeout, AnswerLost)) and not isinstance(error, NodeSilent):
@@ -94,20 +90,15 @@ class BindingCycle:
                 ledger.release(cluster, [decision.vmid], holder)
             raise
         self.in_progress.discard(decision.vmid)
-        complaints = [failure.message for failure in run_post_bind(profile, decision)]
         try:
             ledger.mark_created(cluster, [decision.vmid], holder)
         except CollectionError as error:
             # The VM is there. Its reservation goes on for a while, and expires.
-            complaints.append(error.message)
-        return replace(result, warnings=(*result.warnings, *complaints))
+            return replace(result, warnings=(*result.warnings, error.message))
+        return result
 
     def _create(self, entry: Entry, decision: Decision, fence: Callable[[], None]) -> BindResult:
         fence()
-        taken = run_bind(self._placer.profile_of(decision.request), decision)
-        if taken is None or taken.code is not Code.SKIP:
-            _accept(entry, taken)
-            return BindResult(decision.vmid, decision.node)
         request = decision.request
         clone = request.clone
         if entry.clone is None or clone is None:
@@ -160,12 +151,6 @@ def _may_be_decided_again(entry: Entry, error: CollectionError) -> bool:
     if isinstance(error, VMIDTaken):
         return entry.request.vmid is None
     return not {"created", "left_behind"} & error.details.keys()
-
-
-def _accept(entry: Entry, rejection: Status | None) -> None:
-    """Raise PluginFailed when a plugin of the binding cycle said no."""
-    if rejection is not None:
-        raise PluginFailed(f"{entry.label}: plugin {rejection.plugin} refused to bind it: {rejection.text}")
 
 
 @contextmanager

@@ -26,20 +26,30 @@ WAITING_PLUGIN = """
 import pathlib
 import time
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PreBindPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence
 
 FOLDER = pathlib.Path(__file__).parent
+mark_binding = Fence.mark_binding
 
 
-class Waiting(PreBindPlugin):
-    '''Holds a VM back between the mark in the ledger and its creation.'''
+def mark_and_wait(fence):
+    mark_binding(fence)
+    (FOLDER / "arrived").touch()
+    while not (FOLDER / "go").exists():
+        time.sleep(0.02)
+
+
+Fence.mark_binding = mark_and_wait
+
+
+class Waiting(FilterPlugin):
+    '''Its file holds a VM back between the mark in the ledger and its creation.'''
 
     name = "Waiting"
 
-    def pre_bind(self, decision):
-        (FOLDER / "arrived").touch()
-        while not (FOLDER / "go").exists():
-            time.sleep(0.02)
+    def filter(self, state, request, node):
+        return None
 """
 
 ONE_NODE: dict[str, Any] = {
@@ -75,8 +85,9 @@ class Runs:
     def paused_before_creating(self, controller: Controller, **options: Any) -> RunningModule:
         plugin = self._folder / "waiting.py"
         plugin.write_text(WAITING_PLUGIN, encoding="utf-8")
-        own = {"plugin_paths": [str(plugin)], "plugin_config": {"pre_binds": {"Waiting": {}}}}
-        module = controller.start("qemu_schedule", reservations=self._ledger, **own, **options)
+        module = controller.start(
+            "qemu_schedule", reservations=self._ledger, plugin_paths=[str(plugin)], **options
+        )
         until((self._folder / "arrived").exists)
         self.pause(module)
         (self._folder / "go").touch()

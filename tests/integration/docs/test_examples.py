@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,19 @@ def test_a_score_of_ones_own_decides(plugin_page: PlayRun) -> None:
     assert decision["node"] == "pve1"
     chosen = next(node for node in decision["nodes"] if node["node"] == "pve1")
     assert chosen["scores"]["Cheapest"] == {"raw": -0.2, "normalized": 100.0, "weight": 5.0}
+
+
+def test_the_tests_of_the_page_about_plugins_pass(tmp_path: Path) -> None:
+    for example in examples(PLUGINS):
+        if example.file is not None:
+            path = tmp_path / example.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(example.text, encoding="utf-8")
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    run = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+    assert "3 passed" in run.stdout
 
 
 def test_the_page_about_plugins_shows_what_its_examples_print(plugin_page: PlayRun) -> None:

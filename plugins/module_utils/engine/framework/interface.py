@@ -4,9 +4,8 @@
 """The extension points: what a plugin may be asked, in the order in which a request meets them.
 
 C(PreEnqueue) and C(QueueSort) belong to the queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore),
-the VMID point, C(Reserve) and C(Permit) to the scheduling cycle; C(PreBind), C(Bind) and C(PostBind) to the binding
-cycle. A plugin is a class that inherits from one or several of the interfaces below; it never knows the scheduler or
-another plugin.
+the VMID point, C(Reserve) and C(Permit) to the scheduling cycle. A plugin is a class that inherits from one or several
+of the interfaces below; it never knows the scheduler or another plugin.
 
 A plain plugin is asked about every node in every cycle. One that is to be fast on hundreds of nodes inherits from
 PerNode or SharedPlugin as well: its verdicts are then kept, and shared by requests that are alike to it.
@@ -20,7 +19,7 @@ import typing as t
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from ...errors import InvalidRequest
-from ...model import Decision, Guest, Request
+from ...model import Guest, Request
 from ..allocatable import Policy
 from .config import Setting
 from .cycle_state import CycleState
@@ -194,27 +193,6 @@ class PermitPlugin(Plugin):
         A request that was told to WAIT is asked about again when no other is left to be decided; what is not permitted
         then is taken back.
         """
-
-
-class PreBindPlugin(Plugin):
-    """Runs before a VM is created, in the binding cycle."""
-
-    @abc.abstractmethod
-    def pre_bind(self, decision: Decision) -> Status | None: ...
-
-
-class BindPlugin(Plugin):
-    """Creates the VM. The first that does not answer SKIP has done it."""
-
-    @abc.abstractmethod
-    def bind(self, decision: Decision) -> Status | None: ...
-
-
-class PostBindPlugin(Plugin):
-    """Told that a VM was created."""
-
-    @abc.abstractmethod
-    def post_bind(self, decision: Decision) -> None: ...
 
 
 # --- sharing verdicts -------------------------------------------------------------------------------------------------

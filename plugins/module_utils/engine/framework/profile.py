@@ -30,9 +30,6 @@ SECTIONS: Mapping[str, type[points.Plugin]] = {
     "vmids": points.VMIDPlugin,
     "reserves": points.ReservePlugin,
     "permits": points.PermitPlugin,
-    "pre_binds": points.PreBindPlugin,
-    "binds": points.BindPlugin,
-    "post_binds": points.PostBindPlugin,
 }
 
 _ENABLE = Setting("bool", True, "whether the plugin runs at this point")

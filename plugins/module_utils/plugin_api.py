@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that a plugin of one's own needs, in one import line.
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin, unschedulable
+"""
+
+from __future__ import annotations
+
+from .engine.cache import ClusterState, NodeInfo
+from .engine.framework.config import Setting
+from .engine.framework.cycle_state import CycleState
+from .engine.framework.draft import Draft
+from .engine.framework.interface import (
+    NOT_SHARED,
+    Event,
+    FilterPlugin,
+    PermitPlugin,
+    PerNode,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SharedPlugin,
+    Subject,
+    VMIDPlugin,
+)
+from .engine.framework.status import (
+    SKIP,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    WAIT,
+    Category,
+    Code,
+    Shortage,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from .engine.vmids.choice import VMIDChoice
+from .engine.vmids.pattern import compile_pattern
+from .engine.vmids.ranges import parse_range
+from .errors import InvalidPluginConfig, InvalidRequest
+from .model import GIB, MIB, Guest, Node, Request
+
+__all__ = [
+    "GIB",
+    "MIB",
+    "NOT_SHARED",
+    "SKIP",
+    "SKIP_FILTER",
+    "SKIP_SCORE",
+    "WAIT",
+    "Category",
+    "ClusterState",
+    "Code",
+    "CycleState",
+    "Draft",
+    "Event",
+    "FilterPlugin",
+    "Guest",
+    "InvalidPluginConfig",
+    "InvalidRequest",
+    "Node",
+    "NodeInfo",
+    "PerNode",
+    "PermitPlugin",
+    "PostFilterPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "QueueSortPlugin",
+    "Request",
+    "ReservePlugin",
+    "ScorePlugin",
+    "Setting",
+    "SharedPlugin",
+    "Shortage",
+    "Status",
+    "Subject",
+    "VMIDChoice",
+    "VMIDPlugin",
+    "compile_pattern",
+    "parse_range",
+    "unresolvable",
+    "unschedulable",
+]

@@ -1,0 +1,194 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What plugin authors are given: a small cluster, and the check of shared verdicts; and what sharing does for them."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Iterable
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import plugin_api
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import (
+    ClusterState,
+    CycleState,
+    FilterPlugin,
+    Guest,
+    NodeInfo,
+    PerNode,
+    PreFilterPlugin,
+    Request,
+    ScorePlugin,
+    SharedPlugin,
+    Status,
+    unschedulable,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import (
+    SmallCluster,
+    check_sharing,
+    guest,
+    node,
+    vm,
+)
+
+
+class TwoPerNode(PreFilterPlugin, FilterPlugin):
+    """Rejects a node that holds two VMs already."""
+
+    name = "TwoPerNode"
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        state[self.name] = {info.name: len(info.guests) for info in cluster.nodes}
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if state[self.name][node.name] < 2 else unschedulable("held two VMs")
+
+
+class FourInAll(PerNode, TwoPerNode):
+    """Looks at more than the node, and says that it does not."""
+
+    name = "FourInAll"
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if sum(state[self.name].values()) < 4 else unschedulable("held four VMs together")
+
+
+class Counts(SharedPlugin, PreFilterPlugin, FilterPlugin):
+    """Counts by itself what FourInAll forgets."""
+
+    name = "Counts"
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return None
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return "all"
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        state[self.name] += sign
+        return ()
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        state[self.name] = sum(len(info.guests) for info in cluster.nodes)
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if state[self.name] < 4 else unschedulable("held four VMs together")
+
+
+def test_plain_plugin__sees_every_vm_that_was_placed_before() -> None:
+    cluster = SmallCluster(node("a"), plugins=[TwoPerNode])
+    placed = [cluster.place(vm(f"vm-{number}")).node for number in range(4)]
+    assert placed == ["a", "a", None, None]
+
+
+def test_plain_plugin__leaves_the_verdicts_of_others_shared() -> None:
+    asked: list[str] = []
+
+    class Kept(PerNode, FilterPlugin):
+        name = "Kept"
+
+        def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+            return None
+
+        def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+            asked.append(node.name)
+            return None
+
+    cluster = SmallCluster(*(node(f"n{number}") for number in range(5)), plugins=[TwoPerNode, Kept])
+    for number in range(4):
+        cluster.place(vm(f"vm-{number}"))
+    assert asked == ["n0", "n1", "n2", "n3", "n4", "n0", "n1", "n2"], "all once, then those that a VM went to"
+
+
+@pytest.mark.parametrize("plugin", [TwoPerNode, Counts])
+def test_check_sharing__passes_what_is_right(plugin: type[FilterPlugin]) -> None:
+    check_sharing(plugin, rounds=20)
+
+
+def test_check_sharing__finds_a_verdict_that_depends_on_more_than_it_tells() -> None:
+    with pytest.raises(
+        AssertionError, match=r"plugin FourInAll says something else .* share nothing.*\nnode: shared"
+    ) as told:
+        check_sharing(FourInAll)
+    assert "1. place Request(name=" in str(told.value)
+
+
+def test_check_sharing__holds_for_the_built_in_plugins() -> None:
+    check_sharing(next(plugin for plugin in BUILTIN if plugin.name == "VolumeBinding"), rounds=40, seed=7)
+
+
+def test_check_sharing__of_a_plugin_that_is_off_is_refused() -> None:
+    class Off(TwoPerNode):
+        name = "Off"
+        enabled = False
+
+    with pytest.raises(AssertionError, match="plugin Off does not run: enable it in plugin_config"):
+        check_sharing(Off)
+
+
+@pytest.mark.parametrize("missing", ["signature", "group", "update"])
+def test_shared_plugin__lacks_none_of_its_methods(missing: str) -> None:
+    body = {name: value for name, value in vars(Counts).items() if name != missing}
+    half = t.cast(
+        "type[FilterPlugin]", type("Half", (SharedPlugin, PreFilterPlugin, FilterPlugin), {**body, "name": "Half"})
+    )
+    with pytest.raises(InvalidPluginConfig, match=rf"plugin Half \(test\) lacks the method\(s\) {missing}"):
+        SmallCluster(node("a"), plugins=[half])
+
+
+class Celsius(ScorePlugin):
+    """In a unit of its own."""
+
+    name = "Celsius"
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        return -float(node.node.labels["celsius"])
+
+
+def test_score__of_any_unit_is_normalized_from_the_worst_to_the_best_node() -> None:
+    nodes = [node(name, labels={"celsius": degrees}) for name, degrees in (("a", "40"), ("b", "20"), ("c", "25"))]
+    assert SmallCluster(*nodes, plugins=[Celsius]).place(vm()).scores("Celsius") == {"a": 0.0, "b": 100.0, "c": 75.0}
+    alike = [node(name, labels={"celsius": "412"}) for name in "ab"]
+    assert SmallCluster(*alike, plugins=[Celsius]).place(vm()).scores("Celsius") == {"a": 100.0, "b": 100.0}
+
+
+def test_small_cluster__counts_its_guests_and_takes_a_plugin_config() -> None:
+    config = {"filters": {"MemoryOvercommit": {"config": {"ratio": 2}}}}
+    for given, went in ((None, "b"), (config, "a")):
+        cluster = SmallCluster(node("a", gib=8), node("b", gib=2), guests=[guest(100, "a", gib=7)], plugin_config=given)
+        placed = cluster.place(vm(gib=2, node="a") if given else vm(gib=2))
+        assert placed.node == went
+    assert cluster.place(vm(gib=9)).message.startswith("0/2 nodes are available")
+
+
+def test_plugin_api__has_every_interface_that_a_plugin_may_inherit_from() -> None:
+    interfaces = {
+        name
+        for name, value in vars(interface).items()
+        if isinstance(value, type) and issubclass(value, interface.Plugin) and value is not interface.Plugin
+    }
+    assert interfaces <= set(plugin_api.__all__)
+    assert all(hasattr(plugin_api, name) for name in plugin_api.__all__)
+
+
+def test_interfaces__have_at_most_thirteen_methods() -> None:
+    methods = {
+        name
+        for interface_ in vars(interface).values()
+        if isinstance(interface_, type) and issubclass(interface_, interface.Plugin)
+        for name, value in vars(interface_).items()
+        if callable(value) and not name.startswith("_")
+    }
+    assert len(methods) <= 13, methods
