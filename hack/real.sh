@@ -9,4 +9,4 @@
 source "$(dirname "$0")/common.sh"
 
 [ -n "${PROXMOX_HOST:-}" ] || die "PROXMOX_HOST is not set: it has to name a cluster that may be tested on"
-exec "$BIN/python" -m pytest -q tests/integration/anywhere --real --numprocesses "${REAL_WORKERS:-1}" "$@"
+exec "$BIN/python" -m pytest -q tests/integration/anywhere --real --numprocesses "${REAL_WORKERS:-0}" "$@"

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import requests
@@ -172,18 +173,16 @@ class Corner:
         if self.cluster.modern:
             for rule in api.get("/cluster/ha/rules"):
                 if str(rule["rule"]).startswith(self.label):
-                    attempt(lambda rule=rule: api.ask("DELETE", f"/cluster/ha/rules/{rule['rule']}"))
+                    attempt(partial(api.ask, "DELETE", f"/cluster/ha/rules/{rule['rule']}"))
         for resource in api.get("/cluster/ha/resources"):
             if self.owns(int(str(resource["sid"]).partition(":")[2])):
-                attempt(lambda resource=resource: api.ask("DELETE", f"/cluster/ha/resources/{resource['sid']}"))
+                attempt(partial(api.ask, "DELETE", f"/cluster/ha/resources/{resource['sid']}"))
         for vmid, row in sorted(self.vms().items()):
-            path = f"/nodes/{row['node']}/qemu/{vmid}"
             if row["status"] != "stopped":
-                attempt(lambda path=path: api.do("POST", f"{path}/status/stop"))
+                attempt(partial(api.do, "POST", f"/nodes/{row['node']}/qemu/{vmid}/status/stop"))
         # Linked clones go before the template that they stand on.
         for vmid, row in sorted(self.vms().items(), key=lambda item: (item[1].get("template", 0), item[0])):
-            path = f"/nodes/{row['node']}/qemu/{vmid}"
-            attempt(lambda path=path: api.do("DELETE", path, purge=1))
-        attempt(lambda: api.ask("DELETE", f"/pools/{self.pool}"))
+            attempt(partial(api.do, "DELETE", f"/nodes/{row['node']}/qemu/{vmid}", purge=1))
+        attempt(partial(api.ask, "DELETE", f"/pools/{self.pool}"))
         left = sorted(self.vms())
         assert not left, f"VMs {left} could not be removed: {'; '.join(problems)}"

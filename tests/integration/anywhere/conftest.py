@@ -43,7 +43,9 @@ def real_environment() -> dict[str, str]:
     for name in ("PROXMOX_HOST", "PROXMOX_USER"):
         if name not in given:
             pytest.exit(f"{name} is not set: it has to name a cluster that may be tested on", returncode=4)
-    if "PROXMOX_TOKEN_SECRET" not in given and "PROXMOX_PASSWORD" not in given:
+    if "PROXMOX_TOKEN_SECRET" in given:
+        given.pop("PROXMOX_PASSWORD", None)
+    elif "PROXMOX_PASSWORD" not in given:
         pytest.exit("neither PROXMOX_TOKEN_SECRET nor PROXMOX_PASSWORD is set", returncode=4)
     return given
 
