@@ -24,6 +24,24 @@ OFF = frozenset({"stopped", "unknown"})
 _EMPTY: Mapping[str, t.Any] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a request says of where its VM may be: beside which others, on which nodes, in which group. Proxmox stores
+    none of it but the HA rule; the fields are those of Request.
+    """
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    topology_spread: tuple[SpreadConstraint, ...] = ()
+    node_required: tuple[Expression, ...] = ()
+    node_preferred: tuple[Expression, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    ha: HAIntent | None = None
+    gang: GangRef | None = None
+
+
+NO_CONSTRAINTS = Constraints()
+
+
 # --- the cluster as read at one moment --------------------------------------------------------------------------------
 
 
@@ -76,9 +94,8 @@ class Guest:
     name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...),
     or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
     to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
-    on its node that it will hold but that Device.in_use does not count yet. group and apart (what it must be apart
-    from) are known only for VMs that a run asks for or has decided about, ha_rule (the HA rule or group that it joins)
-    only for those decided: Proxmox does not tell them of a guest.
+    on its node that it will hold but that Device.in_use does not count yet. constraints are known only of VMs that a
+    run asks for or that were decided.
     """
 
     vmid: int
@@ -92,9 +109,7 @@ class Guest:
     tags: frozenset[str] = frozenset()
     pool: str | None = None
     lock: str | None = None
-    group: str | None = None
-    apart: tuple[AffinityTerm, ...] = ()
-    ha_rule: str | None = None
+    constraints: Constraints = NO_CONSTRAINTS
     ha_managed: bool = False
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[tuple[str, str], ...] = ()
@@ -103,6 +118,11 @@ class Guest:
     def running(self) -> bool:
         """Whether it uses its node's CPU and memory, now or as soon as it exists."""
         return self.status not in OFF
+
+    @property
+    def group(self) -> str | None:
+        """The name of the group that it is placed with."""
+        return self.constraints.gang.name if self.constraints.gang else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +422,20 @@ class Request:
     scheduling_gates: tuple[str, ...] = ()
     created: float = 0.0
     options: Mapping[str, t.Any] = field(default_factory=dict)
+
+    @property
+    def constraints(self) -> Constraints:
+        """The part of it that its guest carries on."""
+        found = Constraints(
+            affinity=self.affinity,
+            topology_spread=self.topology_spread,
+            node_required=self.node_required,
+            node_preferred=self.node_preferred,
+            tolerations=self.tolerations,
+            ha=self.ha,
+            gang=self.gang,
+        )
+        return NO_CONSTRAINTS if found == NO_CONSTRAINTS else found
 
 
 # --- what is decided --------------------------------------------------------------------------------------------------

@@ -9,12 +9,11 @@ was made before can look at what changed and at nothing else.
 
 from __future__ import annotations
 
-import typing as t
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ..model import AffinityTerm, Decision, Device, Guest, Node, Request, Snapshot, Storage
+from ..model import NO_CONSTRAINTS, Constraints, Decision, Device, Guest, Node, Snapshot, Storage
 from .devices.addresses import share_hardware
 from .vmids.taken import TakenVMIDs
 
@@ -116,7 +115,7 @@ class ClusterState:
     Attributes:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
-        repelling: what decided VMs must be apart from, each term with the number of VMs that have it.
+        constraints: those of its guests, as far as they are known, each with the number of guests that have them.
         journal: the changes in order; append-only.
     """
 
@@ -126,7 +125,7 @@ class ClusterState:
             NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
         ]
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
-        self.repelling: Counter[AffinityTerm] = Counter()
+        self.constraints: Counter[Constraints] = Counter()
         self.journal: list[Change] = []
         self._by_name = {info.name: info for info in self.nodes}
         self._guests: dict[int, Guest] = {}
@@ -153,9 +152,6 @@ class ClusterState:
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())
-
-    def is_assumed(self, vmid: int) -> bool:
-        return vmid in self._assumed
 
     # --- writing ---
 
@@ -192,20 +188,6 @@ class ClusterState:
         if guest.vmid in self._guests:
             self._remove(guest.vmid)
         self._add(guest)
-
-    def confirm(self, guest: Guest) -> bool:
-        """The API shows guest:
-
-        when it is the assumed VM with its real sizes, end the assumption; tell whether it did. What Proxmox does not
-        know of the VM (its group, what it must be apart from) is kept.
-        """
-        assumed = self._guests.get(guest.vmid)
-        if guest.vmid not in self._assumed or assumed is None:
-            return False
-        if guest.name != assumed.name or guest.memory == 0 or guest.lock in ("create", "clone"):
-            return False
-        self.restore(replace(guest, group=assumed.group, apart=assumed.apart, ha_rule=assumed.ha_rule))
-        return True
 
     # --- inside ---
 
@@ -252,10 +234,10 @@ class ClusterState:
             if guest.running:
                 info.cores = round(info.cores + sign * guest.cores, _DIGITS)
                 info.memory += sign * guest.memory
-        for term in guest.apart:
-            self.repelling[term] += sign
-            if not self.repelling[term]:
-                del self.repelling[term]
+        if guest.constraints is not NO_CONSTRAINTS:
+            self.constraints[guest.constraints] += sign
+            if not self.constraints[guest.constraints]:
+                del self.constraints[guest.constraints]
         for driver, device in guest.devices:
             for use in info.devices:
                 use.count(driver, device, sign)
@@ -274,21 +256,7 @@ def assumed_guest(decision: Decision) -> Guest:
         memory=request.memory,
         tags=request.tags,
         pool=request.pool,
-        ha_rule=request.ha.joins if request.ha else None,
+        constraints=request.constraints,
         storage_pending=decision.storage_bytes,
         devices=tuple((a.driver, a.device) for a in decision.devices),
-        **_not_stored(request),
     )
-
-
-def with_rules(guest: Guest, request: Request) -> Guest:
-    """The guest with what the request says of it and Proxmox does not store."""
-    return replace(guest, **_not_stored(request))
-
-
-def _not_stored(request: Request) -> dict[str, t.Any]:
-    """A guest's group, and what it must be apart from."""
-    return {
-        "group": request.gang.name if request.gang else None,
-        "apart": tuple(term for term in request.affinity if term.required and not term.together),
-    }

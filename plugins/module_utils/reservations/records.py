@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from ..errors import LedgerIncompatible
-from ..model import AffinityTerm, Selector
+from ..model import NO_CONSTRAINTS, Constraints
 from .holder import Holder
+from .plain import from_data, to_data
 
 Phase = t.Literal["reserved", "binding", "created"]
 
@@ -40,10 +41,10 @@ class Reservation:
     """A decision that others must count although Proxmox does not show it yet, or not with its real sizes.
 
     memory is in bytes; storage_bytes maps (storage, node) to bytes; devices are (node, device id), one entry per use.
-    running tells whether the VM will run. apart (the required terms that keep other VMs away) and ha_rule (the HA rule
-    or group that it joins) are those of Guest: the cluster does not show them. holder, created and expires (seconds
-    since the epoch, by the ledger's clock) are set by the ledger. phase: C(reserved) before anything was sent to
-    Proxmox, C(binding) from just before the create call on, C(created) when its task has ended well.
+    running tells whether the VM will run. constraints are those of its request: the cluster does not show them.
+    holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. phase:
+    C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on, C(created) when
+    its task has ended well.
     """
 
     cluster: str
@@ -57,9 +58,7 @@ class Reservation:
     devices: tuple[tuple[str, str], ...] = ()
     tags: frozenset[str] = frozenset()
     pool: str | None = None
-    group: str | None = None
-    apart: tuple[AffinityTerm, ...] = ()
-    ha_rule: str | None = None
+    constraints: Constraints = NO_CONSTRAINTS
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -92,9 +91,9 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "devices": reservation.devices,
         "tags": sorted(reservation.tags),
         "pool": reservation.pool,
-        "group": reservation.group,
-        "apart": [_term_to_data(term) for term in reservation.apart],
-        "ha_rule": reservation.ha_rule,
+        "constraints": to_data(reservation.constraints),
+        # Version 1.0.0 refuses reservations without it.
+        "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
     return (
         reservation.cluster,
@@ -134,10 +133,8 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             devices=tuple((_text(node), _text(device)) for node, device in values["devices"]),
             tags=frozenset(map(_text, values["tags"])),
             pool=_optional_text(values["pool"]),
-            group=_optional_text(values["group"]),
-            # Older versions did not write these.
-            apart=tuple(_term_from_data(_mapping(term)) for term in values.get("apart", ())),
-            ha_rule=_optional_text(values.get("ha_rule")),
+            # Older versions did not write them.
+            constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),
@@ -167,23 +164,6 @@ def holder_from_text(text: str) -> Holder:
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return UNKNOWN_HOLDER
-
-
-def _term_to_data(term: AffinityTerm) -> dict[str, t.Any]:
-    selector = term.selector
-    return {
-        "topology_key": term.topology_key,
-        "name": selector.name,
-        "tags": sorted(selector.tags),
-        "pool": selector.pool,
-        "group": selector.group,
-    }
-
-
-def _term_from_data(data: Mapping[str, t.Any]) -> AffinityTerm:
-    tags = frozenset(map(_text, data["tags"]))
-    selector = Selector(_optional_text(data["name"]), tags, _optional_text(data["pool"]), _optional_text(data["group"]))
-    return AffinityTerm(together=False, selector=selector, topology_key=_text(data["topology_key"]))
 
 
 # --- what rows may hold: whoever can write to the ledger may have written anything ---

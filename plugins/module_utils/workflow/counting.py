@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..engine.cache import ClusterState, assumed_guest, with_rules
+from ..engine.cache import ClusterState
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.freshness import BEING_MADE, KnownGuest
 from ..reservations.records import Reservation
@@ -96,8 +96,13 @@ def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[i
 def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
     """The snapshot with the groups and rules, which Proxmox does not store, of the VMs that a run asks for."""
     known = known_among(asked, snapshot.guests)
-    guests = (with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
+    guests = (_with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
     return replace(snapshot, guests=tuple(guests))
+
+
+def _with_rules(guest: Guest, request: Request) -> Guest:
+    # Proxmox tells which HA rule a guest is in.
+    return replace(guest, constraints=replace(request.constraints, ha=None))
 
 
 def is_settled(guest: Guest) -> bool:
@@ -116,9 +121,7 @@ def guest_of(reservation: Reservation) -> Guest:
         memory=reservation.memory,
         tags=reservation.tags,
         pool=reservation.pool,
-        group=reservation.group,
-        apart=reservation.apart,
-        ha_rule=reservation.ha_rule,
+        constraints=reservation.constraints,
         storage_pending=reservation.storage_bytes,
         devices=tuple(_device(text) for _node, text in reservation.devices),
     )
@@ -127,7 +130,6 @@ def guest_of(reservation: Reservation) -> Guest:
 def reservation_of(decision: Decision, cluster: str) -> Reservation:
     """The reservation that makes a decision known to others."""
     request = decision.request
-    stand_in = assumed_guest(decision)
     return Reservation(
         cluster=cluster,
         vmid=decision.vmid,
@@ -140,9 +142,7 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         devices=tuple((a.node, f"{a.driver}/{a.device}") for a in decision.devices),
         tags=request.tags,
         pool=request.pool,
-        group=stand_in.group,
-        apart=stand_in.apart,
-        ha_rule=stand_in.ha_rule,
+        constraints=request.constraints,
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,10 +16,11 @@ from support.small_cluster import cluster, guest, node
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    NO_CONSTRAINTS,
     AffinityTerm,
+    Constraints,
     Decision,
     Guest,
-    HAIntent,
     Request,
     Selector,
     Storage,
@@ -65,7 +65,6 @@ def test_an_assumed_vm_counts_until_it_is_forgotten() -> None:
     state = cluster(NODES)
     state.assume(decision())
     assert sums(state.node("pve1")) == (2, 4, 2, 4)
-    assert state.is_assumed(100)
     assert 100 in state.taken
     state.forget(100)
     assert sums(state.node("pve1")) == (0, 0, 0, 0)
@@ -91,82 +90,21 @@ def test_restoring_believes_what_is_there() -> None:
     state.restore(guest(100, "pve2", 1, 2, name="other"))
     assert sums(state.node("pve1")) == (0, 0, 0, 0)
     assert sums(state.node("pve2")) == (1, 2, 1, 2)
-    assert not state.is_assumed(100)
+    state.forget(100)
+    assert state.get(100) is not None
 
 
-@pytest.mark.parametrize(
-    ("fields", "confirmed"),
-    [
-        ({"name": "web-1"}, True),
-        ({"name": "web-1", "lock": "backup"}, True),
-        ({"name": None}, False),
-        ({"name": "other"}, False),
-        ({"name": "web-1", "gib": 0}, False),
-        ({"name": "web-1", "lock": "create"}, False),
-        ({"name": "web-1", "lock": "clone"}, False),
-    ],
-)
-def test_an_assumption_ends_when_the_vm_shows_with_its_name_and_sizes(
-    fields: dict[str, t.Any], confirmed: bool
-) -> None:
+def test_constraints__of_decided_vms_are_known_as_long_as_they_are_there() -> None:
     state = cluster(NODES)
-    state.assume(decision())
-    assert state.confirm(guest(100, "pve1", **{"cores": 2, **fields})) is confirmed
-    assert state.is_assumed(100) is not confirmed
-
-
-def test_what_was_never_assumed_is_not_confirmed() -> None:
-    assert not cluster(NODES, [guest(100, "pve1")]).confirm(guest(100, "pve1"))
-
-
-def test_a_confirmed_vm_keeps_what_proxmox_does_not_know_of_it() -> None:
-    state = cluster(NODES)
-    state.assume(decision(affinity=(APART,), ha=HAIntent(rule="r")))
-    state.confirm(guest(100, "pve1", name="web-1", cores=2))
-    shown = state.get(100)
-    assert shown is not None
-    assert (shown.status, shown.apart, shown.ha_rule) == ("running", (APART,), "r")
-    assert list(state.repelling) == [APART]
-
-
-def test_what_decided_vms_must_be_apart_from_is_known_as_long_as_they_are_there() -> None:
-    state = cluster(NODES)
-    wish = replace(APART, required=False)
-    together = replace(APART, together=True)
-    state.assume(decision(100, affinity=(APART, wish, together)))
+    state.assume(decision(100, affinity=(APART,)))
     state.assume(decision(101, affinity=(APART,)))
-    assert dict(state.repelling) == {APART: 2}
+    state.assume(decision(102))
+    both = Constraints(affinity=(APART,))
+    assert dict(state.constraints) == {both: 2}
     state.forget(100)
-    assert dict(state.repelling) == {APART: 1}
+    assert dict(state.constraints) == {both: 1}
     state.forget(101)
-    assert dict(state.repelling) == {}
-
-
-def test_the_vmid_of_an_unseen_guest_stays_taken() -> None:
-    """Another process may have reserved an id that a guest has which this user may not see."""
-    state = cluster(NODES, vmids_unseen=frozenset({100}))
-    state.assume(decision())
-    state.forget(100)
-    assert 100 in state.taken
-
-
-def test_a_shared_storage_is_one_and_a_local_one_is_one_per_node() -> None:
-    storages = [
-        Storage(name, at, shared=name == "ceph", total=GIB) for name in ("ceph", "local") for at in ("pve1", "pve2")
-    ]
-    state = cluster(NODES, storages=storages)
-    state.assume(replace(decision(), storage_bytes={("ceph", "pve1"): 10, ("local", "pve1"): 20}))
-    left, right = state.nodes
-    assert (left.storages["ceph"].use.pending, right.storages["ceph"].use.pending) == (10, 10)
-    assert (left.storages["local"].use.pending, right.storages["local"].use.pending) == (20, 0)
-    state.forget(100)
-    assert left.storages["ceph"].use.free == left.storages["local"].use.free == GIB
-
-
-def test_the_figures_of_a_shared_storage_come_from_a_node_that_has_them() -> None:
-    """An offline node reports none."""
-    storages = [Storage("ceph", "pve1", shared=True), Storage("ceph", "pve2", shared=True, total=10, used=4)]
-    assert cluster(NODES, storages=storages).nodes[0].storages["ceph"].use.free == 6
+    assert dict(state.constraints) == {}
 
 
 GUESTS = st.builds(
@@ -178,12 +116,12 @@ GUESTS = st.builds(
     template=st.booleans(),
     cores=st.integers(0, 4),
     memory=st.integers(0, 4),
-    apart=st.sampled_from([(), (APART,)]),
+    constraints=st.sampled_from([NO_CONSTRAINTS, Constraints(affinity=(APART,))]),
     storage_pending=st.sampled_from([{}, {("ceph", "pve1"): 3}, {("local", "pve2"): 5}]),
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from(["assume", "forget", "restore", "confirm"]), GUESTS), max_size=25))
+@given(st.lists(st.tuples(st.sampled_from(["assume", "forget", "restore"]), GUESTS), max_size=25))
 def test_sums_by_difference_are_those_of_a_fresh_count(steps: list[tuple[str, Guest]]) -> None:
     storages = [Storage(name, at, shared=name == "ceph") for name in ("ceph", "local") for at in ("pve1", "pve2")]
     state = cluster(NODES, storages=storages)
@@ -194,8 +132,6 @@ def test_sums_by_difference_are_those_of_a_fresh_count(steps: list[tuple[str, Gu
             state.forget(shown.vmid)
         elif action == "restore":
             state.restore(shown)
-        elif action == "confirm":
-            state.confirm(shown)
     counted = cluster(NODES, list(state), storages=storages)
     assert picture(state) == picture(counted)
 
@@ -205,4 +141,4 @@ def picture(state: ClusterState) -> object:
         (sums(info), set(info.guests), {name: seen.use.pending for name, seen in info.storages.items()})
         for info in state.nodes
     ]
-    return nodes, sorted(state.taken), state.repelling
+    return nodes, sorted(state.taken), state.constraints

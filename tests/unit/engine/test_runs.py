@@ -119,7 +119,7 @@ def test_a_group_that_does_not_fit_whole_leaves_nothing_behind() -> None:
     outcomes = scheduler(state).schedule_all([member(name, "g", 20) for name in ("a", "b", "c")])
     assert placed(outcomes) == []
     assert used_gib(state) == 0
-    assert not [g for g in state if state.is_assumed(g.vmid)]
+    assert not [g for g in state if g.status == "assumed"]
 
 
 def test_every_member_is_told_why() -> None:
@@ -204,7 +204,7 @@ def test_groups__that_were_barred_get_another_chance_one_by_one() -> None:
     state = cluster([node("pve1"), node("pve2")])
     outcomes = scheduler(state).schedule_all(requests)
     assert placed(outcomes) == ["b1", "b2"]
-    assert [guest_.name for guest_ in state if state.is_assumed(guest_.vmid)] == ["b1", "b2"]
+    assert [guest_.name for guest_ in state if guest_.status == "assumed"] == ["b1", "b2"]
     assert all(outcome.error is not None for outcome in outcomes if outcome.decision is None)
 
 

@@ -51,7 +51,7 @@ def fresh(snapshot: Snapshot, shared: Scheduler) -> Scheduler:
     """A new scheduler, that never evaluated anything, over the state that shared has come to."""
     state = ClusterState(snapshot)
     for known in shared.cluster:
-        if shared.cluster.is_assumed(known.vmid):
+        if known.status == "assumed":
             state.assume_guest(known)
     return Scheduler(state, {"balanced": PROFILE})
 

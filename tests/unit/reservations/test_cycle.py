@@ -12,6 +12,7 @@ import pytest
 from support.ledgers import CLUSTER, OTHER_CLUSTER, dead_holder, reservation
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Constraints, GangRef, HAIntent
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
     AlreadyReserved,
     Durations,
@@ -75,7 +76,7 @@ def test_a_reservation_is_read_back_as_it_was_made(ledger: Ledger, clock: Clock,
         devices=(("pve1", "0000:01:00.0"), ("pve1", "0000:01:00.0")),
         tags=frozenset({"web", "überall"}),
         pool="pool",
-        group="group",
+        constraints=Constraints(gang=GangRef("group"), ha=HAIntent(rule="r")),
     )
     (made,) = reserve(ledger, me, full)
     assert ledger.reservations(CLUSTER) == [made]

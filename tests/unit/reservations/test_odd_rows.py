@@ -20,7 +20,12 @@ from hypothesis import strategies as st
 from support.ledgers import CLUSTER, reservation
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerIncompatible, LedgerUnavailable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import AffinityTerm, Selector
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    AffinityTerm,
+    Constraints,
+    GangRef,
+    Selector,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import (
     COLUMNS,
@@ -38,7 +43,10 @@ FULL = replace(
         storage_bytes={("local", "pve1"): 5},
         devices=(("pve1", "pci/0"),),
         tags=frozenset({"web"}),
-        apart=(AffinityTerm(False, Selector(name="db"), topology_key="node"),),
+        constraints=Constraints(
+            affinity=(AffinityTerm(False, Selector(name="db", tags=frozenset({"x"})), topology_key="rack"),),
+            gang=GangRef("g", 2),
+        ),
     ),
     holder=Holder.here(),
     expires=1.0,

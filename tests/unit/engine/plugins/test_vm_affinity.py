@@ -16,6 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.sche
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     AffinityTerm,
+    Constraints,
     GangRef,
     Guest,
     Node,
@@ -160,8 +161,8 @@ def test_a_reprieve_reaches_every_node_of_the_domain() -> None:
         (Selector(tags=frozenset({"Blue"})), {"tags": frozenset({"blue"})}, True),
         (Selector(pool="prod"), {"pool": "prod"}, True),
         (Selector(pool="prod"), {"pool": None}, False),
-        (Selector(group="g"), {"group": "g"}, True),
-        (Selector(group="g"), {"group": None}, False),
+        (Selector(group="g"), {"constraints": Constraints(gang=GangRef("g"))}, True),
+        (Selector(group="g"), {}, False),
         (Selector(name="web-.*", pool="prod"), {"name": "web-1", "pool": "test"}, False),
         (Selector(name="web-.*"), {"name": "web-1", "kind": "lxc"}, True),
         (Selector(name="web-.*"), {"name": "web-1", "status": "stopped"}, True),

@@ -77,5 +77,5 @@ def fits(found: Enforced, node: str) -> Status | None:
 def with_members(cluster: ClusterState, vmid: int, joined: HARule | None) -> Iterable[HARule]:
     """The cluster's rules with the VM in the one that it joins, and decided VMs in those that they will join."""
     for rule in cluster.snapshot.ha_rules:
-        decided = {guest.vmid for guest in cluster if guest.ha_rule == rule.name}
+        decided = {guest.vmid for guest in cluster if guest.constraints.ha and guest.constraints.ha.joins == rule.name}
         yield replace(rule, vmids=rule.vmids | decided | ({vmid} if rule is joined else frozenset()))

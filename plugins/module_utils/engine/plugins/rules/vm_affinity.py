@@ -69,7 +69,7 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 2.0
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        if not request.affinity and not cluster.repelling:
+        if not request.affinity and not cluster.constraints:
             return None
         return request.affinity, is_first_of_group(request), frozenset(terms_against(cluster, request))
 
@@ -97,8 +97,9 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         )
         for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
             counted.counts.fill(cluster.nodes)
+        held = {term for constraints in cluster.constraints for term in constraints.affinity}
         for counted in affinity.repelled:
-            if counted.term in cluster.repelling:
+            if counted.term in held:
                 counted.counts.fill(cluster.nodes)
         if not required and not against:
             return SKIP_FILTER
@@ -129,8 +130,9 @@ def terms_against(cluster: ClusterState, request: Request) -> list[AffinityTerm]
 
     Its own terms are among them before any VM has them, so that the first of equal VMs is no different from the others.
     """
-    own = [term for term in request.affinity if term.required and not term.together]
-    return [term for term in {**dict.fromkeys(own), **cluster.repelling} if selects_request(term.selector, request)]
+    own = _repelling(request.affinity)
+    others = [term for constraints in cluster.constraints for term in _repelling(constraints.affinity)]
+    return [term for term in dict.fromkeys([*own, *others]) if selects_request(term.selector, request)]
 
 
 def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
@@ -168,10 +170,15 @@ def _may_be_first(affinity: Affinity) -> bool:
     return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
 
 
+def _repelling(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
+    """What keeps other VMs away for good."""
+    return [term for term in terms if term.required and not term.together]
+
+
 def _selected(term: AffinityTerm) -> Counted:
     counted: Callable[[Guest], bool] = partial(selects, term.selector)
     return Counted(term, DomainCounts(term.topology_key, counted))
 
 
 def _having(term: AffinityTerm) -> Counted:
-    return Counted(term, DomainCounts(term.topology_key, lambda guest: term in guest.apart))
+    return Counted(term, DomainCounts(term.topology_key, lambda guest: term in guest.constraints.affinity))
