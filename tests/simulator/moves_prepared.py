@@ -14,6 +14,7 @@ from simulator.preparations import (
     Step,
     acl,
     config,
+    disarmed,
     managed,
     no_quorum,
     node_rule,
@@ -85,10 +86,6 @@ def strays(vmid: int, node: str | None) -> Step:
             lab.cluster.guests[vmid].strays.add(node)
 
     return step
-
-
-async def disarmed(lab: Lab) -> None:
-    lab.cluster.ha.manager.disarmed = "freeze"
 
 
 async def maintained(lab: Lab) -> None:

@@ -135,6 +135,11 @@ async def maintained(lab: Lab) -> None:
     node.maintenance, node.maintenance_since = True, lab.cluster.clock.now() - 60
 
 
+async def disarmed(lab: Lab) -> None:
+    """HA is switched off, its resources left as they are."""
+    lab.cluster.ha.manager.disarmed = "freeze"
+
+
 async def no_quorum(lab: Lab) -> None:
     lab.cluster.quorate = False
 
