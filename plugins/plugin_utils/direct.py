@@ -32,7 +32,7 @@ from ansible.utils.display import Display
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import Interrupted
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS
 
-LIBRARY = "requests"
+LIBRARIES = ("requests", "proxmoxer.backends.https")
 PLUGIN_TYPE, PLUGIN_NAME = "action", "qemu_scheduler.proxmox"
 OPTIONS: Mapping[str, t.Any] = {
     "execution": {
@@ -50,8 +50,9 @@ OPTIONS: Mapping[str, t.Any] = {
 C.config.initialize_plugin_configuration_definitions(PLUGIN_TYPE, PLUGIN_NAME, OPTIONS)
 
 # Strategies load action plugins before they fork: what is imported here is imported once for all workers.
-with contextlib.suppress(ImportError):
-    importlib.import_module(LIBRARY)
+for _library in LIBRARIES:
+    with contextlib.suppress(ImportError, SystemExit):
+        importlib.import_module(_library)
 
 
 class DirectAction(NormalAction):
@@ -106,9 +107,8 @@ class DirectAction(NormalAction):
         interpreter = self._interpreter(task_vars)
         if not (interpreter.startswith("auto") or _is_this(interpreter)):
             return f"the interpreter is {interpreter}, and ansible-playbook runs on {sys.executable}"
-        if LIBRARY not in sys.modules:
-            return f"the Python package {LIBRARY} cannot be imported by {sys.executable}"
-        return None
+        missing = [library.partition(".")[0] for library in LIBRARIES if library not in sys.modules]
+        return f"the Python package {missing[0]} cannot be imported by {sys.executable}" if missing else None
 
     def _interpreter(self, task_vars: Mapping[str, t.Any]) -> str:
         """The interpreter that the module would be run by, C(auto...) if Ansible were to discover it."""

@@ -21,6 +21,9 @@ from .answers import (
 from .failures import AnswerLost
 from .transport import Answer, Transport
 
+if t.TYPE_CHECKING:
+    from .login import Authentication
+
 # Seconds before each further try of a read whose connection broke.
 READ_AGAIN_AFTER = (0.2, 1.0)
 # Seconds to wait for a connection while there is another host to try.
@@ -61,7 +64,13 @@ class Hosts:
         return self._requests_made
 
     def exchange(
-        self, method: str, path: str, sent: Mapping[str, t.Any], headers: Mapping[str, str], *, repeatable: bool
+        self,
+        method: str,
+        path: str,
+        sent: Mapping[str, t.Any],
+        authentication: Authentication | None,
+        *,
+        repeatable: bool,
     ) -> Answer:
         """Send a request and return the answer, whatever its status is. repeatable: it may be sent again.
 
@@ -78,7 +87,7 @@ class Hosts:
             within = _CONNECT_WITHIN if others else float("inf")
             failure: ConnectionFailed | None = None
             try:
-                answer = self._transport.send(method, host.base_url + path, sent, headers, within)
+                answer = self._transport.send(method, host.base_url + path, sent, authentication, within)
             except requests.exceptions.RequestException as error:
                 failure = failure_of_exception(error, method, path, host.name, repeatable=repeatable)
                 again, elsewhere = worth_another_read(error), not isinstance(failure, AnswerLost)

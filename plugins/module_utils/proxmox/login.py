@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-import threading
 import time
 import typing as t
 from collections.abc import Callable, Mapping
@@ -22,8 +21,6 @@ from .hosts import Host
 _DEFAULT_PORT = 8006
 _DEFAULT_TIMEOUT = 30
 _LONGEST_TIMEOUT = 24 * 3600
-# Tickets are valid for two hours.
-_RENEW_AFTER = 3600.0
 
 LOGIN_PATH = "/access/ticket"
 _HEADER_VALUE = re.compile(r"[!-~]+")
@@ -48,67 +45,50 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
     }
 
 
-class Login(t.Protocol):
-    """Who calls.
+class Authentication(t.Protocol):
+    """What proxmoxer's sessions ask for cookies, and have complete the headers of each request."""
 
-    Attributes:
-        user: as Proxmox names him in tasks (C(root@pam), C(op@pve!token)).
-    """
+    def __call__(self, request: t.Any) -> t.Any: ...
 
-    user: str
-
-    def headers(self, method: str) -> Mapping[str, str]:
-        """Return the headers that a request is sent with."""
+    def get_cookies(self) -> t.Any: ...
 
 
-class TokenLogin:
-    """An API token, which costs no request."""
+def token_authentication(token: str, secret: str) -> Authentication:
+    """An API token (C(user@realm!name)), which costs no request."""
+    from proxmoxer.backends.https import ProxmoxHTTPApiTokenAuth
 
-    def __init__(self, user: str, secret: str) -> None:
-        self.user = user
-        self._headers = {"Authorization": f"PVEAPIToken={user}={secret}"}
-
-    def headers(self, method: str) -> Mapping[str, str]:
-        return self._headers
+    user, _separator, name = token.rpartition("!")
+    return t.cast("Authentication", ProxmoxHTTPApiTokenAuth(user, name, secret))
 
 
-class TicketLogin:
+def ticket_authentication(
+    user: str, password: str, ask: Callable[[Mapping[str, str]], Mapping[str, t.Any]]
+) -> Authentication:
     """A user with a password: one request for a ticket, and one an hour to renew it. May be used from many threads.
 
-    Args:
-        ask: sends a login and returns the data of its answer.
+    ask sends a login and returns the data of its answer. proxmoxer's own way to log in follows redirects with the
+    password, and knows no end of an answer.
     """
+    from proxmoxer.backends.https import ProxmoxHTTPAuth
 
-    def __init__(
-        self,
-        user: str,
-        password: str,
-        ask: Callable[[Mapping[str, str]], Mapping[str, t.Any]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.user = user
-        self._ask = ask
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._log_in(password)
+    class TicketAuthentication(ProxmoxHTTPAuth):
+        """proxmoxer's tickets, asked for in our way."""
 
-    def headers(self, method: str) -> Mapping[str, str]:
-        with self._lock:
-            if self._clock() - self._since >= _RENEW_AFTER:
-                self._log_in(self._ticket)
-            cookie = {"Cookie": f"PVEAuthCookie={self._ticket}"}
-            return cookie if method == "GET" else {**cookie, "CSRFPreventionToken": self._csrf_token}
+        pve_auth_ticket: str
 
-    def _log_in(self, password: str) -> None:
-        answer = self._ask({"username": self.user, "password": password})
-        if answer.get("NeedTFA"):
-            raise AuthenticationFailed(
-                f"{self.user} needs a second factor, which cannot be given here; use an API token"
-            )
-        ticket, csrf_token = str(answer.get("ticket", "")), str(answer.get("CSRFPreventionToken", ""))
-        if not (_HEADER_VALUE.fullmatch(ticket) and _HEADER_VALUE.fullmatch(csrf_token)):
-            raise ConnectionFailed(f"POST {LOGIN_PATH}: the answer has no ticket; is this the Proxmox API?")
-        self._ticket, self._csrf_token, self._since = ticket, csrf_token, self._clock()
+        def _get_new_tokens(self, password: str | None = None, **_otp: t.Any) -> None:
+            answer = ask({"username": user, "password": self.pve_auth_ticket if password is None else password})
+            if answer.get("NeedTFA"):
+                raise AuthenticationFailed(
+                    f"{user} needs a second factor, which cannot be given here; use an API token"
+                )
+            ticket, csrf_token = str(answer.get("ticket", "")), str(answer.get("CSRFPreventionToken", ""))
+            if not (_HEADER_VALUE.fullmatch(ticket) and _HEADER_VALUE.fullmatch(csrf_token)):
+                raise ConnectionFailed(f"POST {LOGIN_PATH}: the answer has no ticket; is this the Proxmox API?")
+            self.pve_auth_ticket, self.csrf_prevention_token = ticket, csrf_token
+            self.birth_time = time.monotonic()
+
+    return t.cast("Authentication", TicketAuthentication(user, password))
 
 
 def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | None]:
@@ -165,14 +145,16 @@ def timeout(params: Mapping[str, t.Any]) -> int:
     return seconds
 
 
-def require_requests() -> None:
-    """Raise MissingLibrary when C(requests) is not installed."""
-    if importlib.util.find_spec("requests") is None:
-        raise MissingLibrary(
-            f"the Python package requests is not installed for {sys.executable}",
-            package="requests",
-            interpreter=sys.executable,
-        )
+def require_libraries() -> None:
+    """Raise MissingLibrary when C(requests) or C(proxmoxer) is not installed."""
+    # Without requests, importing proxmoxer's backend ends the process.
+    for package in ("requests", "proxmoxer"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingLibrary(
+                f"the Python package {package} is not installed for {sys.executable}",
+                package=package,
+                interpreter=sys.executable,
+            )
 
 
 def _host(text: str, port: int) -> Host:

@@ -16,14 +16,14 @@ from .answers import failure_of_answer, redirected
 from .hosts import Hosts
 from .login import (
     LOGIN_PATH,
-    Login,
-    TicketLogin,
-    TokenLogin,
+    Authentication,
     connection_argument_spec,
     credentials,
     hosts,
-    require_requests,
+    require_libraries,
+    ticket_authentication,
     timeout,
+    token_authentication,
     verification,
 )
 from .shapes import WrongShape, checked, require_sane
@@ -42,11 +42,11 @@ class Session:
         before_write: called before anything is sent that writes; what it raises is raised, and nothing is sent.
     """
 
-    def __init__(self, api: Hosts, login: Login) -> None:
-        self.user = login.user
+    def __init__(self, api: Hosts, user: str, authentication: Authentication) -> None:
+        self.user = user
         self.before_write: Callable[[], None] = lambda: None
         self._api = api
-        self._login = login
+        self._authentication = authentication
         self._server_time: float | None = None
 
     @classmethod
@@ -54,16 +54,16 @@ class Session:
         """Return a session for the options of C(connection_argument_spec); a token costs no request, a password one.
 
         Raises:
-            MissingLibrary: requests is not installed.
+            MissingLibrary: requests or proxmoxer is not installed.
             InvalidRequest: the host, the user or the credentials are missing, or ca_path does not exist.
             AuthenticationFailed, ConnectionFailed, ApiError: the login failed.
         """
         user, password, secret = credentials(params)
         api = Hosts(hosts(params), Transport(verification(params), timeout(params)), sleep)
-        require_requests()
+        require_libraries()
         if password is None:
-            return cls(api, TokenLogin(user, str(secret)))
-        return cls(api, TicketLogin(user, password, lambda sent: _ticket(api, user, sent)))
+            return cls(api, user, token_authentication(user, str(secret)))
+        return cls(api, user, ticket_authentication(user, password, lambda sent: _ticket(api, user, sent)))
 
     @property
     def where(self) -> str:
@@ -104,7 +104,7 @@ class Session:
         if not repeatable:
             self.before_write()
         sent = {key: _on_the_wire(value) for key, value in params.items() if value is not None}
-        answer = self._api.exchange(method, path, sent, self._login.headers(method), repeatable=repeatable)
+        answer = self._api.exchange(method, path, sent, self._authentication, repeatable=repeatable)
         self._note_time(answer.date)
         return _data(answer, method, path, sent, self.where, self.user)
 
@@ -117,7 +117,7 @@ class Session:
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
     """Log in. It may be done twice: a ticket that nobody uses does no harm."""
-    answer = api.exchange("POST", LOGIN_PATH, sent, {}, repeatable=True)
+    answer = api.exchange("POST", LOGIN_PATH, sent, None, repeatable=True)
     data: Mapping[str, t.Any] = _data(answer, "POST", LOGIN_PATH, sent, api.current.name, user)
     return data
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import http.cookiejar
 import ssl
 import time
 import typing as t
@@ -43,10 +44,11 @@ class Transport:
         self._idle: collections.deque[_Connection] = collections.deque()
 
     def send(
-        self, method: str, url: str, sent: Mapping[str, t.Any], headers: Mapping[str, str], connect_within: float
+        self, method: str, url: str, sent: Mapping[str, t.Any], authentication: t.Any, connect_within: float
     ) -> Answer:
         """Send one request; sent goes into the body of POST and PUT, else into the query.
 
+        authentication: one of proxmoxer's, None for the login itself.
         connect_within: seconds to wait for the connection, if fewer than the timeout.
         Raises the exceptions of C(requests).
         """
@@ -55,7 +57,7 @@ class Transport:
         except IndexError:
             connection = _Connection(self._verify)
         try:
-            return connection.send(method, url, sent, headers, min(connect_within, self._timeout), self._timeout)
+            return connection.send(method, url, sent, authentication, min(connect_within, self._timeout), self._timeout)
         finally:
             self._idle.append(connection)
 
@@ -66,10 +68,11 @@ class Transport:
 
 
 class _Connection:
-    """A session of C(requests), for one thread at a time."""
+    """A session of proxmoxer, for one thread at a time."""
 
     def __init__(self, verify: bool | str) -> None:
         import requests
+        from proxmoxer.backends.https import ProxmoxHTTPAuthBase, ProxmoxHttpSession
         from urllib3.util.ssl_ import create_urllib3_context
 
         self._verify = verify
@@ -88,17 +91,19 @@ class _Connection:
             def proxy_manager_for(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
                 return super().proxy_manager_for(*args, **kwargs, ssl_context=context)
 
-        self._http = requests.Session()
+        self._http = ProxmoxHttpSession()
         self._http.mount("https://", Adapter())
         # Without it requests would look for a login in ~/.netrc.
-        self._http.auth = lambda request: request
+        self._http.auth = ProxmoxHTTPAuthBase()
+        # The session sends the authentication's cookies only while it has none of its own.
+        self._http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=()))
 
     def send(
         self,
         method: str,
         url: str,
         sent: Mapping[str, t.Any],
-        headers: Mapping[str, str],
+        authentication: t.Any,
         connect_within: float,
         timeout: float,
     ) -> Answer:
@@ -109,7 +114,7 @@ class _Connection:
             url,
             params=None if in_body else sent,
             data=sent if in_body else None,
-            headers=headers,
+            auth=authentication,
             verify=self._verify,
             timeout=(connect_within, timeout),
             allow_redirects=False,
