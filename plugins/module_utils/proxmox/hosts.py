@@ -19,10 +19,7 @@ from .answers import (
     worth_another_read,
 )
 from .failures import AnswerLost
-from .transport import Answer, Transport
-
-if t.TYPE_CHECKING:
-    from .login import Authentication
+from .transport import Answer, Authentication, Transport
 
 # Seconds before each further try of a read whose connection broke.
 READ_AGAIN_AFTER = (0.2, 1.0)

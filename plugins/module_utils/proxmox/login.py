@@ -17,6 +17,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ..errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
 from .hosts import Host
+from .transport import Authentication
 
 _DEFAULT_PORT = 8006
 _DEFAULT_TIMEOUT = 30
@@ -43,14 +44,6 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
         "ca_path": option("PROXMOX_CA_PATH", type="path"),
         "api_timeout": option("PROXMOX_TIMEOUT", type="int", default=_DEFAULT_TIMEOUT),
     }
-
-
-class Authentication(t.Protocol):
-    """What proxmoxer's sessions ask for cookies, and have complete the headers of each request."""
-
-    def __call__(self, request: t.Any) -> t.Any: ...
-
-    def get_cookies(self) -> t.Any: ...
 
 
 def token_authentication(token: str, secret: str) -> Authentication:

@@ -16,7 +16,6 @@ from .answers import failure_of_answer, redirected
 from .hosts import Hosts
 from .login import (
     LOGIN_PATH,
-    Authentication,
     connection_argument_spec,
     credentials,
     hosts,
@@ -27,7 +26,7 @@ from .login import (
     verification,
 )
 from .shapes import WrongShape, checked, require_sane
-from .transport import Answer, Transport
+from .transport import Answer, Authentication, Transport
 
 __all__ = ["Session", "connection_argument_spec"]
 

@@ -19,6 +19,14 @@ LARGEST_ANSWER = 64 * 1024**2
 _PIECE = 64 * 1024
 
 
+class Authentication(t.Protocol):
+    """What proxmoxer's sessions ask for cookies, and have complete the headers of each request."""
+
+    def __call__(self, request: t.Any) -> t.Any: ...
+
+    def get_cookies(self) -> t.Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back: location is where a redirect points to, date the server's clock."""
@@ -44,7 +52,12 @@ class Transport:
         self._idle: collections.deque[_Connection] = collections.deque()
 
     def send(
-        self, method: str, url: str, sent: Mapping[str, t.Any], authentication: t.Any, connect_within: float
+        self,
+        method: str,
+        url: str,
+        sent: Mapping[str, t.Any],
+        authentication: Authentication | None,
+        connect_within: float,
     ) -> Answer:
         """Send one request; sent goes into the body of POST and PUT, else into the query.
 
@@ -103,7 +116,7 @@ class _Connection:
         method: str,
         url: str,
         sent: Mapping[str, t.Any],
-        authentication: t.Any,
+        authentication: Authentication | None,
         connect_within: float,
         timeout: float,
     ) -> Answer:
