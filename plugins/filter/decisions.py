@@ -72,8 +72,8 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]
     of_each = ", ".join(f"{shape['fit']} {shape['name']}" for shape in shapes) if len(shapes) > 1 else ""
     first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
     if capacity.get("limited_by"):
-        first += f", then {capacity['limited_by']} stands in the way"
-    rows = [("NODE", "FIT", "LIMITED BY", "WHY NOT ONE MORE")] + [
+        first += f", limited by {capacity['limited_by']}"
+    rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
         (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
@@ -162,7 +162,7 @@ def _why(vm: VM) -> str:
     if error:
         return f"{error['code']}: {error['message']}"
     if held_back(vm):
-        return "not done, because of another VM that failed"
+        return "not done, because another VM failed"
     if vm.get("decision"):
         return _lead(vm)
     if vm.get("status") == "absent":
@@ -197,7 +197,7 @@ def _existing(vm: VM) -> str:
     elif not changes:
         text = "exists, nothing differs"
     else:
-        text = changes if "update" in actions else f"exists, left as it is without update: {changes}"
+        text = changes if "update" in actions else f"exists, not changed without update: {changes}"
     return f"{text}; pending until it is stopped and started: {pending}" if pending else text
 
 

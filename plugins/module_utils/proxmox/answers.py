@@ -62,7 +62,7 @@ def failure_of_answer(
         return NodeUnreachable(f"{call}: the node cannot be reached: {message}", **details)
     if status in _BROKEN_ON_THE_WAY:
         kind = NodeUnreachable if method == "GET" else NodeSilent
-        return kind(f"{call}: no answer came from the node (status {status}): {message}", **details)
+        return kind(f"{call}: the node did not respond (status {status}): {message}", **details)
     if status == _BUSY:
         return ConnectionFailed(f"{call}: the service is not available: {message}", **details)
     if lacks_quorum(message):
@@ -83,7 +83,7 @@ def redirected(method: str, path: str, where: str, location: str | None) -> Conn
     """Return the error for an answer that points elsewhere: nothing of ours is sent there. where is C(host:port)."""
     return ConnectionFailed(
         f"{where}: {method} {path}: redirected to {_without_secrets(location or 'nowhere')}, which is not followed; "
-        "set api_host and api_port to where the API itself answers",
+        "set api_host and api_port to the address of the API itself",
         method=method,
         path=path,
     )
@@ -100,7 +100,7 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
     if isinstance(error, requests.exceptions.SSLError):
         if re.search(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST", str(error)):
             return ConnectionFailed(
-                f"{where}: the port does not speak HTTPS, but perhaps HTTP; check api_port (8006 is Proxmox VE's own)",
+                f"{where}: the port does not speak HTTPS, but perhaps HTTP; check api_port (Proxmox VE uses 8006)",
                 **details,
             )
         text = f"{where}: the TLS connection failed: {_innermost(error)}"

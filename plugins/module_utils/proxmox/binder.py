@@ -247,7 +247,7 @@ class Binder(Leftovers):
                     self._remove_leftover(making, error)
                     raise
                 self._poller.sleep(BUSY_PAUSE)
-        raise lost or AnswerLost(f"VM {making.vmid} could not be made")
+        raise lost or AnswerLost(f"VM {making.vmid} could not be created")
 
     @staticmethod
     def _check_fence(making: Making, lost: AnswerLost | None) -> None:
@@ -262,7 +262,7 @@ class Binder(Leftovers):
         try:
             return self._found(making, since)
         except (ApiError, PermissionDenied) as error:
-            text = f"whether VM {making.vmid} was made on node {making.node} cannot be told: {error.message}"
+            text = f"cannot determine whether VM {making.vmid} was created on node {making.node}: {error.message}"
             raise AnswerLost(text, vmid=making.vmid, node=making.node) from error
 
     def _found(self, making: Making, since: float | None) -> TaskResult | None:
@@ -286,7 +286,7 @@ class Binder(Leftovers):
 
         guest = self._poller.until(complete, self._tasks.timeout)
         if guest is None:
-            message = f"VM {making.vmid} is still being made for node {making.node} after {self._tasks.timeout:g} s"
+            message = f"VM {making.vmid} is still being created for node {making.node} after {self._tasks.timeout:g} s"
             raise TaskTimeout(message, upid=upid, node=making.node)
         if not guest:
             return None

@@ -41,14 +41,14 @@ def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> No
     if name is None:
         return
     if not poller.until(lambda: _join_rule(session, vmid, name), _JOIN_SECONDS):
-        raise ApiError(f"HA rule {name!r} was changed by others whenever VM {vmid} was to be added to it", vmid=vmid)
+        raise ApiError(f"HA rule {name!r} was changed by others at each attempt to add VM {vmid}", vmid=vmid)
 
 
 def _join_rule(session: Session, vmid: int, name: str) -> bool | None:
     """Return True when the VM is in the rule; None when it has to be tried again."""
     rule = next((row for row in session.get("/cluster/ha/rules") if row.get("rule") == name), None)
     if rule is None:
-        raise InvalidRequest(f"ha.rule: there is no rule {name!r} any more")
+        raise InvalidRequest(f"ha.rule: rule {name!r} no longer exists")
     members = [member for member in str(rule.get("resources") or "").split(",") if member]
     if f"vm:{vmid}" in members:
         return True

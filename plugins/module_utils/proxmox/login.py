@@ -72,9 +72,7 @@ def ticket_authentication(
         def _get_new_tokens(self, password: str | None = None, **_otp: t.Any) -> None:
             answer = ask({"username": user, "password": self.pve_auth_ticket if password is None else password})
             if answer.get("NeedTFA"):
-                raise AuthenticationFailed(
-                    f"{user} needs a second factor, which cannot be given here; use an API token"
-                )
+                raise AuthenticationFailed(f"{user} needs a second factor, which is not supported; use an API token")
             ticket, csrf_token = str(answer.get("ticket", "")), str(answer.get("CSRFPreventionToken", ""))
             if not (_HEADER_VALUE.fullmatch(ticket) and _HEADER_VALUE.fullmatch(csrf_token)):
                 raise ConnectionFailed(f"POST {LOGIN_PATH}: the answer has no ticket; is this the Proxmox API?")

@@ -106,7 +106,7 @@ class TaskFollower:
             try:
                 status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
             except ConnectionFailed as error:
-                unreachable = f"; the last look at it failed: {error.message}"
+                unreachable = f"; the last status request failed: {error.message}"
                 return None
             except (ApiError, AuthenticationFailed, PermissionDenied) as error:
                 refusals += 1
@@ -121,7 +121,7 @@ class TaskFollower:
             self.poller.sleep(_FIRST_LOOK_AFTER)
             ended = self.poller.until(exitstatus, seconds - _FIRST_LOOK_AFTER)
         except Interrupted as error:
-            message = f"{error.message}: task {upid} on node {task.node} goes on"
+            message = f"{error.message}: task {upid} on node {task.node} continues"
             raise Interrupted(message, upid=upid, node=task.node) from None
         if ended is None:
             raise TaskTimeout(

@@ -143,7 +143,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         # Not to be passed over: what it holds would be promised to somebody else.
         raise LedgerIncompatible(
-            f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' cannot be understood: {_reason(exc)}. "
+            f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' is invalid: {_reason(exc)}. "
             "When nothing is being created, remove the ledger's file, or drop its tables.",
             cluster=cluster,
             vmid=vmid,

@@ -78,7 +78,7 @@ def check_version(rows: Sequence[Row], location: str) -> None:
     if len(versions) == 1 and isinstance(versions[0], int):
         age = ", which is newer" if versions[0] > VERSION else ", which is older"
     raise LedgerIncompatible(
-        f"The ledger of reservations {location} has a schema of {found}{age}; this collection understands "
+        f"The ledger of reservations {location} has a schema of {found}{age}; this collection supports "
         f"version {VERSION}.",
         location=location,
         expected=VERSION,

@@ -116,8 +116,8 @@ def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
         ) from exc
     if file_system is not None:
         raise LedgerUnavailable(
-            f"The ledger of reservations {path} is on a network file system ({file_system}), where SQLite cannot keep "
-            "several processes apart: set `reservations` to a path on a local disk or to a PostgreSQL database.",
+            f"The ledger of reservations {path} is on a network file system ({file_system}), where SQLite cannot "
+            "lock the file reliably: set `reservations` to a path on a local disk or to a PostgreSQL database.",
             location=str(path),
             reason=file_system,
         )
@@ -179,7 +179,7 @@ def _refuse_remains(path: Path) -> None:
     if remains and not path.exists():
         raise LedgerUnavailable(
             f"The ledger of reservations {path} was removed, but {' and '.join(remains)} beside it were not: it may "
-            "still be in use. Wait until no run is going on, and remove them.",
+            "still be in use. Wait until no run is active, and remove them.",
             location=str(path),
         )
 

@@ -24,7 +24,7 @@ PAUSE = 2.0
 NOT_THERE = "there is no such VM"
 NOT_ENABLED = "its guest agent is not enabled"
 SILENT = "its guest agent did not answer"
-NO_ADDRESS = "its guest agent told no address that counts"
+NO_ADDRESS = "its guest agent reported no matching address"
 _REFUSAL_WITHOUT_AGENT = "No QEMU guest agent configured"
 
 

@@ -125,7 +125,7 @@ def needs_root(request: Request) -> str | None:
     """
     for option, value in sorted(request.options.items()):
         if re.fullmatch(r"serial\d+", option) and value != "socket":
-            return f"{option}: {str(value)!r} is a device, which Proxmox VE allows to root@pam with its password only"
+            return f"{option}: {str(value)!r} is a device, which only root@pam with its password may set"
         for driver, (prefix, _number) in OPTIONS.items():
             if (
                 re.fullmatch(rf"{prefix}\d+", option)
@@ -158,7 +158,7 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     if alternatives is None:
         return _wanted(where, name, body, classes)
     if given:
-        raise invalid(f"{where}.{given[0]}", body[given[0]], "not to be given beside one_of")
+        raise invalid(f"{where}.{given[0]}", body[given[0]], "nothing here, because one_of is set")
     if not alternatives:
         raise invalid(f"{where}.one_of", alternatives, "at least one alternative")
     return DeviceClaim(
@@ -213,7 +213,7 @@ def _options(where: str, driver: str | None, given: object) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise invalid(where, given, "a mapping of properties")
     for key in sorted(_DECIDED & set(given)):
-        raise invalid(f"{where}.{key}", given[key], "not to be given, it follows from the claim")
+        raise invalid(f"{where}.{key}", given[key], "nothing here, because the claim sets it")
     return _KINDS[driver or PCI].of(where, given)
 
 

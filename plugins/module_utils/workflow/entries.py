@@ -84,7 +84,7 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
     else:
         for name in IDENTITY:
             if common.get(name) is not None:
-                raise InvalidRequest(f"{name}: cannot be a default for several VMs; give it to each entry of vms")
+                raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of vms")
         bodies = [_with_defaults(common, body) for body in vms]
         _check_defaults(common, bodies)
     entries = []
@@ -121,8 +121,8 @@ def _check_for_clones(where: str, given: Mapping[str, t.Any], body: Mapping[str,
     for option in FOR_CLONES:
         value = given.get(option)
         if value is not None and (option, value) != ("format", "unspecified"):
-            hint = "; each drive names its own, such as scsi0: local-lvm:32" if option == "storage" else ""
-            raise InvalidRequest(f"{where}{option}: {value!r} is for clones only, and clone is not given{hint}")
+            hint = "; set it in each drive, for example scsi0: local-lvm:32" if option == "storage" else ""
+            raise InvalidRequest(f"{where}{option}: {value!r} requires clone, which is not set{hint}")
 
 
 def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
@@ -191,7 +191,7 @@ def _check_unique(entries: list[Entry]) -> None:
         twice = [value for value, count in values.items() if count > 1]
         if twice:
             raise InvalidRequest(
-                f"{option}: {twice[0]!r} is given to {values[twice[0]]} entries of vms; expected one each"
+                f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of vms, expected different values"
             )
 
 

@@ -100,7 +100,9 @@ class Converger:
                 reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
                 raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
             if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
-                raise DriftNotApplicable(f"{entry.label} cannot be updated: template: it runs; state=stopped stops it")
+                raise DriftNotApplicable(
+                    f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
+                )
             plan.actions.append("update")
         if starts:
             plan.actions.append("start")
@@ -204,8 +206,8 @@ class Converger:
                 raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
             if self._clock() >= deadline:
                 raise TaskTimeout(
-                    f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or whoever did so left it "
-                    "locked; it is left alone"
+                    f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
+                    "creation; it is not changed"
                 )
             self._sleep(POLL_EVERY)
         name = stored.config.get("name", "")
@@ -218,7 +220,7 @@ class Converger:
         rows = self._reader.get("/cluster/resources", type="vm")
         node = next((str(row["node"]) for row in rows if row.get("vmid") == guest.vmid), None)
         if node in (None, guest.node):
-            raise GuestVanished(f"{entry.label} ({guest.vmid}) is not on node {guest.node} any more")
+            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
         return str(node)
 
     def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:

@@ -112,17 +112,19 @@ class ExistingPlan:
             report.before = {**self.changes.before, "description": self.unfinished.marked_description, **before}
             report.after = described({**self.changes.after, **after}, self.description)
             report.warnings.extend(
-                f"{self.entry.label}: {key} stays as it is: {why}" for key, why in self.changes.unappliable.items()
+                f"{self.entry.label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items()
             )
         elif "update" in self.actions:
             report.after = {**self.changes.after, **after}
         elif not gone:
             report.warnings.extend(self._drift_warnings())
         if self.entry.state == "started" and self.status not in ("running", *OFF):
-            report.warnings.append(f"{self.entry.label} runs, but stands still ({self.status}): it is not resumed")
+            report.warnings.append(
+                f"{self.entry.label} runs, but its CPU is stopped ({self.status}): it is not resumed"
+            )
         if self.misplaced and not gone:
             report.warnings.append(
-                f"{self.entry.label} is on {self.guest.node}, asked for on {self.entry.request.node}: it is not moved; "
+                f"{self.entry.label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
             )
         if report.pending:

@@ -107,7 +107,7 @@ def doubts(
     return [
         *broken_off,
         f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
-        "a VM that is asked for by its name, and may be one of them, is taken for one that does not exist",
+        "a VM that is requested by name, and may be one of them, is treated as missing",
     ]
 
 
@@ -151,7 +151,7 @@ def _match(
             return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
         if len(namesakes) > 1:
             raise AmbiguousName(
-                f"{entry.label}: {len(namesakes)} guests bear this name: {_listed(namesakes)}; give vmid"
+                f"{entry.label}: {len(namesakes)} guests have this name: {_listed(namesakes)}; set vmid"
             )
         if namesakes:
             return Match(guest=namesakes[0])
@@ -184,7 +184,7 @@ def _match_by_vmid(
     if reservation is not None:
         return _match_reservation(entry, reservation, shown)
     if entry.state != "absent" and not name:
-        raise InvalidRequest(f"name: VM {vmid} does not exist, and a VM is created by name; give name")
+        raise InvalidRequest(f"name: VM {vmid} does not exist; set name to create it")
     return Match()
 
 

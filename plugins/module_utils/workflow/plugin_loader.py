@@ -69,7 +69,7 @@ def load_entry_points(registry: Registry) -> None:
 def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
     registry.register(plugin, origin)
     if not sections_of(plugin):
-        raise InvalidPluginConfig(f"plugin {plugin.name} ({origin}) takes part at no extension point")
+        raise InvalidPluginConfig(f"plugin {plugin.name} ({origin}) implements no extension point")
     wrong = [key for key, setting in plugin.settings.items() if not isinstance(setting, Setting)]
     if wrong:
         raise InvalidPluginConfig(f"plugin {plugin.name} ({origin}): settings.{wrong[0]} is not a Setting")

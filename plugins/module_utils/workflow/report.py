@@ -88,8 +88,8 @@ class VMReport:
         if self.error is None:
             return None
         if self.hopeless:
-            return f"{self.error.message}; waiting would not help"
-        return f"{self.error.message}; given up after {self.waited:.0f} s" if self.waited >= 1 else self.error.message
+            return f"{self.error.message}; not retried, as no cluster change can make it fit"
+        return f"{self.error.message}; gave up after {self.waited:.0f} s" if self.waited >= 1 else self.error.message
 
     def fill_in(self, decision: Decision) -> None:
         """Take over a decision to create the VM."""

@@ -96,7 +96,7 @@ class Run:
             for position, entry in self._entries.items():
                 report = self._reports.setdefault(position, VMReport(entry))
                 if report.error is None and position not in self._settled:
-                    report.error = Interrupted(f"{entry.label}: interrupted before it was begun")
+                    report.error = Interrupted(f"{entry.label}: interrupted before it was processed")
                     self._hold_back(position)
         else:
             if not stands:

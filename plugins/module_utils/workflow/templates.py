@@ -71,7 +71,7 @@ class Templates:
         if key not in self._configs:
             config = read_config(self.reader, guest.node, guest.vmid, snapshot)
             if config is None:
-                raise TemplateNotFound(f"clone: VM {guest.vmid} is not on node {guest.node} any more")
+                raise TemplateNotFound(f"clone: VM {guest.vmid} is no longer on node {guest.node}")
             self._configs[key] = config
         return self._configs[key]
 
@@ -88,7 +88,7 @@ def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
     if not found:
         templates = known((guest.name for guest in vms if guest.template and guest.name), clone.source)
         raise TemplateNotFound(
-            f"clone: no VM {clone.source!r} is there, or this user may not see it, for {entry.label}; "
+            f"clone: no VM {clone.source!r} exists, or this user cannot see it, for {entry.label}; "
             f"known templates: {templates}"
         )
     nodes = {guest.node for guest in found}
@@ -114,8 +114,8 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
     """Refuse what Proxmox would refuse whatever the node, and a source that is itself half made."""
     if unfinished(config) is not None:
         raise InvalidRequest(
-            f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that makes "
-            f"it again, or take that line off, for {entry.label}",
+            f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that "
+            f"creates it again, or remove that line, for {entry.label}",
             option="clone",
         )
     if not clone.full and not guest.template and clone.snapname is None:
@@ -138,7 +138,8 @@ def _check_drives(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> No
         reasons = _obstacles(drive, config.get(slot))
         if reasons:
             raise InvalidRequest(
-                f"{slot}: cannot be had in a clone of VM {guest.vmid} ({guest.name}): {'; '.join(reasons)}", option=slot
+                f"{slot}: is not possible in a clone of VM {guest.vmid} ({guest.name}): {'; '.join(reasons)}",
+                option=slot,
             )
 
 
@@ -151,7 +152,7 @@ def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
     change = compare_drive(replace(drive, storage=None), str(current), "any")
     if change is not None and change.reasons:
         return change.reasons
-    return ["the template's disk is there, and import-from is for new ones"] if drive.source is not None else []
+    return ["the template already has this disk, and import-from is for new disks"] if drive.source is not None else []
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:

@@ -113,7 +113,7 @@ def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
 def test_a_template_that_is_not_there_is_an_error(controller: Controller, clone: str) -> None:
     failed = controller.fail("TemplateNotFound", name="web-1", clone=clone)
     assert failed["msg"] == (
-        f"clone: no VM '{clone}' is there, or this user may not see it, for VM \"web-1\"; known templates: debian-13"
+        f"clone: no VM '{clone}' exists, or this user cannot see it, for VM \"web-1\"; known templates: debian-13"
     )
 
 

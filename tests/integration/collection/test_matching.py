@@ -176,7 +176,7 @@ def test_two_vms_of_one_name_are_an_error_that_lists_them(controller: Controller
     cluster.advance(60)
     for state in ("present", "absent"):
         failed = controller.fail("AmbiguousName", name="app-1", state=state)
-        expected = "2 guests bear this name: app-1 (100 on pve1), app-1 (120 on pve3); give vmid"
+        expected = "2 guests have this name: app-1 (100 on pve1), app-1 (120 on pve3); set vmid"
         assert failed["msg"] == f'VM "app-1": {expected}'
     assert controller.schedule(name="app-1", vmid=120)["node"] == "pve3"
     assert names(cluster).count("app-1") == 2
@@ -217,7 +217,7 @@ def test_an_existing_vm_keeps_its_node_and_its_vmid_whatever_placement_says(cont
 
 def test_one_vm_asked_for_twice_in_a_task_is_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
     failed = controller.fail("InvalidRequest", vms=[{"name": "a"}, {"name": "a"}])
-    assert failed["msg"] == "name: 'a' is given to 2 entries of vms; expected one each"
+    assert failed["msg"] == "name: 'a' is set in 2 entries of vms, expected different values"
     controller.fail("InvalidRequest", vms=[{"name": "a", "vmid": 300}, {"name": "b", "vmid": 300}])
     assert cluster.requests() == []
     failed = controller.fail("InvalidRequest", vms=[{"name": "app-1"}, {"vmid": 100, "state": "absent"}])

@@ -227,7 +227,7 @@ def test_a_vmid_that_range_and_pattern_allow_is_taken(planner: Controller) -> No
             {"context": {"nod.qemu-scheduler/regex": "x"}},
             "context: unknown key 'nod.qemu-scheduler/regex'; known keys: ",
         ),
-        ({"storage": "shared"}, "storage: 'shared' is for clones only, and clone is not given"),
+        ({"storage": "shared"}, "storage: 'shared' requires clone, which is not set"),
         ({"ha": {"state": "stopped"}, "state": "started"}, "ha.state: 'stopped' contradicts state: 'started'"),
         ({"nodes": {"pve(": {}}}, "nodes.pve(: invalid regular expression 'pve(': a group is not closed"),
         ({"nodes": {"pve1": {"lables": {}}}}, "nodes.pve1: unknown key 'lables'; known keys: "),

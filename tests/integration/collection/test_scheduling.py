@@ -132,7 +132,7 @@ def test_the_wait_ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_w
     assert vm["waited"] >= 2
     assert vm["waited_for"] == ["MemoryOvercommit"]
     assert vm["attempts"] >= 1
-    assert failed["msg"].endswith(f"; given up after {vm['waited']:.0f} s")
+    assert failed["msg"].endswith(f"; gave up after {vm['waited']:.0f} s")
     assert vm["error"]["message"] == failed["msg"]
     assert json.loads(progress.read_text(encoding="utf-8").splitlines()[0]) == {
         "waiting": ["new"], "rejected_by": ["MemoryOvercommit"], "waited": 0, "patience": 2,
@@ -155,7 +155,7 @@ def test_what_no_change_can_help_is_not_waited_for(
     vms = [{"name": "lost", **hopeless}] + [{"name": "new", "memory": 4096}] * among_others
     failed = control(cluster).run("qemu_schedule", vms=vms, wait_for_capacity=600)
     assert failed["failed"]
-    assert failed["vms"][0]["error"]["message"].endswith("; waiting would not help")
+    assert failed["vms"][0]["error"]["message"].endswith("; not retried, as no cluster change can make it fit")
     assert failed["vms"][0]["waited"] < 60
     assert sum(r["path"] == "/cluster/resources" for r in cluster.requests()) <= 2
 

@@ -102,7 +102,7 @@ def test_when_one_vm_cannot_be_placed_all_are_explained_and_none_is_made(cluster
     assert run.code != 0
     assert set(cluster.state()["guests"]) == before
     assert run.last["msg"].startswith('NoNodesAvailable: 0/5 nodes are available for VM "huge"')
-    assert "not done, because of another VM that failed" in run.output
+    assert "not done, because another VM failed" in run.output
     assert "rejected by MemoryOvercommit" in run.output
 
 

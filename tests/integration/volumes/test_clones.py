@@ -104,7 +104,7 @@ def test_drives_that_the_template_has_otherwise_are_refused_before_anything_is_w
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("InvalidRequest", name="copy", clone="cd-template", ide={"ide2": "ceph:8"})
-    assert failed["msg"].startswith('VM "copy": ide2: cannot be had in a clone of VM 902 (cd-template): ')
+    assert failed["msg"].startswith('VM "copy": ide2: is not possible in a clone of VM 902 (cd-template): ')
     failed = controller.fail("NoStorageAvailable", name="copy", clone="cd-template", scsi={"scsi0": "nfs:20"})
     assert "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' (it is made on 'ceph')" in (
         reasons(failed)["pve2"] or ""

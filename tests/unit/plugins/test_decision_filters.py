@@ -92,17 +92,17 @@ def test_a_failed_vm_says_why_with_its_code() -> None:
 def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be() -> None:
     table = decision_table([HELD_BACK, FAILED])
     assert table[1].split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
-    assert table[1].endswith("not done, because of another VM that failed")
-    assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because of")
+    assert table[1].endswith("not done, because another VM failed")
+    assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because another")
     update = existing(drift={"cores": {"old": 2, "new": 4}}, not_done=["update"])
-    assert explain([update]) == ["db: not done, because of another VM that failed"]
+    assert explain([update]) == ["db: not done, because another VM failed"]
 
 
 @pytest.mark.parametrize(
     ("vm", "why"),
     [
         (existing(), "exists, nothing differs"),
-        (existing(drift={"cores": {"old": 2, "new": 4}}), "exists, left as it is without update: cores 2 => 4"),
+        (existing(drift={"cores": {"old": 2, "new": 4}}), "exists, not changed without update: cores 2 => 4"),
         (
             existing(pending={"cores": {"old": None, "new": 4}}),
             "exists, nothing differs; pending until it is stopped and started: cores unset => 4",
@@ -190,8 +190,8 @@ def test_the_capacity_table_says_what_runs_out_where() -> None:
     ]
     shapes = [{"name": "app", "fit": 7}, {"name": "db", "fit": 5}]
     assert capacity_table({"total": 12, "limited_by": "memory", "shapes": shapes, "nodes": nodes}) == [
-        "12 more fit (7 app, 5 db), then memory stands in the way",
-        "NODE  FIT  LIMITED BY  WHY NOT ONE MORE",
+        "12 more fit (7 app, 5 db), limited by memory",
+        "NODE  FIT  LIMITED BY  WHY NO MORE",
         "pve1   12  memory      would exceed it",
         "pve2    0  -           -",
         "pve3    0  NodeReady   was offline",

@@ -95,7 +95,7 @@ def read(**changes: t.Any) -> None:
 @settings(max_examples=300, deadline=None)
 @given(resources=odd_texts)
 def test_from_row__refuses_resources_that_are_none(resources: str) -> None:
-    with pytest.raises(LedgerIncompatible, match="VMID 100 on cluster 'cluster-a' cannot be understood"):
+    with pytest.raises(LedgerIncompatible, match="VMID 100 on cluster 'cluster-a' is invalid"):
         from_row([{**ROW, "resources": resources}[column] for column in COLUMNS.split(", ")])
 
 

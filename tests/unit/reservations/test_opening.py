@@ -172,7 +172,7 @@ def test_a_ledger_of_another_version_is_refused(change: str, found: str, tmp_pat
     with closing(sqlite3.connect(path)) as database:
         database.execute(change)
         database.commit()
-    refuse(str(path), LedgerIncompatible, str(path), found, "understands version 1")
+    refuse(str(path), LedgerIncompatible, str(path), found, "supports version 1")
 
 
 def test_a_path_below_a_file_and_one_to_a_directory_are_refused(tmp_path: Path) -> None:

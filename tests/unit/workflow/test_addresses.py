@@ -119,7 +119,7 @@ def test_a_vm_without_an_agent_is_not_waited_for(recording: Callable[[str, str],
 
 def test_an_agent_that_tells_no_address_that_counts_is_said_to() -> None:
     agents = Agents({101: (0, ["127.0.0.1"])})
-    assert agents.wait([101], 0)[0]["reason"] == "its guest agent told no address that counts"
+    assert agents.wait([101], 0)[0]["reason"] == "its guest agent reported no matching address"
 
 
 def test_a_lack_of_rights_is_told_and_not_waited_for() -> None:

@@ -86,7 +86,7 @@ def test_properties_get_proxmoxs_spelling_and_tell_the_kind_of_device() -> None:
         ({"mapping": "gpu", "match_attributes": [""]}, ["devices.c.match_attributes", "a list of texts"]),
         (
             {"mapping": "gpu", "options": {"mapping": "x"}},
-            ["devices.c.options.mapping", "'x'", "follows from the claim"],
+            ["devices.c.options.mapping", "'x'", "the claim sets it"],
         ),
         ({"mapping": "gpu", "options": {"pci": 1}}, ["devices.c.options", "pci", "pcie"]),
         ({"mapping": "gpu", "options": {"pcie": "maybe"}}, ["devices.c.options.pcie", "'maybe'", "boolean"]),

@@ -65,7 +65,7 @@ def test_a_vm_that_stands_still_is_told_and_not_started() -> None:
     """Proxmox refuses to start it, as it runs; the list of the cluster has QEMU's word for it."""
     found = plan(entry(state="started"), status="paused")
     assert found.actions == []
-    assert found.report().warnings == ['VM "web" runs, but stands still (paused): it is not resumed']
+    assert found.report().warnings == ['VM "web" runs, but its CPU is stopped (paused): it is not resumed']
     assert plan(entry(), status="paused").report().warnings == []
 
 
@@ -83,7 +83,7 @@ def test_a_vm_is_stopped_before_it_becomes_a_template() -> None:
     assert found.actions == ["stop", "update"]
     assert found.report().status == "stopped"
     assert plan(entry(**asked), status="stopped").actions == ["update"]
-    with pytest.raises(DriftNotApplicable, match="template: it runs; state=stopped stops it"):
+    with pytest.raises(DriftNotApplicable, match="template: the VM runs; set state=stopped to stop it"):
         plan(entry(**asked))
 
 
@@ -135,7 +135,7 @@ def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool)
     report = found.report()
     assert report.drift == {"node": {"old": "pve1", "new": "pve2"}}
     assert report.warnings == [
-        'VM "web" is on pve1, asked for on pve2: it is not moved; migrate it with Proxmox VE, or request node pve1'
+        'VM "web" is on pve1, requested on pve2: it is not moved; migrate it with Proxmox VE, or request node pve1'
     ]
 
 

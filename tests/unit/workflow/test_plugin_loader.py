@@ -124,7 +124,7 @@ def test_files_of_the_same_name_do_not_get_into_each_others_way(folder: Path) ->
         (own(""), "has no name"),
         (own("NodeRegex"), "plugin name 'NodeRegex'"),
         (own("NodeRegex"), "is taken already (built in)"),
-        (own("Own").replace("Own(FilterPlugin)", "Own(Plugin)"), "takes part at no extension point"),
+        (own("Own").replace("Own(FilterPlugin)", "Own(Plugin)"), "implements no extension point"),
         (
             own("Own", "    settings = {'limit': 3}\n\n    def filter(self, *args):\n        return None\n"),
             "settings.limit",

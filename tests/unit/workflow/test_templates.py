@@ -213,21 +213,21 @@ def test_a_container_is_never_cloned() -> None:
     [
         (
             {"ide": {"ide2": "data:8"}},
-            "a CD-ROM or cloud-init drive is there (local:iso/debian.iso) and is not replaced",
+            "a CD-ROM or cloud-init drive exists (local:iso/debian.iso) and is not replaced",
         ),
-        ({"ide": {"ide0": "data:8"}}, "a CD-ROM or cloud-init drive is there (none) and is not replaced"),
+        ({"ide": {"ide0": "data:8"}}, "a CD-ROM or cloud-init drive exists (none) and is not replaced"),
         (
             {"ide": {"ide3": "local:iso/other.iso,media=cdrom"}},
-            "the cloud-init drive is there (ceph:vm-900-cloudinit) and is not replaced",
+            "the cloud-init drive exists (ceph:vm-900-cloudinit) and is not replaced",
         ),
-        ({"scsi": {"scsi0": ":cloudinit"}}, "a disk is there (ceph:base-900-disk-0) and is not replaced"),
+        ({"scsi": {"scsi0": ":cloudinit"}}, "a disk exists (ceph:base-900-disk-0) and is not replaced"),
         (
             {"scsi": {"scsi0": "data:vm-100-disk-0"}},
-            "the volume ceph:base-900-disk-0 is there and is not replaced by data:vm-100-disk-0",
+            "the volume ceph:base-900-disk-0 exists and is not replaced by data:vm-100-disk-0",
         ),
         (
             {"scsi": {"scsi0": {"import_from": "local:import/x.qcow2"}}},
-            "the template's disk is there, and import-from is for new ones",
+            "the template already has this disk, and import-from is for new disks",
         ),
         ({"scsi": {"scsi0": {"size": 9}}}, "it has 10G and cannot shrink to 9G; request at least its size"),
         ({"efidisk0": {"efitype": "2m"}}, "its properties are fixed when it is created"),
@@ -241,7 +241,7 @@ def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any
     error = refused(golden(), **drives)
     assert isinstance(error, InvalidRequest)
     slot = error.details["option"]
-    assert error.message == f"{slot}: cannot be had in a clone of VM 900 (golden): {reason}"
+    assert error.message == f"{slot}: is not possible in a clone of VM 900 (golden): {reason}"
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ class _Differences:
                 self._change(key, current, None)
         elif key == "template" and boolean(present) and not boolean(value):
             self._change(key, current, value)
-            self.unappliable[key] = "a template cannot become a VM again"
+            self.unappliable[key] = "a template cannot be converted back to a VM"
         elif present is None or not conversion_of(key).same(value, present):
             self.set(key, value, current)
 

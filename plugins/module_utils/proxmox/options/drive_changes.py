@@ -65,11 +65,11 @@ def _occupied(drive: Drive, current: str) -> str | None:
     medium = is_medium(present)
     if medium != (drive.cdrom or drive.cloudinit):
         there = "a CD-ROM or cloud-init drive" if medium else "a disk"
-        return f"{there} is there ({file}) and is not replaced"
+        return f"{there} exists ({file}) and is not replaced"
     if medium and is_cloudinit(file) and not drive.cloudinit:
-        return f"the cloud-init drive is there ({file}) and is not replaced"
+        return f"the cloud-init drive exists ({file}) and is not replaced"
     if not medium and drive.volume not in (None, file):
-        return f"the volume {file} is there and is not replaced by {drive.volume}"
+        return f"the volume {file} exists and is not replaced by {drive.volume}"
     return None
 
 

@@ -90,9 +90,7 @@ def create_parameters(request: Request, decision: Decision) -> dict[str, str | i
     parameters.update(placed_options(request, decision.storages))
     for device in decision.devices:
         if device.option in parameters:
-            raise InvalidRequest(
-                f"{device.option}: is given, but claim {device.claim!r} needs it", option=device.option
-            )
+            raise InvalidRequest(f"{device.option}: is set, but claim {device.claim!r} needs it", option=device.option)
         parameters[device.option] = device.value
     return parameters
 
