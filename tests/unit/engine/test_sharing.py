@@ -47,13 +47,23 @@ STEPS = st.lists(st.one_of(requests(), st.integers(0, 20)), min_size=1, max_size
 """A request is placed; a number takes back one of the decisions so far, if there are any."""
 
 
-def fresh(snapshot: Snapshot, shared: Scheduler) -> Scheduler:
+def fresh(snapshot: Snapshot, shared: Scheduler, *, sharing: bool = True) -> Scheduler:
     """A new scheduler, that never evaluated anything, over the state that shared has come to."""
     state = ClusterState(snapshot)
     for known in shared.cluster:
         if known.status == "assumed":
             state.assume_guest(known)
-    return Scheduler(state, {"balanced": PROFILE})
+    return Scheduler(state, {"balanced": PROFILE}, sharing=sharing)
+
+
+def scores(outcome: Outcome) -> object:
+    """What each node that passed got: the same, whichever filter was asked first."""
+    return {verdict.node: (verdict.score, dict(verdict.scores)) for verdict in outcome.verdicts() if verdict.feasible}
+
+
+def told_of_nodes(where: Scheduler, request: Request) -> object:
+    outcome = where.schedule(request)
+    return outcome.decision, scores(outcome)
 
 
 def told(outcome: Outcome) -> object:
@@ -71,8 +81,10 @@ def test_what_is_kept_between_requests_changes_no_decision(snapshot: Snapshot, s
                 shared.undo(placed.pop(step % len(placed)))
             continue
         expected = told(fresh(snapshot, shared).schedule(step))
+        plain = told_of_nodes(fresh(snapshot, shared, sharing=False), step)
         outcome = shared.schedule(step)
         assert told(outcome) == expected
+        assert (outcome.decision, scores(outcome)) == plain
         if outcome.decision is not None:
             placed.append(outcome.decision)
 

@@ -140,7 +140,8 @@ def test_what_is_wrong_with_a_file_is_told_with_its_name(folder: Path, text: str
 
 def test_a_name_taken_by_another_file_names_both(folder: Path) -> None:
     first, second = write(folder / "one.py", own("Same")), write(folder / "two.py", own("Same"))
-    assert refusal(first, second) == f"plugin name 'Same' ({second}) is taken already ({first})"
+    told = f"plugin name 'Same' ({second}) is taken already ({first}): choose another one"
+    assert refusal(first, second) == told
 
 
 def test_a_path_that_does_not_exist_is_told() -> None:

@@ -25,12 +25,16 @@ class Registry:
         """Add a class; origin says where it came from, for the error texts."""
         name = getattr(plugin, "name", None)
         if not isinstance(name, str) or not name:
-            raise InvalidPluginConfig(f"plugin class {plugin.__name__} ({origin}) has no name")
+            raise InvalidPluginConfig(f"plugin class {plugin.__name__} ({origin}) has no name: set 'name' in the class")
         if inspect.isabstract(plugin):
             missing = ", ".join(sorted(plugin.__abstractmethods__))
-            raise InvalidPluginConfig(f"plugin {name} ({origin}) lacks the method(s) {missing}")
+            raise InvalidPluginConfig(
+                f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces demand"
+            )
         if name in self._plugins:
-            raise InvalidPluginConfig(f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]})")
+            raise InvalidPluginConfig(
+                f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]}): choose another one"
+            )
         self._plugins[name] = plugin
         self._origins[name] = origin
 
