@@ -299,7 +299,8 @@ def test_profiles_pack_or_spread(controller: Controller) -> None:
     vms = [{"name": f"web-{number}"} for number in range(3)]
     packed = controller.schedule(vms=vms, memory=4096, profile="pack", check=True)
     spread = controller.schedule(vms=vms, memory=4096, profile="spread", check=True)
-    assert (len(set(nodes_of(packed))), len(set(nodes_of(spread)))) == (1, 3)
+    # One of the three nodes has more guests, running and stopped, than the others with the new VMs.
+    assert (len(set(nodes_of(packed))), len(set(nodes_of(spread)))) == (1, 2)
 
 
 def test_a_profile_of_ones_own_decides_for_the_vms_that_name_it(controller: Controller) -> None:
