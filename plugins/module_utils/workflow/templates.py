@@ -118,7 +118,9 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
             f"creates it again, or remove that line, for {entry.label}",
             option="clone",
         )
-    if not clone.full and not guest.template and clone.snapname is None:
+    # The cluster's list shows late that a VM has become a template.
+    is_template = guest.template or config.get("template")
+    if not clone.full and not is_template and clone.snapname is None:
         raise InvalidRequest(
             f"full: VM {guest.vmid} ({guest.name}) is not a template, and Proxmox makes linked clones of templates and "
             f"of snapshots only, for {entry.label}",

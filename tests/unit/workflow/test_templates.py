@@ -140,6 +140,13 @@ def test_a_linked_clone_of_what_is_no_template_is_refused() -> None:
     )
 
 
+def test_a_linked_clone__of_a_template_that_the_list_does_not_show_as_one_yet() -> None:
+    just_made = {"900/config": {**CONFIG, "template": 1}}
+    request = resolve(golden(template=False), configs=just_made, full=False)
+    assert request.clone is not None
+    assert not request.clone.full
+
+
 def test_a_snapshot_is_cloned_as_it_was() -> None:
     then = {**CONFIG, "cores": 1, "sockets": 1, "scsi0": "data:vm-900-disk-0,size=5G"}
     given = {"configs": {"900/config?snapshot=clean": then}, "snapname": "clean"}
