@@ -138,8 +138,8 @@ def _entry(plugin: type[interface.Plugin]) -> list[str]:
         facts.append(f"Weight {weight}.")
     if REJECTING & set(sections_of(plugin)):
         changed = [f"{event.value}s" for event in interface.Event if event in plugin.events]
-        when = f"{_listed(changed)} have changed" if changed else "its time has come"
-        facts.append(f"What it rejected is tried again when {when}.")
+        when = f"{_listed(changed)} change" if changed else "their time has come"
+        facts.append(f"VMs that it rejected are retried when {when}.")
     paragraphs = (_text(paragraph) for paragraph in (inspect.getdoc(plugin) or "").split("\n\n"))
     lines = [f"### {plugin.name}", "", *"\n\n".join([*paragraphs, " ".join(facts)]).split("\n")]
     return [*lines, "", *_settings(plugin.settings)] if plugin.settings else lines

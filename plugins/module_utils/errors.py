@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every error that a user can be told, each with a stable code.
+"""Every error that is reported to users, each with a stable code.
 
 The first paragraph of a class's docstring is the cause, what follows C(Cure:) is what to do; the table of error codes
 in the documentation is made from both.
@@ -13,11 +13,11 @@ import typing as t
 
 
 class CollectionError(Exception):
-    """Something that the user must be told.
+    """An error that is reported to the user.
 
     Attributes:
-        code: stable name of the kind of error, returned as C(error_code).
-        details: data about this very error, JSON-able, without secrets; returned as C(error_details).
+        code: stable code of the error, returned as C(error_code).
+        details: further data about the error, JSON-able, without secrets; returned as C(error_details).
     """
 
     code: t.ClassVar[str] = "Error"
@@ -32,37 +32,37 @@ class CollectionError(Exception):
 
 
 class InvalidRequest(CollectionError):
-    """An option has a value that cannot be right, or two options contradict each other.
+    """An option has an invalid value, or two options contradict each other.
 
-    Cure: the message names the option, the value and what was expected; nothing was written.
+    Cure: correct the option. The message names it, its value and what was expected. Nothing was written.
     """
 
     code = "InvalidRequest"
 
 
 class InvalidPluginConfig(CollectionError):
-    """The plugin config names a section, plugin or key that does not exist, or gives a value of the wrong kind.
+    """The plugin config contains an unknown section, plugin or key, or a value of the wrong type.
 
-    Cure: the message lists the names that are known at that place.
+    Cure: correct the config. The message lists the valid names.
     """
 
     code = "InvalidPluginConfig"
 
 
 class NoNodesAvailable(CollectionError):
-    """No node passed every filter for a VM.
+    """No node is feasible for a VM.
 
-    Cure: the message counts the nodes by reason and C(decision.nodes) gives each node's own; free capacity or relax
-    that rule.
+    Cure: free capacity or relax a rule. The message counts the nodes per reason, and C(decision.nodes) contains the
+    reason of each node.
     """
 
     code = "NoNodesAvailable"
 
 
 class SchedulingGated(CollectionError):
-    """A VM is held back by its scheduling gates, or by another plugin that decides when it may be looked at.
+    """A VM is held back by its scheduling gates, or by another plugin that delays it.
 
-    Cure: the message names what holds it back; open its gates with C(open_gates), or remove them from the VM.
+    Cure: open its gates with C(open_gates), or remove them from the VM. The message names what holds it back.
     """
 
     code = "SchedulingGated"
@@ -78,54 +78,55 @@ class NoVMIDAvailable(CollectionError):
 
 
 class NoStorageAvailable(CollectionError):
-    """No storage on any node that passed the other filters can hold a disk of the VM.
+    """No node that passed the other filters has a storage for every disk of the VM.
 
-    Cure: the message says per disk what was missing: the storage, its activity, its content types or the space.
+    Cure: free space, or select other storages. The message states per disk what is missing: the storage, its
+    activation, its content types or the space.
     """
 
     code = "NoStorageAvailable"
 
 
 class AmbiguousName(CollectionError):
-    """Two or more guests bear the name that a request or C(clone) gives.
+    """Two or more guests have the name in a request or in C(clone).
 
-    Cure: name the VM by C(vmid), or rename the others; the message lists them.
+    Cure: identify the VM by C(vmid), or rename the other guests. The message lists them.
     """
 
     code = "AmbiguousName"
 
 
 class VMIDConflict(CollectionError):
-    """The VMID that a request asks for belongs to a guest of another name, or to a container.
+    """The requested VMID belongs to a guest with another name, or to a container.
 
-    Cure: ask for another VMID, or leave C(vmid) out and let one be chosen.
+    Cure: request another VMID, or omit C(vmid) to get the lowest free one.
     """
 
     code = "VMIDConflict"
 
 
 class TemplateNotFound(CollectionError):
-    """C(clone) names a guest that does not exist, or that this user may not see.
+    """The guest in C(clone) does not exist, or this user cannot see it.
 
-    Cure: check the name and that the user has VM.Audit and VM.Clone on it.
+    Cure: check the name, and that the user has VM.Audit and VM.Clone on the guest.
     """
 
     code = "TemplateNotFound"
 
 
 class PluginFailed(CollectionError):
-    """A plugin raised an exception while it looked at a VM.
+    """A plugin raised an exception while it processed a VM.
 
-    Cure: the message names the plugin and what it raised; other VMs of the run are not affected.
+    Cure: fix the plugin. The message names it and the exception. Other VMs of the run are not affected.
     """
 
     code = "PluginFailed"
 
 
 class ConnectionFailed(CollectionError):
-    """Proxmox could not be reached, did not answer in time or not as its API does, or its certificate was not trusted.
+    """Proxmox could not be reached, did not respond in time or not like its API, or its certificate was not trusted.
 
-    Cure: check C(api_host), C(api_port) and C(api_timeout); for a private CA set C(ca_path).
+    Cure: check C(api_host), C(api_port) and C(api_timeout). For a private CA, set C(ca_path).
     """
 
     code = "ConnectionFailed"
@@ -141,25 +142,25 @@ class AuthenticationFailed(CollectionError):
 
 
 class PermissionDenied(CollectionError):
-    """The user or token lacks a privilege; the message is Proxmox's and names the path and the privilege.
+    """The user or token lacks a privilege. The message from Proxmox names the path and the privilege.
 
-    Cure: grant it; a privilege-separated token needs rights of its own.
+    Cure: grant the privilege. A privilege-separated token needs its own privileges.
     """
 
     code = "PermissionDenied"
 
 
 class ApiError(CollectionError):
-    """Proxmox refused a call for another reason, which the message gives.
+    """Proxmox refused an API request for another reason.
 
-    Cure: the message is Proxmox's own and names the field, the VM or the node.
+    Cure: see the message, which comes from Proxmox and names the field, the VM or the node.
     """
 
     code = "ApiError"
 
 
 class NoQuorum(ApiError):
-    """The cluster has no quorum: more than half of its nodes do not see each other, and nothing can be changed.
+    """The cluster has no quorum: there is no majority of nodes that see each other, so nothing can be changed.
 
     Cure: bring the other nodes back. Nothing was written, unless the message says so.
     """
@@ -170,26 +171,26 @@ class NoQuorum(ApiError):
 class TaskFailed(CollectionError):
     """A Proxmox task (create, clone, start, ...) ended with an error.
 
-    Cure: the message ends with the last lines of the task's log.
+    Cure: see the last lines of the task's log at the end of the message.
     """
 
     code = "TaskFailed"
 
 
 class TaskTimeout(CollectionError):
-    """A Proxmox task was still running when C(timeout) ran out, or could not be followed; it goes on on the cluster.
+    """A Proxmox task did not end within C(timeout), or could not be followed. It continues on the cluster.
 
-    Cure: look at the task by the UPID in the message, raise C(timeout), and run again: the VM is found by its name, and
-    finished where that is left to do.
+    Cure: look up the task by the UPID in the message, raise C(timeout), and run again. The next run finds the VM by its
+    name, and finishes it if necessary.
     """
 
     code = "TaskTimeout"
 
 
 class Interrupted(TaskTimeout):
-    """The task was interrupted (Ctrl-C, a cancelled job) before something was begun, or while it was under way.
+    """The Ansible task was interrupted (Ctrl-C, a cancelled job).
 
-    Cure: the message says what is done, under way on the cluster, and not begun; run again for the rest.
+    Cure: run again. The message states what is done, what continues on the cluster, and what was not begun.
     """
 
     code = "Interrupted"
@@ -198,17 +199,17 @@ class Interrupted(TaskTimeout):
 class LedgerUnavailable(CollectionError):
     """The ledger of reservations cannot be opened, reached or locked.
 
-    Cure: check C(reservations), the file's directory or the database. A VM that fails with it was not touched; what
-    became of the task's other VMs stands in their own entries.
+    Cure: check C(reservations), the directory of the file, or the database. A VM that fails with this error was not
+    changed. The results of the other VMs are in their own entries.
     """
 
     code = "LedgerUnavailable"
 
 
 class LedgerIncompatible(CollectionError):
-    """The ledger's schema is of another version of this collection, or the file is damaged.
+    """The schema of the ledger belongs to another version of this collection, or the file is damaged.
 
-    Cure: update all controllers to one version; or move the file away when nothing is being created.
+    Cure: update all controllers to the same version, or move the file away while no run is active.
     """
 
     code = "LedgerIncompatible"
@@ -217,14 +218,14 @@ class LedgerIncompatible(CollectionError):
 class MissingLibrary(CollectionError):
     """A Python package that this option needs is not installed.
 
-    Cure: install the package that the message names for the interpreter that it names.
+    Cure: install the package for the interpreter. The message names both.
     """
 
     code = "MissingLibrary"
 
 
 class InvalidSnapshot(CollectionError):
-    """C(snapshot) is not a mapping of API paths to answers, or lacks C(/cluster/resources).
+    """C(snapshot) is not a mapping of API paths to responses, or lacks C(/cluster/resources).
 
     Cure: record one with M(qemu_scheduler.proxmox.cluster_snapshot_info).
     """
@@ -233,26 +234,27 @@ class InvalidSnapshot(CollectionError):
 
 
 class DriftNotApplicable(CollectionError):
-    """C(update) was asked for, and the VM differs in what cannot be changed: a smaller disk, another storage, say.
+    """C(update) is set, but the VM has drifted in a property that cannot be changed, such as a disk's storage.
 
-    Cure: the message says for each option why; change the VM by hand, or ask for what is there. Nothing was changed.
+    Cure: change the VM manually, or change the request to match it. The message states the reason for each option.
+    Nothing was changed.
     """
 
     code = "DriftNotApplicable"
 
 
 class LimitExceeded(CollectionError):
-    """A VM that exists was to grow or to start, and a limit of its node, or a placement rule of the VM, forbids it.
+    """An existing VM must not grow or start, because of a limit of its node or a placement rule of the VM.
 
-    Cure: the message says what its node has room for and which other nodes could run it; free capacity, migrate the VM,
-    request less, or go on with C(limits=warn). Nothing was changed.
+    Cure: free capacity, migrate the VM, request less, or set C(limits=warn). The message states how much room the node
+    has, and which other nodes could run the VM. Nothing was changed.
     """
 
     code = "LimitExceeded"
 
 
 class GuestLocked(CollectionError):
-    """A VM is locked by its creation, and no task is working on it: Proxmox broke the creation off.
+    """A VM is locked by its creation, but no task is working on it, because Proxmox aborted the creation.
 
     Cure: as root on its node, remove it with C(qm destroy VMID --skiplock), or keep it as it is with C(qm unlock VMID).
     """
@@ -261,9 +263,9 @@ class GuestLocked(CollectionError):
 
 
 class GuestVanished(CollectionError):
-    """A VM that was there when the cluster was read was gone, or called differently, a moment later.
+    """A VM disappeared or was renamed after the cluster was read.
 
-    Cure: run again; somebody else works on the same VM.
+    Cure: run again. Another user or process is changing the same VM.
     """
 
     code = "GuestVanished"

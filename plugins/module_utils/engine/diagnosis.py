@@ -132,7 +132,7 @@ def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
     if rejection.code is Code.ERROR:
         error: CollectionError = PluginFailed(rejection.reason, plugin=rejection.plugin)
     else:
-        why = rejection.text or "waited for other VMs of the run in vain"
+        why = rejection.text or "it waited for other VMs of the run, which were not placed"
         error = NoNodesAvailable(f'VM "{request.name}" was not placed: {rejection.plugin}: {why}')
     return Outcome(
         request,

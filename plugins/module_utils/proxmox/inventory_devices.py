@@ -34,7 +34,7 @@ SEVERAL = "several entries for this node, where Proxmox VE supports one per node
 class _Unseen(enum.Enum):
     """Why there is no list of a node's hardware."""
 
-    HIDDEN = "the user may not see it"
+    HIDDEN = "the user cannot see it"
     GONE = "the node does not answer"
 
 

@@ -37,9 +37,9 @@ _SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_lea
 
 
 class LeaseLost(LedgerUnavailable):
-    """The scheduling cycle took longer than the lease, and another scheduler has taken over; nothing was written.
+    """The scheduling cycle took longer than the lease, and another process has taken over. Nothing was written.
 
-    Cure: run again; the cluster took longer to answer than the lease lasts, 15 s.
+    Cure: run again. The cluster took longer to respond than the lease lasts, which is 15 s.
     """
 
     code = "LeaseLost"

@@ -22,19 +22,19 @@ _DELETE_RESERVATIONS = "DELETE FROM qemu_scheduler_reservations WHERE cluster = 
 
 
 class AlreadyReserved(CollectionError):
-    """A VMID or a VM's name was to be reserved that another scheduler has reserved, or that is asked for twice.
+    """A VMID or name is reserved by another process, or is requested twice.
 
-    Cure: run again when that VM exists or its reservation has expired; the message names it and says who creates it.
+    Cure: run again when that VM exists or its reservation has expired. The message names the VM and the process.
     """
 
     code = "AlreadyReserved"
 
 
 class ReservationLost(CollectionError):
-    """A reservation expired before the VM was created or started: the process was paused, or the machine slept.
+    """A reservation expired before the VM was created or started: the process was paused, or the machine suspended.
 
-    Cure: run again. A VM that was not created is decided about anew, within the same run; one that was created stays
-    as it is, and is started by the next run if it still fits.
+    Cure: run again. If the VM was not created, the same run decides about it again. If it was created, it stays stopped,
+    and the next run starts it if it still fits.
     """
 
     code = "ReservationLost"

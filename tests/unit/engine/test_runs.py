@@ -311,7 +311,8 @@ def test_who_waits_for_nobody_is_taken_back() -> None:
     state = cluster([node("pve1")])
     outcomes = scheduler(state, own=[Stubborn]).schedule_all([vm("a"), vm("b")])
     assert [o.message for o in outcomes] == [
-        f'VM "{name}" was not placed: Stubborn: waited for other VMs of the run in vain' for name in ("a", "b")
+        f'VM "{name}" was not placed: Stubborn: it waited for other VMs of the run, which were not placed'
+        for name in ("a", "b")
     ]
     assert used_gib(state) == 0
 

@@ -93,7 +93,7 @@ def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be()
     table = decision_table([HELD_BACK, FAILED])
     assert table[1].split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
     assert table[1].endswith("not done, because another VM failed")
-    assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because another")
+    assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because")
     update = existing(drift={"cores": {"old": 2, "new": 4}}, not_done=["update"])
     assert explain([update]) == ["db: not done, because another VM failed"]
 

@@ -48,4 +48,4 @@ def intersection(first: VMIDChoice, second: VMIDChoice) -> VMIDChoice:
         return Intersection(first, second)
     if isinstance(first, VMIDRange):
         return Intersection(second, first)
-    raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be asked for together")
+    raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be combined")
