@@ -36,13 +36,13 @@ options:
     type: raw
   allow_ksm:
     description:
-      - Whether the host may merge equal memory pages of this VM with those of others (KSM).
-      - Proxmox VE takes V(true) when this is not given. It knows the option since 9.1.
+      - Whether the host may merge identical memory pages of this VM with those of other VMs (KSM).
+      - Proxmox VE takes V(true) when this is not given. Requires Proxmox VE 9.1 or later.
     type: bool
     version_added: 1.1.0
   amd_sev:
     description:
-      - Memory encryption by AMD SEV, as V(snp) or V(type=es,kernel-hashes=1).
+      - Memory encryption by AMD SEV, for example V(snp) or V(type=es,kernel-hashes=1).
       - Properties are V(type) (V(std), V(es) or V(snp)), V(allow-smt), V(kernel-hashes), V(no-debug) and
         V(no-key-sharing).
       - Only C(root@pam) with its password may set it.
@@ -54,7 +54,7 @@ options:
     type: str
   audio:
     description:
-      - 'The sound device, as V({audio0: "device=ich9-intel-hda,driver=spice"}).'
+      - 'The sound device, for example V({audio0: "device=ich9-intel-hda,driver=spice"}).'
       - The key is C(audio0). The value is a string of properties or a mapping of them.
     type: dict
   autostart:
@@ -114,7 +114,7 @@ options:
     type: raw
   cpu_affinity:
     description:
-      - Host CPUs that the VM runs on, as V(0,5,8-11). Proxmox VE calls this C(affinity).
+      - Host CPUs to run the VM on, for example V(0,5,8-11). Proxmox VE calls this C(affinity).
       - Only C(root@pam) with its password may set it.
     type: str
     version_added: 1.1.0
@@ -168,7 +168,7 @@ options:
     type: str
   hostpci:
     description:
-      - 'PCI devices of the node, as V({hostpci0: "mapping=gpu,pcie=1"}).'
+      - 'PCI devices of the node, for example V({hostpci0: "mapping=gpu,pcie=1"}).'
       - Keys are C(hostpci0) to C(hostpci15). Values are strings of properties or mappings of them.
       - A device address, such as V(0000:01:00.0), ties the VM to one node. Only C(root@pam) with its password may set
         it.
@@ -186,26 +186,26 @@ options:
     choices: [any, '2', '1024']
   ide:
     description:
-      - 'IDE drives, as V({ide2: "local:iso/debian.iso,media=cdrom"}). Keys are C(ide0) to C(ide3).'
+      - 'IDE drives, for example V({ide2: "local:iso/debian.iso,media=cdrom"}). Keys are C(ide0) to C(ide3).'
       - See O(scsi) for the values.
     type: dict
   intel_tdx:
     description:
-      - Memory encryption by Intel TDX, as V(type=tdx,attestation=1). Proxmox VE wants both properties.
-      - Properties are V(type), V(attestation), V(vsock-cid) and V(vsock-port). Proxmox VE knows the option since 9.1.
+      - Memory encryption by Intel TDX, for example V(type=tdx,attestation=1). Both properties are required.
+      - Further properties are V(vsock-cid) and V(vsock-port). Requires Proxmox VE 9.1 or later.
       - Only C(root@pam) with its password may set it.
     type: raw
     version_added: 1.1.0
   ipconfig:
     description:
-      - 'Cloud-init, addresses of the network cards, as V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
+      - 'Cloud-init, addresses of the network cards, for example V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
       - Keys are C(ipconfig0) to C(ipconfig31), each for the network card with the same number.
       - Values have the properties V(ip) and V(ip6) (an address with its prefix length, V(dhcp), or V(auto) for V(ip6)),
         V(gw) and V(gw6).
     type: dict
   ivshmem:
     description:
-      - Memory that is shared between VMs, or with the host, as V(size=32,name=shm). The size is in MiB.
+      - Memory that is shared between VMs, or with the host, for example V(size=32,name=shm). The size is in MiB.
       - Only C(root@pam) with its password may set it.
     type: raw
     version_added: 1.1.0
@@ -248,7 +248,7 @@ options:
     elements: str
   net:
     description:
-      - 'Network cards, as V({net0: "virtio,bridge=vmbr0,tag=77,firewall=1"}). Keys are C(net0) to C(net31).'
+      - 'Network cards, for example V({net0: "virtio,bridge=vmbr0,tag=77,firewall=1"}). Keys are C(net0) to C(net31).'
       - Values are strings of properties or mappings of them. The model comes first, optionally followed by V(=) and a
         fixed MAC address.
       - Further properties are V(bridge), V(firewall), V(host-tunnel), V(link_down), V(mtu), V(queues), V(rate) (MB/s),
@@ -258,7 +258,7 @@ options:
     type: dict
   numa:
     description:
-      - 'NUMA nodes of the VM, as V({numa0: "cpus=0-1,memory=2048,hostnodes=0,policy=bind"}).'
+      - 'NUMA nodes of the VM, for example V({numa0: "cpus=0-1,memory=2048,hostnodes=0,policy=bind"}).'
       - Keys are C(numa0) to C(numa7).
     type: dict
   numa_enabled:
@@ -276,7 +276,7 @@ options:
     choices: [other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris]
   parallel:
     description:
-      - 'Parallel ports of the node, as V({parallel0: /dev/parport0}). Keys are C(parallel0) to C(parallel2).'
+      - 'Parallel ports of the node, for example V({parallel0: /dev/parport0}). Keys are C(parallel0) to C(parallel2).'
       - Only C(root@pam) with its password may set them.
     type: dict
   protection:
@@ -299,7 +299,7 @@ options:
     type: dict
   scsi:
     description:
-      - 'SCSI drives, as V({scsi0: "vmdata:32,ssd=1"}). Keys are C(scsi0) to C(scsi30).'
+      - 'SCSI drives, for example V({scsi0: "vmdata:32,ssd=1"}). Keys are C(scsi0) to C(scsi30).'
       - A value is a string in the syntax of Proxmox VE, or a mapping.
       - V(vmdata:32) is a new disk of 32 GiB on the storage V(vmdata). With V(:32), the scheduler chooses the storage.
       - V(vmdata:0,import-from=local:import/debian.qcow2) is a copy of that image, V(vmdata:cloudinit) the cloud-init
@@ -328,7 +328,7 @@ options:
     elements: str
   serial:
     description:
-      - 'Serial ports, as V({serial0: socket}). Keys are C(serial0) to C(serial3).'
+      - 'Serial ports, for example V({serial0: socket}). Keys are C(serial0) to C(serial3).'
       - Values are V(socket), or a device of the node below C(/dev). Such a device ties the VM to the node, and only
         C(root@pam) with its password may set it.
     type: dict
@@ -347,7 +347,7 @@ options:
     type: int
   spice_enhancements:
     description:
-      - Enhancements of SPICE, as V(foldersharing=1,videostreaming=all).
+      - Enhancements of SPICE, for example V(foldersharing=1,videostreaming=all).
       - Only C(root@pam) with its password may set it.
     type: raw
     version_added: 1.1.0
@@ -403,7 +403,7 @@ options:
         default: '2.0'
   usb:
     description:
-      - 'USB devices of the node, as V({usb0: "mapping=dongle,usb3=1"}) or V({usb0: spice}).'
+      - 'USB devices of the node, for example V({usb0: "mapping=dongle,usb3=1"}) or V({usb0: spice}).'
       - Keys are C(usb0) to C(usb13).
       - A device given by its ID or port, such as V(host=046d:c534), ties the VM to one node.
     type: dict
@@ -422,7 +422,7 @@ options:
     type: dict
   virtiofs:
     description:
-      - 'Directories of the host that the VM shares, as V({virtiofs0: "data,cache=always"}).'
+      - 'Directories of the host to share with the VM, for example V({virtiofs0: "data,cache=always"}).'
       - Keys are C(virtiofs0) to C(virtiofs9). Values are strings of properties or mappings of them. The name of a
         directory mapping comes first.
       - Further properties are V(cache), V(direct-io), V(expose-acl) and V(expose-xattr).

@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
     "types": Setting("list", [], "Proxmox storage types (zfspool, lvmthin, rbd, ...); empty: any type"),
     "shared": Setting("bool", None, "only shared (true) or only local (false) storages"),
-    "overcommit": Setting("float", 1.0, "overcommit ratio: space that may be allocated, as a multiple of the size", minimum=0),
+    "overcommit": Setting("float", 1.0, "overcommit ratio: allocatable space per size", minimum=0),
     "reserved": Setting("str", None, "what is kept free: a percentage (10%) or GiB (50)"),
 }
 

@@ -33,8 +33,8 @@ class AlreadyReserved(CollectionError):
 class ReservationLost(CollectionError):
     """A reservation expired before the VM was created or started: the process was paused, or the machine suspended.
 
-    Cure: run again. If the VM was not created, the same run decides about it again. If it was created, it stays stopped,
-    and the next run starts it if it still fits.
+    Cure: run again. If the VM was not created, the same run decides about it again. If it was created, it stays
+    stopped, and the next run starts it if it still fits.
     """
 
     code = "ReservationLost"

@@ -123,7 +123,7 @@ class Access:
         for name, since in sorted(newer.items()):
             if numbers < since:
                 raise InvalidRequest(
-                    f"{name}: Proxmox VE knows this option since {since[0]}.{since[1]}, and the cluster runs {release}",
+                    f"{name}: requires Proxmox VE {since[0]}.{since[1]} or later, but the cluster runs {release}",
                     option=name,
                 )
 

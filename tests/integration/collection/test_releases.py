@@ -16,7 +16,7 @@ from support.controller import Controller
 @pytest.mark.parametrize("name", ["web-1", "spare"])
 def test_option__that_the_release_lacks_is_refused_by_name(controller: Controller, name: str) -> None:
     failed = controller.fail("InvalidRequest", name=name, allow_ksm=False, update=True)
-    assert "allow_ksm: Proxmox VE knows this option since 9.1, and the cluster runs 8.4" in failed["msg"]
+    assert "allow_ksm: requires Proxmox VE 9.1 or later, but the cluster runs 8.4" in failed["msg"]
     assert controller.schedule(name=name, state="absent", allow_ksm=False, check=True)
 
 
