@@ -31,22 +31,24 @@ class Limit(abc.ABC):
     pools: Mapping[str, float] = field(default_factory=dict)
     tags: Mapping[str, float] = field(default_factory=dict)
 
+    @abc.abstractmethod
+    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
+        """The node's size less the reserve, and the overcommit ratio in force: the node's own, else that of the VM's
+        pool, else the smallest of its tags, else ratio.
+        """
+
     def allocatable(self, host: Node, request: Request | None = None) -> float:
         """What host may allocate to requests like this one, or to one without pool and tags."""
-        size, ratio = self._terms(host, request)
-        return ratio * size if size > 0.0 else 0.0
+        size, ratio = self.terms(host, request)
+        return ratio * size if size > 0 else 0.0
 
     def holds(self, amount: float, host: Node, request: Request | None = None) -> bool:
         """Whether host may allocate that amount in all.
 
         The quotient is compared, which is rounded as the ratio itself was: 1.15 times 100 comes out below 115.
         """
-        size, ratio = self._terms(host, request)
+        size, ratio = self.terms(host, request)
         return size > 0 and amount / size <= ratio
-
-    def ratio_on(self, host: Node, request: Request | None = None) -> float:
-        """The ratio in force: the node's own, else that of the VM's pool, else the smallest of its tags, else ratio."""
-        return self._terms(host, request)[1]
 
     def ratio_of(self, request: Request) -> float | None:
         """The ratio that the VM's pool or tags give it, None where they give none."""
@@ -54,18 +56,9 @@ class Limit(abc.ABC):
             return self.pools[request.pool]
         return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)
 
-    def _terms(self, host: Node, request: Request | None) -> tuple[float, float]:
-        """The node's size less the reserve, and the ratio in force."""
-        size, reserved, ratio = self.of(host)
-        if ratio is None:
-            of_request = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
-            ratio = self.ratio if of_request is None else of_request
-        return size - (self.reserved if reserved is None else reserved), ratio
-
-    @staticmethod
-    @abc.abstractmethod
-    def of(host: Node) -> tuple[float, float | None, float | None]:
-        """The node's size, and its own reserve and ratio where it has them."""
+    def _ratio(self, request: Request | None) -> float:
+        given = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
+        return self.ratio if given is None else given
 
 
 class CPULimit(Limit):
@@ -73,9 +66,9 @@ class CPULimit(Limit):
 
     __slots__ = ()
 
-    @staticmethod
-    def of(host: Node) -> tuple[float, float | None, float | None]:
-        return host.cores, host.reserved_cores, host.cpu_ratio
+    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
+        reserved = self.reserved if host.reserved_cores is None else host.reserved_cores
+        return host.cores - reserved, self._ratio(request) if host.cpu_ratio is None else host.cpu_ratio
 
 
 class MemoryLimit(Limit):
@@ -83,9 +76,9 @@ class MemoryLimit(Limit):
 
     __slots__ = ()
 
-    @staticmethod
-    def of(host: Node) -> tuple[float, float | None, float | None]:
-        return host.memory, host.reserved_memory, host.memory_ratio
+    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
+        reserved = self.reserved if host.reserved_memory is None else host.reserved_memory
+        return host.memory - reserved, self._ratio(request) if host.memory_ratio is None else host.memory_ratio
 
 
 @dataclass(frozen=True, slots=True)

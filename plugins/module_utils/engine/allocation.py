@@ -69,7 +69,13 @@ class AllocationScore(PerNode, ScorePlugin):
         if self.storage_weight:
             shares = self.shares(state, request, node)
             return weighted_mean(shares, [worth(share.used) for share in shares])
-        return self._cpu_part * worth(self._cpu(request, node)) + self._memory_part * worth(self._memory(request, node))
+        host, policy = node.node, self.policy
+        size, ratio = policy.cpu.terms(host, request)
+        cpu = worth(used_share(node.cores_all + request.cores, size * ratio))
+        size, ratio = policy.memory.terms(host, request)
+        return self._cpu_part * cpu + self._memory_part * worth(
+            used_share(node.memory_all + request.memory, size * ratio)
+        )
 
     def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
         """One share per resource that has a weight; storage only when the request's drives take space on the node."""

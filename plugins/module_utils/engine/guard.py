@@ -32,6 +32,19 @@ def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
         raise failed(plugin, f"{type(error).__name__}: {error}") from error
 
 
+class Blame:
+    """The same for a block that calls into several plugins, one of which is to blame at a time; a little faster."""
+
+    plugin: Plugin | None = None
+
+    def __enter__(self) -> Blame:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self.plugin is not None and isinstance(error, Exception) and not isinstance(error, CollectionError):
+            raise failed(self.plugin, f"{type(error).__name__}: {error}") from error
+
+
 def check_request(profile: Profile, request: Request) -> None:
     """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
     for plugin in profile.checking:

@@ -42,6 +42,7 @@ class Overcommit(PerNode, FilterPlugin):
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
+        self.include_stopped: bool = config["include_stopped"]
         pools, tags = (self._ratios(key) for key in ("pools", "tags"))
         self.sets = {self.resource: self.kind(config["ratio"], config["reserved"] * self.unit, pools, tags)}
 
@@ -58,27 +59,26 @@ class Overcommit(PerNode, FilterPlugin):
         """Says that so much is wanted of that much."""
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return self.asked(request), self._limit.ratio_of(request)
+        limit: Limit = getattr(self.policy, self.resource)
+        return self.asked(request), limit.ratio_of(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        host, limit, asked = node.node, self._limit, self.asked(request)
+        limit: Limit = getattr(self.policy, self.resource)
+        asked = self.asked(request)
         wanted = self.allocated(node) + asked
-        if limit.holds(wanted, host, request):
+        host = node.node
+        size, ratio = limit.terms(host, request)
+        if size > 0 and wanted / size <= ratio:
             return None
         # A node whose size is not known, as it is offline, may be large enough.
-        size, _reserved, _ratio = limit.of(host)
-        refused = unschedulable if not size or limit.holds(asked, host, request) else unresolvable
+        known = host.cores and host.memory
+        refused = unschedulable if not known or limit.holds(asked, host, request) else unresolvable
         allocatable = limit.allocatable(host, request)
         return refused(
-            self.reason.format(limit.ratio_on(host, request)),
+            self.reason.format(ratio),
             self.text(wanted, allocatable),
             Shortage(self.resource, wanted - allocatable),
         )
-
-    @property
-    def _limit(self) -> Limit:
-        limit: Limit = getattr(self.policy, self.resource)
-        return limit
 
     def _ratios(self, key: str) -> dict[str, float]:
         ratio = Setting("float", 1.0, "", minimum=0)

@@ -31,7 +31,7 @@ from .framework.interface import (
 )
 from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
-from .guard import all_in_range, asked, check_request, failed, finite, guarded
+from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .queue import Queued, SchedulingQueue
 from .sharing import POINTS, SharedVerdicts
@@ -306,11 +306,14 @@ class Scheduler:
             shared.restore(state)
             statuses.update(shared.kept)
         refusing: dict[str, Status] = {}
-        for plugin in profile.pre_filters:
-            if plugin.name not in statuses:
-                status = statuses[plugin.name] = asked(plugin, plugin.pre_filter, state, request, self.cluster, now)
-                if status is not None and status.code not in SKIPS:
-                    refusing[plugin.name] = status
+        with Blame() as blame:
+            for plugin in profile.pre_filters:
+                if plugin.name not in statuses:
+                    blame.plugin = plugin
+                    status = checked(plugin, plugin.pre_filter(state, request, self.cluster, now))
+                    statuses[plugin.name] = status
+                    if status is not None and status.code not in SKIPS:
+                        refusing[plugin.name] = status
         codes = {name: status.code for name, status in statuses.items() if status is not None}
         if shared is None or shared.codes != codes:
             shares = {name for name, signature in signatures.items() if signature is not NOT_SHARED}
@@ -328,13 +331,13 @@ class Scheduler:
 
     def _signatures(self, profile: Profile, request: Request) -> dict[str, Hashable]:
         """What sharing plugins look at in the request, by plugin."""
+        signatures: dict[str, Hashable] = {}
         plugins: list[SharedPlugin] = profile.sharing if self._sharing else []
-        signatures = {plugin.name: guarded(plugin, plugin.signature, request, self.cluster) for plugin in plugins}
-        try:
-            hash(tuple(signatures.values()))
-        except TypeError:
+        with Blame() as blame:
             for plugin in plugins:
-                guarded(plugin, hash, signatures[plugin.name])
+                blame.plugin = plugin
+                signatures[plugin.name] = plugin.signature(request, self.cluster)
+                hash(signatures[plugin.name])
         return signatures
 
     def _run_filter(self, cycle: Cycle) -> None:
@@ -354,15 +357,23 @@ class Scheduler:
             return
         cycle.passed = []
         for info in self.cluster.nodes:
-            if cycle.shared.rejection(info.index) is not None:
-                continue
-            for plugin in cycle.shared.plain_filters:
-                status = asked(plugin, plugin.filter, cycle.state, cycle.request, info)
-                if status is not None:
+            if cycle.shared.rejection(info.index) is None:
+                status = self._first_refusal(cycle, info)
+                if status is None:
+                    cycle.passed.append(info)
+                else:
                     cycle.rejections[info.index] = status
-                    break
-            else:
-                cycle.passed.append(info)
+
+    @staticmethod
+    def _first_refusal(cycle: Cycle, info: NodeInfo) -> Status | None:
+        """What the first plain filter says that refuses the node."""
+        with Blame() as blame:
+            for plugin in cycle.shared.plain_filters:
+                blame.plugin = plugin
+                status = checked(plugin, plugin.filter(cycle.state, cycle.request, info))
+                if status is not None:
+                    return status
+        return None
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """No node passed: find out what would have to change."""

@@ -130,7 +130,7 @@ class SharedVerdicts:
                 self._push(info.index)
         self._state = {plugin.name: state[plugin.name] for plugin in self._updating if plugin.name in state}
         self.answers = {
-            group: self._ask(state, request, group.filters, group.scorers, group.nodes[0])
+            group: Answer(*self._ask(state, request, group.filters, group.scorers, group.nodes[0]))
             for group in self._groups.values()
         }
 
@@ -213,19 +213,21 @@ class SharedVerdicts:
         filters: Sequence[FilterPlugin],
         scorers: Sequence[ScorePlugin],
         info: NodeInfo,
-    ) -> Answer:
+    ) -> tuple[Status | None, tuple[float, ...], int]:
+        """What the plugins say of a node, as Answer has it."""
         plugin: Plugin | None = None
         try:
             for plugin in filters:
                 status = plugin.filter(state, request, info)
                 if status is not None and (status := checked(plugin, status)) is not None:
-                    return Answer(status, (), 0)
+                    return status, (), 0
             scores = []
             total = 0
+            weights = self._weights
             for plugin in scorers:
                 score = in_range(plugin, plugin.score(state, request, info))
                 scores.append(score)
-                total += round(self._weights[plugin.name] * score * POINTS)
+                total += round(weights[plugin.name] * score * POINTS)
         except CollectionError:
             raise
         # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
@@ -233,7 +235,7 @@ class SharedVerdicts:
             if plugin is None:
                 raise
             raise failed(plugin, f"{type(error).__name__}: {error}") from error
-        return Answer(None, tuple(scores), total)
+        return None, tuple(scores), total
 
     # --- choosing ---
 

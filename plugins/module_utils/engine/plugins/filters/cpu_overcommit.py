@@ -34,7 +34,7 @@ class CPUOvercommit(Overcommit):
     }
 
     def allocated(self, node: NodeInfo) -> float:
-        return node.cores_all if self.config["include_stopped"] else node.cores
+        return node.cores_all if self.include_stopped else node.cores
 
     def asked(self, request: Request) -> float:
         return request.cores

@@ -33,7 +33,7 @@ class MemoryOvercommit(Overcommit):
     }
 
     def allocated(self, node: NodeInfo) -> float:
-        return node.memory_all if self.config["include_stopped"] else node.memory
+        return node.memory_all if self.include_stopped else node.memory
 
     def asked(self, request: Request) -> float:
         return request.memory
