@@ -206,7 +206,7 @@ def test_a_name_that_has_another_vmid_is_an_error(controller: Controller) -> Non
 def test_a_vm_is_found_by_its_vmid_alone_and_not_created_without_a_name(controller: Controller) -> None:
     found = controller.schedule(vmid=100)
     assert (found["changed"], found["name"], found["node"], found["vmid"]) == (False, "app-1", "pve1", 100)
-    assert "give name" in controller.fail("InvalidRequest", vmid=444)["msg"]
+    assert "set name" in controller.fail("InvalidRequest", vmid=444)["msg"]
     assert controller.schedule(vmid=444, state="absent")["changed"] is False
 
 
