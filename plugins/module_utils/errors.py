@@ -87,6 +87,17 @@ class NoStorageAvailable(CollectionError):
     code = "NoStorageAvailable"
 
 
+class PlanUnlawful(CollectionError):
+    """The decisions of a run break a rule that is in force: a bug in this collection, or in a plugin of the user.
+
+    Cure: run again without user plugins. If the run still fails, report the message, the Ansible task and a recording
+    made with M(qemu_scheduler.proxmox.cluster_snapshot_info). C(error_details.broken) lists all broken rules. Nothing
+    was reserved or created.
+    """
+
+    code = "PlanUnlawful"
+
+
 class AmbiguousName(CollectionError):
     """Two or more guests have the name in a request or in C(clone).
 

@@ -87,6 +87,12 @@ def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Col
     return state
 
 
+def with_reservations(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> Snapshot:
+    """The snapshot with the guests that the pending reservations stand in for, and the excluded VMIDs taken."""
+    guests = (*whole.guests, *map(guest_of, pending))
+    return replace(whole, guests=guests, vmids_unseen=whole.vmids_unseen.union(excluded))
+
+
 def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
     """Of what a run asks for, by VMID, that of which the VM is among the guests: under another name it is another's."""
     names = {guest.vmid: guest.name for guest in guests}

@@ -35,10 +35,12 @@ from .counting import (
     known_among,
     known_guests,
     reservation_of,
+    with_reservations,
     with_rules_of,
 )
 from .device_options import device_needs
 from .entries import Entry
+from .lawful import check_lawful
 from .matching import Match, NameNotShown, doubts, match_entries
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
@@ -217,8 +219,12 @@ class Placer:
             guest = matches[entry.position].guest
             if guest is not None and entry.state != "absent":
                 self._asked[guest.vmid] = entry.request
-        state = cluster_state(with_rules_of(self._asked, whole), pending, excluded)
+        shown = with_rules_of(self._asked, whole)
+        state = cluster_state(shown, pending, excluded)
         placement = self._schedule(entries, matches, state, snapshot)
+        decisions = [o.decision for o in placement.outcomes.values() if o.decision is not None]
+        cluster = with_reservations(shown, pending, excluded)
+        check_lawful(cluster, decisions, self.profile_of, _started(entries, placement.existing))
         placement.doubts = doubts(entries, matches, counted.snapshot.guests, self._abandoned)
         return placement
 
@@ -265,9 +271,7 @@ class Placer:
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
         present = known_among(self._asked, state).values()
         placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
-        started = {entry.position for entry in entries if entry.state == "started"}
-        starting = [guest.vmid for position, guest in placement.existing.items() if position in started]
-        with _counted_as_running(state, starting):
+        with _counted_as_running(state, _started(entries, placement.existing)):
             outcomes = scheduler.schedule_all(requests, time.time(), present)
         note_after(placement.nodes, scheduler.cluster)
         placement.outcomes.update(zip(positions, outcomes, strict=True))
@@ -276,6 +280,12 @@ class Placer:
         for position, outcome in placement.outcomes.items():
             placement.cautions[position] = _cautions(outcome, state)
         return placement
+
+
+def _started(entries: Iterable[Entry], existing: Mapping[int, Guest]) -> list[int]:
+    """The VMIDs of the guests that the run starts."""
+    started = {entry.position for entry in entries if entry.state == "started"}
+    return [guest.vmid for position, guest in existing.items() if position in started]
 
 
 @contextlib.contextmanager

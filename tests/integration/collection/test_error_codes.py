@@ -41,6 +41,20 @@ class Moody(FilterPlugin):
         raise ArithmeticError("not today")
 """
 
+MEDDLING_PLUGIN = """
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PreFilterPlugin
+
+
+class Meddler(PreFilterPlugin):
+    '''Makes the scheduler take every node for an empty one.'''
+
+    name = "Meddler"
+
+    def pre_filter(self, state, request, cluster, now):
+        for info in cluster.nodes:
+            info.memory = 0
+"""
+
 
 def codes() -> set[str]:
     """The codes of all errors, wherever they are defined."""
@@ -96,6 +110,12 @@ class Stage:
         file = self.folder / "moody.py"
         file.write_text(BROKEN_PLUGIN, encoding="utf-8")
         return self.run(plugin_paths=[str(file)], plugin_config={"filters": {"Moody": {}}})
+
+    def plan_unlawful(self) -> Result:
+        file = self.folder / "meddler.py"
+        file.write_text(MEDDLING_PLUGIN, encoding="utf-8")
+        config = {"pre_filters": {"Meddler": {}}}
+        return self.run(memory=65536, plugin_paths=[str(file)], plugin_config=config)
 
     def connection_failed(self) -> Result:
         return self.run(api_port=9)
@@ -211,6 +231,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "VMIDConflict": Stage.vmid_conflict,
     "TemplateNotFound": Stage.template_not_found,
     "PluginFailed": Stage.plugin_failed,
+    "PlanUnlawful": Stage.plan_unlawful,
     "ConnectionFailed": Stage.connection_failed,
     "AuthenticationFailed": Stage.authentication_failed,
     "PermissionDenied": Stage.permission_denied,

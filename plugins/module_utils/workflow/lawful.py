@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gate behind every scheduling pass: what breaks the law is not sent.
+
+Rules that are switched off are not in force, nor are those of a point where a plugin of the user's own decides as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from ..engine.allocatable import CPULimit, Limit, MemoryLimit
+from ..engine.framework.interface import Plugin
+from ..engine.framework.profile import Profile
+from ..engine.law.law import broken
+from ..engine.law.state import NAMES, InForce, Overcommit, State
+from ..engine.plugins.builtin import BUILTIN
+from ..errors import PlanUnlawful
+from ..model import Decision, Request, Snapshot
+
+REASONS_TOLD = 10
+"""How many broken rules the message names."""
+
+TAKING = ("DeviceClaims", "VolumeBinding")
+"""The plugins whose rules are about what they reserve as well."""
+
+
+def check_lawful(
+    cluster: Snapshot,
+    decisions: Iterable[Decision],
+    profile_of: Callable[[Request], Profile],
+    starting: Collection[int],
+) -> None:
+    """Raise PlanUnlawful when the decisions break a rule of their profiles.
+
+    cluster is as it was before, with what others have reserved; starting are the VMIDs of guests that the run starts.
+    """
+    guests = (replace(g, status="running") if g.vmid in starting else g for g in cluster.guests)
+    decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in decisions)
+    reasons = broken(State(replace(cluster, guests=tuple(guests)), decided)) if decided else []
+    if reasons:
+        told = "; ".join(reasons[:REASONS_TOLD])
+        raise PlanUnlawful(f"the decisions break rules that are in force, and nothing was sent: {told}", broken=reasons)
+
+
+def rules_in_force(profile: Profile) -> InForce:
+    """What a profile's plugins keep, as data."""
+    filters = {plugin.name: plugin for plugin in profile.plugins("filters") if type(plugin) in BUILTIN}
+    reserves = profile.plugins("reserves")
+    names = {plugin.name for plugin in reserves} if all(type(plugin) in BUILTIN for plugin in reserves) else set()
+    guests = filters["GuestLimit"].config if "GuestLimit" in filters else {"max_guests": None, "tags": {}}
+    policy = profile.policy
+    unknown = {"CPUOvercommit"} if type(policy.cpu) is not CPULimit else set()
+    unknown |= {"MemoryOvercommit"} if type(policy.memory) is not MemoryLimit else set()
+    return InForce(
+        rules=frozenset({NAMES, *filters} - unknown - (set(TAKING) - names)),
+        cpu=_overcommit(policy.cpu, filters.get("CPUOvercommit")),
+        memory=_overcommit(policy.memory, filters.get("MemoryOvercommit")),
+        storage_classes=policy.storage_classes,
+        max_guests=guests["max_guests"],
+        max_tagged=guests["tags"],
+    )
+
+
+def _overcommit(limit: Limit, plugin: Plugin | None) -> Overcommit:
+    include_stopped = plugin is not None and plugin.config["include_stopped"]
+    return Overcommit(limit.ratio, limit.reserved, limit.pools, limit.tags, include_stopped)

@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gate behind a scheduling pass: which rules are in force, and what is not sent."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from support.small_cluster import guest, node, profile, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.draft import Draft
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import ReservePlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import NAMES, RULES
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanUnlawful
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import (
+    check_lawful,
+    rules_in_force,
+)
+
+
+class OwnStorages(ReservePlugin):
+    """Chooses storages itself."""
+
+    name = "OwnStorages"
+    enabled = True
+
+    def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
+        draft.storages["scsi0"] = "elsewhere"
+        return None
+
+
+def check(snapshot: Snapshot, *decisions: Decision, config: t.Any = None, starting: tuple[int, ...] = ()) -> None:
+    check_lawful(snapshot, decisions, lambda _request: profile(config), starting)
+
+
+def test_rules_in_force__are_all_that_the_law_knows_unless_the_config_says_otherwise() -> None:
+    assert rules_in_force(profile()).rules >= {*RULES, NAMES}
+    off = {name: {"enable": False} for name in ("MemoryOvercommit", "VMAffinity", "DeviceClaims")}
+    assert RULES - rules_in_force(profile({"filters": off})).rules == set(off)
+
+
+def test_rules_in_force__have_the_limits_of_the_config() -> None:
+    config = {
+        "filters": {
+            "CPUOvercommit": {"config": {"ratio": 6, "reserved": 2, "pools": {"test": 8}}},
+            "MemoryOvercommit": {"config": {"reserved": 1024, "tags": {"db": 0.5}, "include_stopped": True}},
+            "GuestLimit": {"config": {"max_guests": 9, "tags": {"db": 1}}},
+            "VolumeBinding": {"config": {"storage_classes": {"fast": {"types": ["zfspool"]}}}},
+        }
+    }
+    found = rules_in_force(profile(config))
+    assert (found.cpu.ratio, found.cpu.reserved, found.cpu.pools, found.cpu.include_stopped) == (
+        6,
+        2,
+        {"test": 8},
+        False,
+    )
+    assert (found.memory.reserved, found.memory.tags, found.memory.include_stopped) == (GIB, {"db": 0.5}, True)
+    assert (found.max_guests, found.max_tagged) == (9, {"db": 1})
+    assert found.storage_classes["fast"].types == {"zfspool"}
+
+
+@pytest.mark.parametrize("plugin", ["VolumeBinding", "DeviceClaims"])
+def test_rules_in_force__leave_out_what_is_checked_and_not_reserved(plugin: str) -> None:
+    assert plugin not in rules_in_force(profile({"reserves": {plugin: {"enable": False}}})).rules
+
+
+def test_rules_in_force__leave_out_what_a_plugin_of_ones_own_reserves() -> None:
+    assert RULES - rules_in_force(profile(own=[OwnStorages])).rules == {"VolumeBinding", "DeviceClaims"}
+
+
+def test_check_lawful__names_the_broken_rules() -> None:
+    snapshot = Snapshot((node("pve1"),), (guest(100, "pve1", gib=31),))
+    with pytest.raises(PlanUnlawful, match="memory of pve1: more is taken than there is room for") as raised:
+        check(snapshot, Decision(vm(gib=2), "pve1", 200))
+    assert raised.value.details["broken"] == ["memory of pve1: more is taken than there is room for"]
+    check(snapshot, Decision(vm(gib=1), "pve1", 200))
+    check(snapshot, Decision(vm(gib=2), "pve1", 200), config={"filters": {"MemoryOvercommit": {"enable": False}}})
+
+
+def test_check_lawful__counts_guests_that_the_run_starts() -> None:
+    snapshot = Snapshot((node("pve1"),), (guest(100, "pve1", gib=31, status="stopped"),))
+    check(snapshot, Decision(vm(gib=2), "pve1", 200))
+    with pytest.raises(PlanUnlawful):
+        check(snapshot, Decision(vm(gib=2), "pve1", 200), starting=(100,))
+
+
+def test_check_lawful__tells_ten_reasons_and_returns_all() -> None:
+    with pytest.raises(PlanUnlawful) as raised:
+        check(Snapshot((node("pve1"),)), *(Decision(vm(f"vm-{number}"), "gone", 200 + number) for number in range(12)))
+    assert raised.value.message.count("there is no such node") == 10
+    assert len(raised.value.details["broken"]) == 12
