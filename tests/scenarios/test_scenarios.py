@@ -34,6 +34,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     ScorePlugin,
     VMIDPlugin,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import State
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
@@ -48,6 +50,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_facts import parse_nodes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plugin_config import profiles_of
@@ -119,7 +122,8 @@ def _storages(name: str, nodes: list[str], body: Scenario) -> Iterator[Storage]:
         yield Storage(name, node, **{"type": "lvmthin", **fields, "total": total, "used": used, "content": content})
 
 
-def outcomes_of(scenario: Scenario) -> dict[str, Outcome]:
+def run(scenario: Scenario) -> tuple[list[Outcome], State]:
+    """What becomes of the requests, and the state that comes of it, for the law."""
     options = scenario.get("options", {})
     answers = {"/cluster/resources": []}
     snapshot = snapshot_of(scenario)
@@ -132,7 +136,10 @@ def outcomes_of(scenario: Scenario) -> dict[str, Outcome]:
     templates = Templates(RecordedReader(answers), {})
     requests = [templates.resolve(entry, state) for entry in entries]
     outcomes = Scheduler(state, profiles, default).schedule_all(requests, 0.0)
-    return {outcome.request.name: outcome for outcome in outcomes}
+    in_force = {name: rules_in_force(profile) for name, profile in profiles.items()}
+    decisions = [outcome.decision for outcome in outcomes if outcome.decision is not None]
+    decided = ((decision, in_force[decision.request.profile or default]) for decision in decisions)
+    return outcomes, State(snapshot, tuple(decided))
 
 
 def check(outcome: Outcome, expected: Scenario) -> None:
@@ -172,7 +179,9 @@ def _score(verdict: NodeVerdict, plugin: str) -> float:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario["name"] for scenario in SCENARIOS])
 def test_scenario(scenario: Scenario) -> None:
-    outcomes = outcomes_of(scenario)
+    made, state = run(scenario)
+    outcomes = {outcome.request.name: outcome for outcome in made}
+    assert broken(state) == []
     assert set(scenario["expect"]) <= set(outcomes)
     for name, expected in scenario["expect"].items():
         check(outcomes[name], expected)
