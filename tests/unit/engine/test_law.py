@@ -16,7 +16,6 @@ from support.effort import lines_run
 from support.random_clusters import requests, snapshots
 from support.small_cluster import guest, node, profile, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import Limit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     DeviceUse,
@@ -26,6 +25,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.
     NAMES,
     InForce,
     State,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.memory_overcommit import (
+    MemoryOvercommit,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_name import NodeName
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_ready import NodeReady
@@ -213,10 +215,9 @@ def accept(*_arguments: t.Any, **_named: t.Any) -> None:
     """A filter that has nothing against any node."""
 
 
-def generous(limit: Limit, amount: float, host: Node, request: Request | None = None) -> bool:
-    """A limit that lets one VM more in."""
-    size, _reserved, _ratio = limit.of(host)
-    return limit.allocatable(host, request) + size / 4 >= amount
+def one_less(_plugin: MemoryOvercommit, info: NodeInfo) -> float:
+    """A sum that forgets one VM."""
+    return max(info.memory - 8 * GIB, 0)
 
 
 def counts_guests(state: ClusterState, guest: Guest, sign: int, count: t.Any = ClusterState._count) -> None:
@@ -233,7 +234,7 @@ FULL = tuple(vm(f"app-{number}", gib=8, cores=4) for number in range(10))
 KINDS = tuple(vm(f"web-{number}", affinity=(APART,)) for number in range(3))
 
 FAULTS: dict[str, tuple[t.Any, str, t.Any, Snapshot, Sequence[Request], str]] = {
-    "a limit that is too high": (Limit, "holds", generous, cluster(), FULL, "memory of pve1"),
+    "a limit that is off by one": (MemoryOvercommit, "allocated", one_less, cluster(), FULL, "memory of pve1"),
     "decisions that are not counted": (ClusterState, "_count", counts_guests, cluster(), FULL, "memory of pve1"),
     "space that is not counted": (
         ClusterState, "_count", counts_space, cluster(storages=CEPH),
