@@ -19,6 +19,7 @@ from support.small_cluster import guest, node, profile, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     DeviceUse,
+    NodeInfo,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import (
