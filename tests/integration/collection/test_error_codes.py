@@ -188,17 +188,12 @@ class Stage:
 
     def reservation_lost(self) -> Result:
         ledger = self.folder / "ledger.db"
-        self.cluster.fault(method="GET", path="/qemu/100/pending$", delay=40, count=1)
-        slow = self.controller.start(
-            "qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], reservations=str(ledger)
-        )
-        self._until_asked("GET", "/qemu/100/pending")
-        slow.pause()
+        self.cluster.fault(**CREATE, task_seconds=60)
+        slow = self.controller.start("qemu_schedule", name="web-1", state="started", reservations=str(ledger))
+        self._until_asked("POST", "/qemu")
         with closing(sqlite3.connect(ledger)) as database, database:
-            # As if it had hung for longer than a reservation is good for.
-            assert database.execute("UPDATE qemu_scheduler_reservations SET expires = 0").rowcount == 1
-        self.controller.schedule(name="web-2", reservations=str(ledger))
-        slow.go_on()
+            # As if it had hung for longer than a reservation lasts, before it started what it had created.
+            assert database.execute("DELETE FROM qemu_scheduler_reservations").rowcount == 1
         return slow.result()
 
     def missing_library(self) -> Result:
@@ -267,8 +262,9 @@ def test_a_module_fails_with(code: str, cluster: SimulatedCluster, controller: C
     guests = cluster.state()["guests"].values()
     assert len([guest for guest in guests if guest["name"] == "web-1"]) <= 1
     own = [vm for vm in result.get("vms", ()) if vm.get("error")]
-    # A task that goes on changes the cluster.
-    assert all(vm["error"]["message"] and vm["changed"] is (code == "TaskTimeout") for vm in own)
+    # A task that goes on changes the cluster, and so does a VM that is created and not started.
+    changed = code in ("TaskTimeout", "ReservationLost")
+    assert all(vm["error"]["message"] and vm["changed"] is changed for vm in own)
 
 
 # --- what is told of connections ---
