@@ -135,7 +135,8 @@ def test_a_smaller_disk_than_the_templates_is_refused_before_anything_is_written
         failed = controller.fail(
             "InvalidRequest", name="copy", clone="shared-template", scsi={"scsi0": {"size": 5}}, check=check
         )
-        assert failed["msg"].endswith("(shared-template): it has 10G and cannot shrink to 5G; request at least its size")
+        expected = "(shared-template): it has 10G and cannot shrink to 5G; request at least its size"
+        assert failed["msg"].endswith(expected)
     assert writes(cluster) == []
 
 
