@@ -21,7 +21,7 @@ options:
     description:
       - Regular expression that must match the whole name of the node, for example V(pve[1-3]).
       - Patterns for names, here and in other options, may use literals, classes, groups, alternatives, repeats and
-        anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\b) are rejected, so that no
+        anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\\b) are rejected, so that no
         pattern takes long to match.
     type: str
   vmid_range:

@@ -44,7 +44,7 @@ def passwords_in(where: str | None) -> set[str]:
     if where is None or where.startswith(_PATHS):
         return set()
     written = {match.group("quoted") or match.group("plain") for match in _PASSWORD_PARAMETER.finditer(where)}
-    for account in {_SCHEME.sub("", where), where if "://" not in where else ""}:
+    for account in (_SCHEME.sub("", where), where if "://" not in where else ""):
         _user, _colon, rest = account.partition(":")
         written |= {rest[: match.start()] for match in re.finditer("@", rest)}
     return {text for password in written if password for text in (password, unquote(password))}

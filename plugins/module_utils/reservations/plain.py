@@ -49,6 +49,6 @@ def _value(hint: t.Any, data: t.Any) -> t.Any:
         return kind(_value(inner[0], each) for each in data)
     if dataclasses.is_dataclass(hint):
         return from_data(t.cast(type, hint), data)
-    if type(data) is not hint:
+    if not isinstance(data, hint) or (isinstance(data, bool) and hint is not bool):
         raise TypeError(f"expected {hint.__name__}")
     return data

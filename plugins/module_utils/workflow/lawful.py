@@ -52,8 +52,8 @@ def rules_in_force(profile: Profile) -> InForce:
     names = {plugin.name for plugin in reserves} if all(type(plugin) in BUILTIN for plugin in reserves) else set()
     guests = filters["GuestLimit"].config if "GuestLimit" in filters else {"max_guests": None, "tags": {}}
     policy = profile.policy
-    unknown = {"CPUOvercommit"} if type(policy.cpu) is not CPULimit else set()
-    unknown |= {"MemoryOvercommit"} if type(policy.memory) is not MemoryLimit else set()
+    unknown = {"CPUOvercommit"} if policy.cpu.__class__ is not CPULimit else set()
+    unknown |= {"MemoryOvercommit"} if policy.memory.__class__ is not MemoryLimit else set()
     return InForce(
         rules=frozenset({NAMES, *filters} - unknown - (set(TAKING) - names)),
         cpu=_overcommit(policy.cpu, filters.get("CPUOvercommit")),
