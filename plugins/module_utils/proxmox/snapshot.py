@@ -142,7 +142,7 @@ def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
         storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
         next_id=(next_id.lower, next_id.upper),
         vmids_unseen=next_id.unseen,
-        pools=frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool"),
+        pools=frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row),
         cluster=identity(reader) if needs.identity else "",
     )
     return snapshot, next_id

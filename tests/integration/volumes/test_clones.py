@@ -146,7 +146,10 @@ def test_what_a_clone_does_not_get_is_told(controller: Controller) -> None:
     drives = {"scsi0": {"size": 20, "storage": "thick"}}
     result = controller.schedule(name="copy", clone="shared-template", scsi=drives, plugin_config=unruled)
     told = [warning for warning in result["warnings"] if "scsi0" in warning]
-    assert told == ['VM "copy": scsi0 is as in the template: it is on storage ceph and is not moved to thick']
+    assert told == [
+        'VM "copy": scsi0 is as in the template: it is on storage ceph and is not moved to thick; '
+        "move it with Proxmox VE, or request storage ceph"
+    ]
 
 
 def test_a_template_whose_node_is_offline_is_no_source_when_another_copy_is(

@@ -125,10 +125,10 @@ def test_a_vm_goes_where_its_image_is(controller: Controller, cluster: Simulated
 def test_an_image_on_shared_storage_costs_one_call_and_requests_without_none(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    controller.schedule(name="plain-1", scsi={"scsi0": ":8"}, check=True)
+    controller.schedule(name="plain-1", scsi={"scsi0": ":8"})
     assert content_calls(cluster) == []
     vms = [{"name": f"setup-{number}"} for number in range(3)]
-    controller.schedule(vms=vms, ide={"ide2": "nfs:iso/everywhere.iso,media=cdrom"}, check=True)
+    controller.schedule(vms=vms, ide={"ide2": "nfs:iso/everywhere.iso,media=cdrom"})
     assert content_calls(cluster) == ["pve1 iso"]
 
 
