@@ -17,21 +17,19 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Node, Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import guest, node, vm
 
-
-def node(name: str, cores: int = 8, gib: float = 32, **fields: t.Any) -> Node:
-    return Node(name, cores=cores, memory=int(gib * GIB), **fields)
-
-
-def guest(vmid: int, node: str, cores: float = 1, gib: float = 1, **fields: t.Any) -> Guest:
-    """A running VM."""
-    fields = {"name": f"vm-{vmid}", "status": "running", **fields}
-    return Guest(vmid, node=node, cores=cores, memory=int(gib * GIB), **fields)
-
-
-def vm(name: str = "new", cores: float = 1, gib: float = 1, **fields: t.Any) -> Request:
-    return Request(name, cores=cores, memory=int(gib * GIB), **fields)
+__all__ = [
+    "cluster",
+    "guest",
+    "made",
+    "node",
+    "profile",
+    "scheduler",
+    "score",
+    "vm",
+]
 
 
 def cluster(nodes: Iterable[Node], guests: Iterable[Guest] = (), **fields: t.Any) -> ClusterState:
