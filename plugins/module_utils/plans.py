@@ -1,0 +1,211 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plain data of plans: what is wanted of a cluster, how each guest can be moved, and the plan that comes out.
+
+Sizes are bytes, times are seconds. Nothing here reads, writes or decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .model import Decision, Request
+
+LIVE, OFFLINE, RESTART = "live", "offline", "restart"
+"""How a guest is moved: while it runs, while it is stopped, or (containers) stopped, moved and started again."""
+
+API, HA = "api", "ha"
+"""Who moves it: a migration task of its own, or the HA manager that is asked to."""
+
+
+# --- what is wanted ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Even out the nodes: only while their imbalance is above threshold, and only by moves that gain at least margin.
+
+    Both are parts (0..1) of what a node may allocate.
+    """
+
+    threshold: float = 0.15
+    margin: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """What a plan shall reach; any of these may be combined.
+
+    Attributes:
+        place: new VMs, as a batch.
+        drain: nodes that shall hold no guest.
+        repair: whether rules and limits that are broken now shall be mended.
+        balance: how even the nodes shall be.
+        consolidate: whether as many nodes as possible shall be emptied.
+        undo: guests that shall go back, by VMID: the node where each was before.
+    """
+
+    place: tuple[Request, ...] = ()
+    drain: frozenset[str] = frozenset()
+    repair: bool = False
+    balance: Balance | None = None
+    consolidate: bool = False
+    undo: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDisk:
+    """A volume that a move has to copy, as it is on no storage that the target shares.
+
+    slot is its key in the guest's config, storage where it is now; content is the content type that a target must have.
+    """
+
+    slot: str
+    storage: str
+    size: int
+    content: str = "images"
+
+
+@dataclass(frozen=True, slots=True)
+class Mobility:
+    """How one guest can be moved, if at all.
+
+    Attributes:
+        how: C(live), C(offline) or C(restart).
+        via: C(api) or C(ha).
+        disks: what has to be copied.
+        stuck: why it cannot be moved at all, and what would cure that; both empty when it can.
+        not_to: nodes that Proxmox would refuse or that cannot run it, each with the reason.
+        together: VMIDs of the guests that the HA manager moves along with it.
+        cost: bytes that a move sends: memory of a running guest, and local disks.
+        map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
+    """
+
+    how: str = LIVE
+    via: str = API
+    disks: tuple[LocalDisk, ...] = ()
+    stuck: tuple[str, str] = ("", "")
+    not_to: Mapping[str, str] = field(default_factory=dict)
+    together: frozenset[int] = frozenset()
+    cost: int = 0
+    map_storages: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a plan may go; None is no bound.
+
+    steps bounds the search, in steps and not in seconds, so that the same input gives the same plan on every machine.
+    """
+
+    max_moves: int | None = None
+    max_bytes: int | None = None
+    steps: int = 200_000
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One guest from one node to another.
+
+    Attributes:
+        id: its number in the plan, from 1; creations count on in the same row.
+        why: the reason, as a sentence part ("drains pve3", "makes room on pve5 for 140").
+        after: ids of the moves and creations that must have ended before it starts.
+        memory: bytes that count on both nodes while it is under way; 0 for a guest that is off.
+        storages: the target storage of each disk that is copied, by slot.
+        copied: bytes on disks that are copied.
+        together: VMIDs that the HA manager moves along; these have no move of their own.
+        estimate: seconds that it will take.
+    """
+
+    id: int
+    vmid: int
+    name: str
+    source: str
+    target: str
+    why: str
+    kind: str = "qemu"
+    after: tuple[int, ...] = ()
+    how: str = LIVE
+    via: str = API
+    memory: int = 0
+    storages: Mapping[str, str] = field(default_factory=dict)
+    copied: int = 0
+    together: tuple[int, ...] = ()
+    estimate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One new VM of a plan, with what it has to wait for."""
+
+    id: int
+    decision: Decision
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A guest that stays where the goals want it away, with the reason and what would cure it."""
+
+    vmid: int
+    name: str
+    node: str
+    why: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is allocated on a node: cores and bytes of memory, and the number of guests."""
+
+    cores: float
+    memory: int
+    guests: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCourse:
+    """A node before, at its fullest during, and after a plan, beside what it may allocate."""
+
+    allocatable: Load
+    before: Load
+    peak: Load
+    after: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to reach the goals.
+
+    Attributes:
+        goal: the goals in words ("drain pve3").
+        feasible: whether it reaches them; what is missing stands in stuck and unplaced.
+        unplaced: new VMs that find no room, by name: why.
+        optimal: whether it is proved that no plan needs fewer moves; None when that was not asked.
+        moves_lower_bound: the fewest moves that any plan needs; None when that was not asked.
+        steps: how many steps the search took.
+        exhausted: whether the search ended by its bound, so that a better plan may exist.
+    """
+
+    goal: str
+    feasible: bool
+    moves: tuple[Move, ...] = ()
+    creations: tuple[Creation, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+    unplaced: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
+    optimal: bool | None = None
+    moves_lower_bound: int | None = None
+    steps: int = 0
+    exhausted: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.moves and not self.creations
