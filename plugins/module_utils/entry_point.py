@@ -38,7 +38,7 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
 def _interruptible() -> Iterator[None]:
     """Make of the first signal a KeyboardInterrupt, and ignore those after it: one Ctrl-C may arrive as several.
 
-    They are ignored after the block as well: its result is still to be told, and the process ends with that.
+    They are ignored after the block as well: the result still has to be printed, and then the process ends.
     """
 
     def ignore() -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plain data that all floors share: what was asked for, the cluster as read, and what was decided.
+"""The plain data that all layers share: requests, the cluster as read, and decisions.
 
 Sizes are bytes, CPU is a number of logical CPUs, times are seconds. Nothing here reads, writes or decides.
 """
@@ -186,7 +186,7 @@ class Snapshot:
     """The cluster as read at one moment. Order within the tuples means nothing.
 
     next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
-    guests that this user may not see. volumes are those that were looked for, by (node, volume): their bytes, None when
+    guests that this user cannot see. volumes are those that were looked for, by (node, volume): their bytes, None when
     they are not there; beside one that is not there stand the others of its kind. mappings are the names of the
     resource mappings that this user may use, None when they were not read. pools are those that this user may see: a
     guest in another one shows none. cluster is its identity, independent of the address it was read from.
@@ -205,7 +205,7 @@ class Snapshot:
     cluster: str = ""
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Goals:
     Attributes:
         place: new VMs, as a batch.
         drain: nodes that shall hold no guest.
-        repair: whether rules and limits that are broken now shall be mended.
+        repair: whether rules and limits that are broken now shall be fixed.
         balance: how even the nodes shall be.
         consolidate: whether as many nodes as possible shall be emptied.
         undo: guests that shall go back, by VMID: the node where each was before.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything that a plugin of one's own needs, in one import line.
+"""Everything that a custom plugin needs, in one import line.
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin, unschedulable
 """

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the tests of plugins of one's own: a small cluster, what became of a VM on it, and the check that a plugin which
+"""For the tests of custom plugins: a small cluster, the outcome for a VM on it, and the check that a plugin which
 shares its verdicts says the same as if it were asked about every node each time.
 """
 
@@ -36,12 +36,12 @@ def guest(vmid: int, node: str, cores: float = 1, gib: float = 1, **fields: t.An
 
 
 def vm(name: str = "new", cores: float = 1, gib: float = 1, **fields: t.Any) -> Request:
-    """A VM that is asked for; fields are those of model.Request."""
+    """A requested VM; fields are those of model.Request."""
     return Request(name, cores=cores, memory=int(gib * GIB), **fields)
 
 
 class Placed:
-    """What became of one VM.
+    """The outcome for one VM.
 
     Attributes:
         node: where it goes; None when no node took it.
@@ -64,7 +64,7 @@ class Placed:
 
 
 class SmallCluster:
-    """A cluster of some nodes on which VMs are placed by the built-in plugins and one's own."""
+    """A cluster of some nodes on which VMs are placed by the built-in and custom plugins."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class StorageUse:
 
     @property
     def free(self) -> int:
-        """What neither volumes nor decided VMs take; below zero when too much was promised."""
+        """What neither volumes nor decided VMs take; below zero when more is allocated than there is."""
         return self.total - self.used - self.pending
 
 

@@ -41,7 +41,7 @@ class NodeCapacity:
 class CapacityReport:
     """How many VMs fit.
 
-    total counts all shapes, shapes each one in their order. limited_by is what stands in the way on the most nodes, or
+    total counts all shapes, shapes each one in their order. limited_by is what limits the most nodes, or
     the error code when it is no node's fault (C(NoVMIDAvailable)); None when the counting was ended at the limit.
     reason is the message for the VM that no longer fitted.
     """

@@ -20,7 +20,7 @@ NO_TEMPLATE = "couldn't be cloned to from '{}'"
 MISPLACED = "couldn't get a clone of '{}' with {} on storage '{}'"
 
 OBSTACLES_TOLD = 3
-"""Of how many copies of a template it is told why they are out of reach."""
+"""The number of unreachable copies of a template whose reasons a message lists."""
 
 
 def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:

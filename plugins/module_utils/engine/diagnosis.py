@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Saying what became of a request: as data, and as the one sentence that Kubernetes users know."""
+"""The outcome of a request: as data, and as the sentence that Kubernetes users know."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunnerUp(t.NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one request.
+    """The outcome of one request.
 
     Attributes:
         decision: set when it was placed.

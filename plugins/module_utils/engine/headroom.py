@@ -68,7 +68,7 @@ Rest = Mapping[int, Room]
 
 
 class Headroom:
-    """The answers for one state of a cluster, worked out anew after each change of it.
+    """The answers for one state of a cluster, computed again after each change.
 
     A new VM on a node is covered by what was found before as long as every way out leaves it the room that it takes;
     only where one does not is that loss worked through again.

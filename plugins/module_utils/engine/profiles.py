@@ -1,17 +1,17 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The profiles that a run can choose from: the named ones, with the user's plugin config laid over them, and the user's
-own.
+"""The profiles that a run can choose from: the named ones, with the user's plugin config merged into them, and the
+profiles that the user defines.
 
 What a profile does is put together from three layers. A layer says of a plugin whether it is enabled, its weight, and
 single keys of its config; what it leaves out stays as the layer below has it:
 
 1. the named profile (below),
-2. the plugin config's sections (C(filters), C(scores), ...), which are laid over every profile alike,
+2. the plugin config's sections (C(filters), C(scores), ...), which are merged into every profile,
 3. the plugin config's C(profiles), for the profile of that name.
 
-An entry of C(profiles) that bears a new name makes a new profile; it C(extends) a named one, by default C(balanced).
+An entry of C(profiles) with a new name defines a new profile; it C(extends) a named one, by default C(balanced).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build_profiles(
 ) -> dict[str, Profile]:
     """Return all profiles by name.
 
-    plugin_config is the parsed file; above has sections that are laid over every profile in the end.
+    plugin_config is the parsed file; above has sections that are merged into every profile last.
     Raises InvalidPluginConfig.
     """
     config = _mapping("plugin_config", plugin_config)

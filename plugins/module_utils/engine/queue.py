@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The scheduling queue: which request is tried next, and when one that failed is worth another try.
 
-It has no clock: every method is told the time, in seconds.
+It has no clock: every method takes the time, in seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Queued:
     Attributes:
         arrival: its number in order of arrival; unique.
         key: by which the active queue is ordered.
-        attempts: how often it was tried and put back.
+        attempts: the number of failed attempts.
         not_before: the end of its backoff.
         wake_at: when it is tried again though nothing happened.
         rejected_by: the plugins whose events are worth another try; empty: any event is.
@@ -90,7 +90,7 @@ class SchedulingQueue:
     ) -> None:
         """A try failed: wait for an event that concerns one of the rejecting plugins, or until a given time.
 
-        Each failed try doubles the time that it is left alone, from 1 s to 10 s; one that waits for a time is spared.
+        Each failed attempt doubles the backoff, from 1 s to 10 s; a request that waits for a given time has none.
         """
         if until is not None:
             queued.not_before = queued.wake_at = until
@@ -141,7 +141,7 @@ class SchedulingQueue:
         gangs = {queued.request.gang.name for queued in due if queued.request.gang}
         for queued in due:
             self._leave_pools(queued)
-        # A member alone would only be told to wait for the others.
+        # Permit would let a single member wait for the others.
         for queued in [*self._backoff.values(), *self._unschedulable.values()]:
             if queued.request.gang and queued.request.gang.name in gangs:
                 self._leave_pools(queued)

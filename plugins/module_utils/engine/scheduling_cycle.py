@@ -69,7 +69,7 @@ class Cycle:
 
 @dataclass(slots=True)
 class Run:
-    """The requests of one run and what became of them so far, by their number in order of arrival.
+    """The requests of one run and their outcomes so far, by their number in order of arrival.
 
     Attributes:
         placed: what is placed so far, and what exists already of the run (below zero).
@@ -108,7 +108,7 @@ class Scheduler:
         self._kept: OrderedDict[Hashable, SharedVerdicts] = OrderedDict()
 
     def observe(self, cluster: ClusterState) -> None:
-        """Look at the cluster as it was read anew; what was concluded from the former state is forgotten."""
+        """Replace the cluster by a newly read one, and drop all kept verdicts."""
         self.cluster = cluster
         self._kept.clear()
 

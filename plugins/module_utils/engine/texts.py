@@ -27,7 +27,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def of_one(reason: str) -> str:
-    """A reason of a rejection, made to be told of several nodes, as it is told of one."""
+    """The reason of a rejection in the singular; rejections are worded for several nodes."""
     return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
 
 

@@ -16,9 +16,9 @@ NO_STORAGES = "no storage is visible: the user needs Datastore.Audit on /storage
 
 
 def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
-    """For each name that nothing bears, and a pattern that no node matches, a text with the names that there are.
+    """A text with the known names for each unknown name, and for each pattern that matches no node.
 
-    Where there is no storage at all, that is told of a request with disks.
+    If there is no storage at all, a text says so for a request with disks.
     """
     nodes = [info.name for info in cluster.nodes]
     texts = []

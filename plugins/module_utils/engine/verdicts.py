@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of each node in one scheduling cycle."""
+"""The verdict on each node in one scheduling cycle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PluginScore:
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """What became of one node for one request: status says why not; without it score is the weighted mean, 0..100."""
+    """The verdict on one node for one request: status says why not; without it score is the weighted mean, 0..100."""
 
     node: str
     status: Status | None = None
@@ -78,7 +78,7 @@ class Verdicts:
         self._plain_scores: list[PlainScores] = []
         self._scored: dict[int, int] = {}
         self._shared = shared
-        # What the sharing plugins say changes with the cluster, and is looked at only when it is told.
+        # What the sharing plugins say changes with the cluster, and is read only when it is reported.
         self._rejections = shared.rejections.copy()
         self._scores = shared.scores.copy()
         self._answers = shared.answers

@@ -212,7 +212,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     if not allowed(storage, wanted):
         return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.slot)
     free = room(storage, wanted, binding.bytes.get(name, 0))
-    # What takes nothing, as a linked clone does, fits even where too much was promised already.
+    # What takes nothing, as a linked clone does, fits even on an overcommitted storage.
     if disk.size > max(free, 0):
         resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
         detail = f"{disk.slot} {_needs(disk.size, free)}"

@@ -96,7 +96,7 @@ class Binder(Leftovers):
         """Create the decision's VM, and start it when the request says that it shall run.
 
         One request and the task's polls when all goes well, and the same again to start the VM. C(start=1) in the
-        create would start it as well, but in a task of which nothing is told: its failure would go unnoticed.
+        create would start it as well, but in a task that the response does not name: its failure would go unnoticed.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
@@ -178,7 +178,7 @@ class Binder(Leftovers):
         return self._ended(making, result, ending, running=request.running)
 
     def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
-        """Make a VM whole that somebody created or cloned and left marked.
+        """Finish a VM that another run created or cloned and left marked.
 
         Done twice it does no harm. Raises as update, convert_to_template and join_ha do; the VM then stays marked.
         """
@@ -258,7 +258,7 @@ class Binder(Leftovers):
             raise lost or error from None
 
     def _looked_for(self, making: Making, since: float | None) -> TaskResult | None:
-        """Do as _found; when that is not possible, nobody knows what became of the call."""
+        """Do as _found; when that is not possible, the result of the call is unknown."""
         try:
             return self._found(making, since)
         except (ApiError, PermissionDenied) as error:
@@ -295,7 +295,7 @@ class Binder(Leftovers):
         raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {guest['node']}", making.vmid)
 
     def _own_task(self, making: Making, since: float | None) -> str | None:
-        """Return the task that makes the VM, if it can be told from others."""
+        """Return the task that makes the VM, if it can be identified."""
         tasks = [Upid.parse(row["upid"]) for row in self._task_rows(making) if row.get("type") == making.task_type]
         new = [
             task
@@ -343,7 +343,7 @@ def _bound(making: Making, result: TaskResult, node: str) -> BindResult:
 
 
 def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the imported disks that have to grow, and in words those that are larger than was asked for."""
+    """Return the imported disks that have to grow, and in words those that are larger than requested."""
     sizes = {slot: drive_size(slot, str(config.get(slot, ""))) for slot in resizes}
     growing = {slot: size for slot, size in resizes.items() if size > sizes[slot]}
     kept = [

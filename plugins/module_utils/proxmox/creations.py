@@ -30,7 +30,7 @@ class Creations:
         self._idle_since: dict[int, float] = {}
 
     def is_abandoned(self, vmid: int) -> bool:
-        """Tell whether for some seconds no task has been making the VM. Who does not see all tasks is told False."""
+        """Tell whether for some seconds no task has been making the VM. False for a user who does not see all tasks."""
         if self._may_be_made(vmid):
             self._idle_since.pop(vmid, None)
             return False

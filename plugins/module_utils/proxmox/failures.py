@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Failures of the Proxmox API that the code reacts to, beside those that only have to be told."""
+"""Failures of the Proxmox API that the code reacts to; all others are only reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotImplementedHere(ApiError):
 
 
 class VMIDTaken(VMIDConflict):
-    """Somebody else has the VMID, perhaps since a moment ago; nothing was left behind.
+    """Another user or process has taken the VMID, perhaps a moment ago; nothing was left behind.
 
     Attributes:
         vmid: the id that is taken.
@@ -41,4 +41,4 @@ class StubLeft(VMIDTaken):
 
 
 class NotRecorded(InvalidSnapshot):
-    """The recorded snapshot has no answer for a path that was asked for."""
+    """The recorded snapshot has no response for a requested path."""

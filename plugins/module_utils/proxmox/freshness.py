@@ -6,7 +6,7 @@
 The list of the cluster's resources shows existence, lock, tags and pool at once; names, sizes and status come from each
 node's statistics, which are up to ten seconds old. So a new guest has no name there, one on a VMID that was in use
 a moment ago has its former guest's name and sizes, and one that was just started still looks stopped. The nodes' own
-lists are always fresh, and the list of tasks tells which guests changed lately.
+lists are always fresh, and the list of tasks tells which guests changed recently.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class KnownGuest:
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted lately, and further
+    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, and further
     places where there may be new guests."""
 
     vmids: frozenset[int]
@@ -80,10 +80,10 @@ def settle(
 ) -> Snapshot:
     """Return snapshot with every guest that may be shown late replaced by what its node says now.
 
-    Costs one call (C(/cluster/tasks)) when nothing changed lately, else one more for each node concerned. Guests that
-    are gone are dropped, unless they are on another node by now. A guest whose config is still being written is waited
-    for, patience seconds in all; then its name stays None. Guests on nodes that are offline or do not answer stay as
-    they were.
+    Costs one call (C(/cluster/tasks)) when nothing changed recently, else one more for each node concerned. Guests that
+    are gone are dropped, unless they are on another node by now. If a guest's config is still being written, the
+    function waits, patience seconds in all; then the guest's name stays None. Guests on nodes that are offline or do
+    not answer stay as they were.
 
     Args:
         known: guests whose name and sizes the caller knows already, by VMID: they are not waited for, and read again
@@ -190,7 +190,7 @@ def is_auditor(reader: Reader) -> bool:
 
 
 def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
-    """Return the tasks that run or ended lately; without a clock the newest task tells the time."""
+    """Return the tasks that run or ended recently; without a clock, the newest task defines the present time."""
     if now is None:
         now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)
     return [task for task in tasks if "endtime" not in task or now - float(task["endtime"]) <= _LATE_FOR]

@@ -38,7 +38,7 @@ class Host:
 class Hosts:
     """Sends requests to one of several hosts. May be used from many threads.
 
-    A host that cannot be reached, and for a read also one that does not answer, is passed over for the next one. A
+    A host that cannot be reached, and for a read also one that does not answer, is skipped in favour of the next one. A
     write is never sent twice.
     """
 

@@ -71,7 +71,7 @@ def read_devices(reader: Reader, nodes: Iterable[Node], guests: Iterable[Guest],
     Costs two calls; one more per node and driver with mapped devices, and another one where a VM may be given some of
     them but the user is not shown the hardware; one per card with mediated devices; and one per VM on the nodes that
     have a device for one. The hardware is shown to users with Sys.Audit (for USB Sys.Modify) on C(/): without it only
-    what the mappings say is known, and mediated devices not at all. VMs that the user may not see hold nothing
+    what the mappings say is known, and mediated devices not at all. VMs that the user cannot see hold nothing
     here. Nodes that do not answer have no devices.
     """
     wanted = {node.name: node for node in nodes if node.online and needs.node(node)}

@@ -34,7 +34,7 @@ def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
 def with_maintenance(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return nodes with those in maintenance marked of which the HA manager's daemons there know already: one call.
 
-    C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) may not see it earlier.
+    C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) cannot see it earlier.
     """
     try:
         rows: list[Row] = reader.get("/cluster/ha/status/current")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The datacenter's bounds for automatic VMIDs, also for users who may not see the datacenter's options."""
+"""The datacenter's bounds for automatic VMIDs, also for users who cannot see the datacenter's options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULT_UPPER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NextId:
-    """Both bounds are inclusive. unseen are ids known to be taken, perhaps by guests that this user may not see.
+    """Both bounds are inclusive. unseen are ids known to be taken, perhaps by guests that this user cannot see.
 
     auditor tells whether the user has Sys.Audit on C(/), and so sees everybody's tasks too; None when not known.
     """

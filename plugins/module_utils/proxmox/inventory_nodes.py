@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bridges of the nodes, what their CPUs can be told to be, and how much has to wait on them."""
+"""The bridges, the supported CPU models and flags, and the pressure of the nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return nodes with the CPU flags that each supports, from one call.
 
-    They stay None before Proxmox VE 9.2, which does not tell, and for a user who may not see them.
+    They stay None before Proxmox VE 9.2, which does not tell, and for a user who cannot see them.
     """
     rows = _rows(reader, "/cluster/qemu/cpu-flags")
     if rows is None:

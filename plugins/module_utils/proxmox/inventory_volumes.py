@@ -67,7 +67,7 @@ def read_volumes(
 
 
 def _kind_of(volume: str) -> tuple[str, int | None] | None:
-    """The content type of a volume, and the VM that owns it if one does; None when that is not to be told."""
+    """The content type of a volume, and the VM that owns it if one does; None when neither can be derived."""
     name = volume.partition(":")[2]
     folder = name.partition("/")[0]
     if folder in ("iso", "import"):
@@ -84,7 +84,7 @@ def _looked_up(
     if volume in sizes:
         yield (node, volume), sizes[volume]
     elif content != "images" and (archive is None or f"{storage}:{archive[1]}" not in sizes):
-        # Images of VMs that this user may not see are not listed either.
+        # Images of VMs that this user cannot see are not listed either.
         yield (node, volume), None
 
 

@@ -159,7 +159,7 @@ class Lifecycle:
         try:
             self._follow(self._sent(lambda: self._session.delete(path, purge=1), done))
         except (ApiError, TaskFailed) as error:
-            # Somebody else was faster.
+            # Another user or process was faster.
             if not is_missing(error.message):
                 raise
         return True
@@ -171,7 +171,7 @@ class Lifecycle:
 
     def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
         if allocations(changes):
-            # Copying an image takes minutes: a task, as no answer is waited for so long.
+            # Copying an image takes minutes, longer than a response may take: use the call that runs as a task.
             self._follow(self._session.post(f"{path}/config", changes))
         elif changes:
             self._session.put(f"{path}/config", changes)

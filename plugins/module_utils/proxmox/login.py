@@ -65,7 +65,7 @@ def ticket_authentication(
     from proxmoxer.backends.https import ProxmoxHTTPAuth
 
     class TicketAuthentication(ProxmoxHTTPAuth):
-        """proxmoxer's tickets, asked for in our way."""
+        """proxmoxer's tickets, requested by our own login call."""
 
         pve_auth_ticket: str
 

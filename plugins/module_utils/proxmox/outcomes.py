@@ -53,7 +53,7 @@ def is_tag_refusal(message: str) -> bool:
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether a lock of a storage or a template was not to be had in time: worth another try."""
+    """Tell whether a lock of a storage or a template timed out, so that another try may succeed."""
     return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message)) and not lacks_quorum(message)
 
 

@@ -28,7 +28,7 @@ class Quorum:
     def require(self, otherwise: str) -> None:
         """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum.
 
-        A user without Sys.Audit on C(/) may not see it; then nothing is raised.
+        A user without Sys.Audit on C(/) cannot see it; then nothing is raised.
         """
         with self._lock:
             if self._clock() < self._holds_until:

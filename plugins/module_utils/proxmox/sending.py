@@ -24,7 +24,7 @@ def nothing() -> None:
 
 
 def sent(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:
-    """Send a write; when its answer is lost or a lock was not to be had in time, and done does not return its result,
+    """Send a write; when its answer is lost or a lock timed out, and done does not return its result,
     send it again, three times in all.
 
     Raises AnswerLost when all answers were lost, and what send and done raise.

@@ -63,7 +63,7 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     """Read the cluster: one call, and those of the subjects in needs.
 
     Guests are as C(/cluster/resources) shows them, up to some ten seconds late: the names of new guests are None, and
-    a VMID in use again may bear its former guest's name. C(read_settled) corrects that.
+    a reused VMID may show its former guest's name. C(read_settled) corrects that.
     """
     needs = needs or Needs()
     return completed(reader, _read(reader, needs)[0], needs)
@@ -115,7 +115,7 @@ def identity(reader: Reader) -> str:
     leave, or get other addresses and certificates, and when the cluster gets another name. A node that joins gives its
     own authority up.
 
-    Where somebody has replaced the authority by one that several clusters may share, and in a recording that lacks it,
+    Where the authority was replaced by one that several clusters may share, and in a recording that lacks it,
     the names of all nodes, which everybody may see as well, stand for the cluster.
     """
     try:

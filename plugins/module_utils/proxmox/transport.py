@@ -159,7 +159,7 @@ def _read(response: t.Any) -> bytes:
 def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
     """Return a kind of socket that reads until a moment, however little arrives at a time.
 
-    The timeout of C(requests) is that of one read of the socket, and begins anew with each byte.
+    The timeout of C(requests) is that of one read of the socket, and restarts with each byte.
     """
 
     class BoundedSocket(ssl.SSLSocket):

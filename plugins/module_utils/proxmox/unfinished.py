@@ -25,7 +25,7 @@ _LONGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a mark keeps for whoever finishes the VM.
+    """What a mark keeps for the run that finishes the VM.
 
     Attributes:
         description: what the VM's is to be, empty for none.
@@ -67,6 +67,6 @@ def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
         kept = json.loads(first.removeprefix(MARK) or "{}")
         storages, devices = dict(kept.get("storages", {})), dict(kept.get("devices", {}))
     except (ValueError, TypeError, AttributeError):
-        # Somebody has edited the line.
+        # The line was edited by hand.
         storages, devices = {}, {}
     return Unfinished(description.rstrip("\n"), storages, devices)

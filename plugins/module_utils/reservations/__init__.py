@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger: what is decided but not yet visible in Proxmox, shared by everybody who schedules onto a cluster."""
+"""The ledger: decisions that Proxmox does not show yet, shared by all processes that schedule onto a cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the ledger needs of a database, whichever it is.
+"""The database interface of the ledger.
 
 The SQL above it is understood by SQLite (from 3.24, which enterprise distributions still ship) and PostgreSQL alike,
 with C(?) for parameters. The clock belongs to the database, so that schedulers on several hosts agree about what has
@@ -73,19 +73,19 @@ class Database(ABC):
                 yield Transaction(self._execute, self._begin(cluster))
                 self._execute("COMMIT", ())
             except BaseException:
-                # The cause matters, not that a broken connection cannot roll back: the database does so itself.
+                # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
                 with contextlib.suppress(CollectionError), self._translated():
                     self._execute("ROLLBACK", ())
                 raise
 
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
-        """Return the present time and the rows that one query finds, without waiting for anybody's transaction."""
+        """Return the present time and the rows that one query finds, without waiting for another transaction."""
         with self._turn, self._translated():
             return self._read(sql, parameters)
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
 
     @abstractmethod
     def _begin(self, cluster: str) -> float:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Proof, right before a write, that a reservation is still its holder's.
 
-A process may be paused between any two of its steps: stopped by a signal, or suspended with its machine. When it goes
-on, its reservation may have expired, and somebody else may have been given the place or the name. Proxmox VE cannot be
-told to refuse a write that comes too late, so whoever writes has to find out, and decide anew.
+A process may be paused between any two of its steps: stopped by a signal, or suspended with its machine. When it
+continues, its reservation may have expired, and the place or the name may belong to another process. Proxmox VE has no
+conditional write, so the writer checks its reservation right before each write, and decides again if it is lost.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .ledger import Ledger, ReservationLost
 
 PROOF_SECONDS = 1.0
 """How long a proof is good for. A request follows its proof within milliseconds; after a longer pause the ledger is
-asked, which costs one transaction and no request to Proxmox. The clock of a virtual machine stands still while the
-machine is paused, so that a long trust in it would be misplaced.
+asked, which costs one transaction and no request to Proxmox. The clock of a virtual machine stops while the
+machine is paused, so a longer period would not be safe.
 """
 
 Clocks = Callable[[], tuple[float, ...]]
@@ -32,7 +32,7 @@ def local_clocks() -> tuple[float, ...]:
 
 
 class Fence:
-    """What one reservation's writes have to pass. For one thread."""
+    """Checks one reservation before each write. Not safe for several threads."""
 
     def __init__(
         self, ledger: Ledger, cluster: str, vmid: int, holder: Holder, *, clocks: Clocks = local_clocks
@@ -45,7 +45,7 @@ class Fence:
         self._proven: tuple[float, ...] = ()
 
     def mark_binding(self) -> None:
-        """Say that the VM is about to be created; raises as Ledger.mark_binding does."""
+        """Record that the VM is about to be created; raises as Ledger.mark_binding does."""
         asked = self._clocks()
         self._ledger.mark_binding(self._cluster, [self._vmid], self._holder)
         self._proven = asked

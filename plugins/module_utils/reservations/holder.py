@@ -63,7 +63,7 @@ def _process_space() -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when the process began, as opaque text: empty for a zombie, None when it cannot be told."""
+    """Return when the process began, as opaque text: empty for a zombie, None when it cannot be determined."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:

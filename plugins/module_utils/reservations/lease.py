@@ -10,8 +10,8 @@ the system or the server releases when a process ends (a file lock, PostgreSQL's
 sooner, but never a holder that hangs, so the row would be needed beside them; and they would differ between the
 databases, and not survive a connection pooler.
 
-Whoever finds the lease taken queues up and is served in the order of arrival. The first in the queue looks often, the
-others the less often the further back they are.
+A process that finds the lease taken queues up; the queue is served in order of arrival. The first in the queue checks
+often, the others less often the further back they are.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .database import Database, Row, Transaction
 from .holder import Holder
 from .records import holder_from_text, holder_to_text
 
-# How long the first in the queue sleeps between two looks; each place further back adds two of these.
+# How long the first in the queue sleeps between two checks; each place further back adds two of these.
 _LOOK_SECONDS = 0.005
 _LONGEST_SLEEP_SECONDS = 0.5
 
-# Parts of the lease's duration. One who waits so long without a sign of life is passed over until it shows up again.
+# Parts of the lease's duration. A waiting process that shows no sign of life for so long is skipped until it returns.
 _TICKET_DURATION = 1 / 3
 _TICKET_RENEWAL = 1 / 10
 
@@ -114,7 +114,7 @@ class _Place:
             return token
 
     def look(self) -> int | None:
-        """Take the lease when it is this one's turn and it can be had."""
+        """Take the lease when it is this one's turn and the lease is free."""
         if time.monotonic() - self._renewed > _TICKET_RENEWAL * self._duration:
             with self._database.transaction(self._cluster) as transaction:
                 self._queue_up(transaction)
@@ -132,7 +132,7 @@ class _Place:
             return self._take(transaction)
 
     def leave(self) -> None:
-        """Give the place in the queue up. Where that is not possible, the ticket expires."""
+        """Leave the queue. If that fails, the ticket expires."""
         with contextlib.suppress(CollectionError), self._database.transaction(self._cluster) as transaction:
             self._forget(transaction)
 
@@ -151,7 +151,7 @@ class _Place:
         )
 
     def _take(self, transaction: Transaction) -> int | None:
-        """Take the lease and return its token; None while somebody alive holds it."""
+        """Take the lease and return its token; None while a live process holds it."""
         lease = transaction.fetch(_SELECT_LEASE, (self._cluster,))
         if _present_holder(lease, transaction.now) is not None:
             return None
@@ -175,7 +175,7 @@ class _Place:
         return token
 
     def _queue_up(self, transaction: Transaction) -> None:
-        """Write the ticket, or renew it. One that was passed over and cleared away gets its old place back."""
+        """Write the ticket, or renew it. A ticket that was skipped and removed gets its old place back."""
         self._renewed = time.monotonic()
         transaction.change(
             """

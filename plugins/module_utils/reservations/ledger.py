@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What schedulers and binders do with the ledger."""
+"""The ledger's operations, for schedulers and binders."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Give the connection up. What is reserved stays reserved."""
+        """Close the connection. Reservations stay."""
         self._database.close()
 
     @contextmanager
@@ -94,13 +94,13 @@ class Ledger:
         self._end(cluster, token)
 
     def reservations(self, cluster: str) -> list[Reservation]:
-        """Return what is reserved now, by VMID. What others reserve right after is not known: decide within a cycle."""
+        """Return the present reservations, by VMID. Others may reserve more right after: decide within a cycle."""
         now, rows = self._database.read(_SELECT_RESERVATIONS, (cluster,))
         unexpired = (from_row(row) for row in rows if not has_expired(row, now))
         return [reservation for reservation in unexpired if not reservation.has_ended(now)]
 
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
-        """Say that the create calls are about to be sent. From now on these reservations outlive their holder's death.
+        """Record that the create calls are about to be sent. From now on the reservations outlive their holder.
 
         Raises ReservationLost, and marks none, when one of them is no longer the holder's: then nothing must be sent.
         """
@@ -124,18 +124,18 @@ class Ledger:
             return _update(transaction, cluster, vmids, holder, expires)
 
     def mark_created(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
-        """Say that the create tasks ended well: they count for Durations.created more, or until confirmed."""
+        """Record that the create tasks succeeded: they count for Durations.created more, or until confirmed."""
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.created
             _update(transaction, cluster, vmids, holder, expires, phase="created")
 
     def release(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
-        """Drop those of the reservations that are the holder's, as nothing came of them."""
+        """Drop those of the reservations that are the holder's, because no VM was created."""
         with self._database.transaction(cluster) as transaction:
             _delete(transaction, cluster, vmids, holder)
 
     def forget(self, cluster: str, vmids: Collection[int]) -> None:
-        """Drop reservations of VMs that were created, whoever holds them: the cluster was seen without these VMs."""
+        """Drop reservations of created VMs, regardless of their holder: the cluster does not have these VMs."""
         with self._database.transaction(cluster) as transaction:
             transaction.change(f"{_DELETE_RESERVATIONS} AND phase = 'created' AND {_among(vmids)}", (cluster,))
 
@@ -144,7 +144,7 @@ class Ledger:
         _now, rows = self._database.read(
             "SELECT cluster, node_names FROM qemu_scheduler_endpoints WHERE host = ? AND port = ?", (host, port)
         )
-        # What cannot be understood is asked for again.
+        # A row that cannot be parsed is ignored and read from the cluster again.
         with suppress(ValueError, TypeError, RecursionError):
             return (rows[0][0], frozenset(json.loads(rows[0][1]))) if rows else None
         return None
@@ -152,7 +152,7 @@ class Ledger:
     def remember_endpoint(self, host: str, port: int, cluster: str, node_names: Iterable[str]) -> None:
         """Keep for later runs which cluster is read from this address.
 
-        Other addresses of a cluster with the same nodes are forgotten: it may have been installed anew.
+        Other addresses of a cluster with the same nodes are forgotten: it may have been reinstalled.
         """
         nodes = json.dumps(sorted(node_names))
         with self._database.transaction(cluster) as transaction:
@@ -225,7 +225,7 @@ class Cycle:
             _delete(transaction, self.cluster, vmids, self.holder)
 
     def confirm(self, vmids: Collection[int]) -> None:
-        """Drop reservations, whoever holds them: the snapshot shows the VMs with their real names and sizes."""
+        """Drop reservations, regardless of their holder: the snapshot shows the VMs with their real names and sizes."""
         with self._proven() as transaction:
             _delete(transaction, self.cluster, vmids)
 

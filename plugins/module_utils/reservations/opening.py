@@ -37,7 +37,7 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
 
 
 def passwords_in(where: str | None) -> set[str]:
-    """The passwords that the URL of a ledger bears, as they are written there and as they are meant.
+    """The passwords in the URL of a ledger, both as written and decoded.
 
     The URL may be misspelt: whatever stands between a colon and one of the C(@) after it may be a password.
     """

@@ -24,7 +24,7 @@ def to_data(value: t.Any) -> t.Any:
 
 
 def from_data(kind: type[T], data: t.Any) -> T:
-    """The dataclass that data was made from. Keys that it does not have are passed over: a newer version wrote them.
+    """The dataclass that data was made from. Unknown keys are ignored: a newer version wrote them.
 
     Raises TypeError and KeyError for data that is none.
     """

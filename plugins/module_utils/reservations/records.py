@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the ledger keeps: reservations, and how long things are valid."""
+"""The records of the ledger: reservations, and how long they are valid."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TOO_MUCH = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long things are valid without a sign of life, in seconds.
+    """How long records are valid without renewal, in seconds.
 
-    lease must exceed the longest scheduling cycle, or slow schedulers take it from each other and none gets on.
+    lease must exceed the longest scheduling cycle, or slow schedulers take it from each other and none makes progress.
     reservation is valid from the reserving or the last renewal; renewal is how often a binder should renew. created
     is how long a created VM is still counted: longer than Proxmox needs to show its real sizes (about ten seconds).
     """
@@ -141,7 +141,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             expires=_amount(expires),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
-        # Not to be passed over: what it holds would be promised to somebody else.
+        # Skipping it would allocate what it holds a second time.
         raise LedgerIncompatible(
             f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' is invalid: {_reason(exc)}. "
             "When nothing is being created, remove the ledger's file, or drop its tables.",
@@ -166,7 +166,7 @@ def holder_from_text(text: str) -> Holder:
         return UNKNOWN_HOLDER
 
 
-# --- what rows may hold: whoever can write to the ledger may have written anything ---
+# --- what rows may hold: anybody who can write to the ledger may have written anything ---
 
 
 def _mapping(value: t.Any) -> dict[str, t.Any]:

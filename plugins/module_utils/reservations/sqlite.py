@@ -56,7 +56,7 @@ class SQLiteDatabase(Database):
             self._connection.close()
 
     def _begin(self, cluster: str) -> float:
-        # A transaction that only turns to writing later could find that somebody else has written meanwhile.
+        # A transaction that only turns to writing later could find that another process has written meanwhile.
         self._connection.execute("BEGIN IMMEDIATE")
         self._check_file()
         return self._clock()

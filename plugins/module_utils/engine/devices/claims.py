@@ -35,9 +35,9 @@ class Alternative:
     """One way to write a claim: the claim itself, or one of its C(one_of); with the devices of a node that it accepts.
 
     Attributes:
-        wanted: what is asked for.
+        wanted: the request.
         kinds: for each device that will do, free or not, its position in the supply and its kind.
-        refused: for each pool that was passed over whatever is free in it, why.
+        refused: for each pool that was skipped whatever is free in it, the reason.
     """
 
     wanted: DeviceClaim
@@ -67,7 +67,7 @@ def offers(alternative: Alternative, supply: Supply, alike: Sequence[Hashable]) 
 
 
 def shortfall(alternative: Alternative, supply: Supply) -> str:
-    """Say for each pool why it was passed over, and how many of the devices could not be had."""
+    """Return the reason for each pool that was skipped, and how many devices are missing."""
     wanted = alternative.wanted
     groups = _groups(alternative, supply)
     most = max((sum(map(len, pools)) for pools in groups.values()), default=0)

@@ -65,7 +65,7 @@ class Matcher:
 
 
 def accepts(wanted: DeviceClaim, claim: str, device: Device, matcher: Matcher) -> bool:
-    """Tell whether a claim, or an alternative of it, can be met by the device, whoever holds it now.
+    """Tell whether a claim, or an alternative of it, can be met by the device, regardless of which guest holds it.
 
     claim is named in errors. Raises InvalidRequest as Matcher does.
     """

@@ -190,8 +190,8 @@ class PermitPlugin(Plugin):
         """placed: what this run has decided so far, this request included; waiting: what may still be decided; failed:
         what could not be placed, or is held back.
 
-        A request that was told to WAIT is asked about again when no other is left to be decided; what is not permitted
-        then is taken back.
+        A request that got WAIT is checked again when no other request is left to decide. If it is still not permitted,
+        its decision is taken back.
         """
 
 

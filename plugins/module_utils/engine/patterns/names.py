@@ -12,7 +12,7 @@ from .automaton import Automaton, TooComplex
 from .syntax import END, START, InvalidPattern, parse
 
 MAX_KNOWN_STEPS = 10_000
-"""The number of steps that one pattern remembers. Beyond it, it starts anew."""
+"""The number of steps that one pattern remembers. When it is reached, the memory is cleared."""
 
 MAX_SHOWN = 80
 """The most characters of a pattern that an error shows."""

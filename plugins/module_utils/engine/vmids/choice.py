@@ -38,8 +38,8 @@ class VMIDChoice(abc.ABC):
     def lowest_free(self, taken: TakenVMIDs, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int | None:
         """Return the lowest allowed id from `lower` to `upper` that is not taken, or None.
 
-        Time grows with the number of blocks (thousands of ids) that are passed over because all that is allowed in them
-        is taken: about a microsecond for each. Of blocks without any free id a row counts as one.
+        Time grows with the number of blocks (thousands of ids) that are skipped because every allowed id in them is
+        taken: about a microsecond for each. Of blocks without any free id a row counts as one.
         """
         while True:
             for block, allowed in self.blocks(lower, upper):

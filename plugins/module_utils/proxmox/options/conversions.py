@@ -203,7 +203,7 @@ class Properties(Conversion):
         return self.kind.format(self.kind.keep_generated(self._pinned(given, present), present))
 
     def _pinned(self, wanted: dict[str, str], current: dict[str, str]) -> dict[str, str]:
-        # Proxmox writes the newest version into the machine type of a Windows guest that asked for none.
+        # Proxmox writes the newest version into the machine type of a Windows guest whose request has none.
         prefix = _VERSIONED_MACHINE.get(wanted.get("type", "")) if self.kind.name == "machine" else None
         if prefix and current.get("type", "").startswith(prefix):
             return {**wanted, "type": current["type"]}

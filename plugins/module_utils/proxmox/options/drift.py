@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drift: what an existing VM's config lacks of what is asked for, compared as Proxmox reads it.
+"""Drift: the differences between an existing VM's config and its request, compared as Proxmox reads them.
 
-Only what is asked for is compared, of a drive its properties one by one. A value that equals Proxmox's default is no
+Only requested options are compared, of a drive each property. A value that equals Proxmox's default is no
 drift when the config has none. What cannot be compared is C(cipassword): Proxmox shows stars, so a password that is set
 counts as the one that is wanted.
 """
@@ -23,7 +23,7 @@ from .values import Secret, boolean
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Differences between a VM's config and what is asked for.
+    """Differences between a VM's config and its request.
 
     changes is all of them, by API parameter, for people: C({"old": ..., "new": ...}) with None for what is not set,
     secrets masked. To be applied are parameters (to C(PUT .../config), with the names in delete) and resizes (slot to
@@ -64,7 +64,7 @@ class ChangeSet:
 
     @property
     def after(self) -> dict[str, t.Any]:
-        """What differs, as it is asked for: the other side of a diff."""
+        """The requested values of what differs: the other side of a diff."""
         return {key: change["new"] for key, change in self.changes.items() if change["new"] is not None}
 
 
@@ -91,7 +91,7 @@ def clone_adjustments(
     storages: Mapping[str, str] | None = None,
     devices: Mapping[str, str] | None = None,
 ) -> ChangeSet:
-    """Return what turns a fresh clone into the VM that was asked for: options, larger disks, allocated devices.
+    """Return what turns a fresh clone into the requested VM: options, larger disks, allocated devices.
 
     wanted, config and storages are those of compare, devices the values of the parameters that attach what was
     allocated. A password is always set, as the clone has its template's.

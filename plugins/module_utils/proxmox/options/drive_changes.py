@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a drive of an existing VM differs from the one that is asked for, and what may be changed without losing data.
+"""How a drive of an existing VM differs from the requested one, and what can be changed without losing data.
 
-A volume's name is Proxmox's own affair and never differs. A volume is never replaced, shrunk or moved, only grown.
+Proxmox names the volumes, so a volume's name never differs. A volume is never replaced, shrunk or moved, only grown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None) -> Dri
     """Return what has to change, None when nothing has to.
 
     current is the value in the VM's config, None when it has no such drive. storage is where a missing drive is made,
-    None when that was not decided. Properties of a drive that are not asked for stay as they are.
+    None when that was not decided. Properties of a drive that are not requested stay as they are.
     """
     if current is None and drive.unsized:
         return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
@@ -97,7 +97,7 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str]) -> DriveChan
 
 
 def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[str]:
-    """Return why some of what is asked for cannot be had."""
+    """Return why a part of the request cannot be applied."""
     storage = file.partition(":")[0]
     reasons = []
     if drive.storage is not None and drive.storage != storage:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drive of a VM: read from what a playbook gives, asked for of the scheduler, and written as Proxmox takes it.
+"""A drive of a VM: parsed from the playbook, turned into a request, and written as Proxmox expects it.
 
 A drive is given as Proxmox's own string, of which the storage may be left out, or as a mapping of the same keys:
 
@@ -77,7 +77,7 @@ def drive_size(slot: str, current: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """One drive that is asked for.
+    """One requested drive.
 
     size is in bytes, 0 when it was not given. storage is None when one is to be chosen, within storage_class if that is
     given. volume is what the drive holds when nothing is made for it: a volume, C(none), C(cdrom) or a path. source is

@@ -124,7 +124,7 @@ class PropertyKind:
         return {**assumed, **properties}
 
     def keep_generated(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
-        """Return the wanted properties, with those current ones that Proxmox invented and that are not asked for."""
+        """Return the wanted properties, with those current ones that Proxmox invented and that are not requested."""
         kept = {
             key: value for key, value in current.items() if key in self.properties and self.properties[key].generated
         }

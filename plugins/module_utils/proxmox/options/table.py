@@ -205,8 +205,8 @@ def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
     """Return the API parameters of the VM options that are set, in the table's order.
 
     Families become numbered parameters, drives Drive objects. An empty text or list gives an empty text: unset it.
-    Options that are not of the table are left alone. Raises InvalidRequest, which names option, value and what was
-    expected.
+    Options that are not in the table are returned unchanged. Raises InvalidRequest, which names option, value and
+    what was expected.
     """
     api: dict[str, Value] = {}
     for option in VM_OPTIONS:

@@ -87,7 +87,7 @@ def _parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list
         rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
     parts = [f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit" for rule, nodes in rules]
     close = findings["nearest"]
-    # What one rule alone keeps off was told already, unless something is short.
+    # What a single rule rejects is reported above, unless a resource is short.
     if close is not None and (close["missing"] or len(close["also"]) > 1):
         lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
         short = f"{listed(lacks)} short" if lacks else ""

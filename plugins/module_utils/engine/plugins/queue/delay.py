@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Delay: VMs that are to be placed some time after they were asked for."""
+"""Delay: places VMs some time after they were requested."""
 
 from __future__ import annotations
 

@@ -59,5 +59,5 @@ class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
 
 
 def guests_with(node: NodeInfo, tag: str | None = None) -> int:
-    """How many guests node holds, of those that bear the tag when one is given; templates left out."""
+    """The number of guests on the node, without templates; with a tag, only the guests that have it."""
     return sum(1 for guest in node.guests.values() if not guest.template and (tag is None or tag in guest.tags))

@@ -40,7 +40,7 @@ class Affinity:
         attracting: what the VM must be with.
         repelling: what the VM must be apart from.
         repelled: terms of decided VMs that keep this VM away; counted are the VMs that have the term.
-        preferred: wishes of both kinds.
+        preferred: the preferred terms of both kinds.
         first_of_group: the VM itself is among all of what it must be with.
         domains: the nodes of each (label, value).
         nodes: all of them.
