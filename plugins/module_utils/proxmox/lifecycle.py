@@ -164,11 +164,6 @@ class Lifecycle:
                 raise
         return True
 
-    def confirm(self, node: str, vmid: int, name: str) -> bool:
-        """Tell whether the VM on node is the one called name, by its config, which is never late."""
-        config = read_config(self._session, node, vmid)
-        return config is not None and config.get("name", "") == name
-
     def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
         if allocations(changes):
             # Copying an image takes minutes, longer than a response may take: use the call that runs as a task.

@@ -33,7 +33,6 @@ class Needs:
     """Which subjects to read beside nodes, guests and storages; each costs calls of its own.
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
-    identity: what tells the cluster from others (one call).
     bridges: the nodes' bridges and VNets (one call per node).
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
@@ -47,7 +46,6 @@ class Needs:
     """
 
     next_id: bool = False
-    identity: bool = False
     bridges: bool = False
     cpu_types: bool = False
     cpu_flags: bool = False
@@ -143,6 +141,5 @@ def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
         next_id=(next_id.lower, next_id.upper),
         vmids_unseen=next_id.unseen,
         pools=frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row),
-        cluster=identity(reader) if needs.identity else "",
     )
     return snapshot, next_id

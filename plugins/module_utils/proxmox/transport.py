@@ -69,31 +69,53 @@ class Transport:
             connection = self._idle.pop()
         except IndexError:
             connection = _Connection(self._verify)
+        connection.ends = time.monotonic() + self._timeout
+        in_body = method in ("POST", "PUT")
         try:
-            return connection.send(method, url, sent, authentication, min(connect_within, self._timeout), self._timeout)
+            with connection.http.request(
+                method,
+                url,
+                params=None if in_body else sent,
+                data=sent if in_body else None,
+                auth=authentication,
+                verify=self._verify,
+                timeout=(min(connect_within, self._timeout), self._timeout),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                return Answer(
+                    response.status_code,
+                    response.reason or "",
+                    _read(response),
+                    response.headers.get("Location"),
+                    response.headers.get("Date"),
+                )
         finally:
             self._idle.append(connection)
 
     def close(self) -> None:
         """Close the kept connections; new ones can still be made."""
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().http.close()
 
 
 class _Connection:
-    """A session of proxmoxer, for one thread at a time."""
+    """A session of proxmoxer, for one thread at a time.
+
+    Attributes:
+        ends: until when it reads, on the monotonic clock.
+    """
 
     def __init__(self, verify: bool | str) -> None:
         import requests
         from proxmoxer.backends.https import ProxmoxHTTPAuthBase, ProxmoxHttpSession
         from urllib3.util.ssl_ import create_urllib3_context
 
-        self._verify = verify
-        self._ends = 0.0
+        self.ends = 0.0
         context = create_urllib3_context()
         if verify is False:
             context.check_hostname = False
-        context.sslsocket_class = _bounded_socket(lambda: self._ends)
+        context.sslsocket_class = _bounded_socket(lambda: self.ends)
 
         class Adapter(requests.adapters.HTTPAdapter):
             """Makes connections whose reads end in time."""
@@ -104,45 +126,12 @@ class _Connection:
             def proxy_manager_for(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
                 return super().proxy_manager_for(*args, **kwargs, ssl_context=context)
 
-        self._http = ProxmoxHttpSession()
-        self._http.mount("https://", Adapter())
+        self.http = ProxmoxHttpSession()
+        self.http.mount("https://", Adapter())
         # Without it requests would look for a login in ~/.netrc.
-        self._http.auth = ProxmoxHTTPAuthBase()
+        self.http.auth = ProxmoxHTTPAuthBase()
         # The session sends the authentication's cookies only while it has none of its own.
-        self._http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=()))
-
-    def send(
-        self,
-        method: str,
-        url: str,
-        sent: Mapping[str, t.Any],
-        authentication: Authentication | None,
-        connect_within: float,
-        timeout: float,
-    ) -> Answer:
-        self._ends = time.monotonic() + timeout
-        in_body = method in ("POST", "PUT")
-        with self._http.request(
-            method,
-            url,
-            params=None if in_body else sent,
-            data=sent if in_body else None,
-            auth=authentication,
-            verify=self._verify,
-            timeout=(connect_within, timeout),
-            allow_redirects=False,
-            stream=True,
-        ) as response:
-            return Answer(
-                response.status_code,
-                response.reason or "",
-                _read(response),
-                response.headers.get("Location"),
-                response.headers.get("Date"),
-            )
-
-    def close(self) -> None:
-        self._http.close()
+        self.http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=()))
 
 
 def _read(response: t.Any) -> bytes:

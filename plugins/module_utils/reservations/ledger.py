@@ -182,11 +182,6 @@ class Cycle:
         self._durations = durations
         self._token = token
 
-    def prolong(self) -> None:
-        """Keep the lease for another Durations.lease from now; for use between steps that take long."""
-        with self._proven():
-            pass
-
     def reservations(self) -> list[Reservation]:
         """Drop what has expired, and what died before it was sent to Proxmox; return the rest, by VMID."""
         with self._proven() as transaction:
@@ -218,11 +213,6 @@ class Cycle:
                 transaction.change(_INSERT_RESERVATION, to_row(reservation))
                 present.append(reservation)
             return made
-
-    def release(self, vmids: Collection[int]) -> None:
-        """Drop those of the reservations that are this cycle's holder's."""
-        with self._proven() as transaction:
-            _delete(transaction, self.cluster, vmids, self.holder)
 
     def confirm(self, vmids: Collection[int]) -> None:
         """Drop reservations, regardless of their holder: the snapshot shows the VMs with their real names and sizes."""

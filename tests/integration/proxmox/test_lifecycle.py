@@ -365,12 +365,6 @@ def test_a_template_with_linked_clones_is_not_deleted(cluster, binder, session):
     assert 9000 in cluster.state()["guests"]
 
 
-def test_a_vm_is_known_by_the_name_in_its_config(binder):
-    assert binder.confirm("pve1", 100, "app")
-    assert not binder.confirm("pve1", 100, "web")
-    assert not binder.confirm("pve2", 100, "app")
-
-
 def test_a_missing_privilege_is_told(operator, poller):
     binder = Binder(operator, TaskFollower(operator, poller=poller))
 

@@ -18,6 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
     Needs,
+    identity,
     read_settled,
     read_snapshot,
 )
@@ -64,9 +65,8 @@ def test_a_quiet_cluster_is_read_with_three_calls(cluster, session):
     assert guest(snapshot, 110).kind == "lxc"
 
 
-def test_the_name_of_the_cluster_comes_with_the_snapshot_when_needed(session):
-    assert re.fullmatch("ca:[0-9a-f]+", read_snapshot(session, Needs(identity=True)).cluster)
-    assert read_snapshot(session).cluster == ""
+def test_identity__is_that_of_the_authority(session):
+    assert re.fullmatch("ca:[0-9a-f]+", identity(session))
 
 
 def test_a_vm_created_a_moment_ago_is_read_with_its_name_and_sizes(slow_cluster, slow_session):
@@ -171,6 +171,6 @@ def test_a_recorded_reading_decides_as_the_live_one_did(slow_cluster, slow_sessi
     create(slow_session, 200, "new")
     recorder = Recorder(slow_session)
 
-    live = read_settled(recorder, Needs(next_id=True, identity=True))
+    live = read_settled(recorder, Needs(next_id=True))
 
-    assert read_settled(RecordedReader(recorder.answers), Needs(next_id=True, identity=True)) == live
+    assert read_settled(RecordedReader(recorder.answers), Needs(next_id=True)) == live

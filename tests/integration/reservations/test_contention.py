@@ -41,7 +41,7 @@ def test_forks_that_wait_are_served_in_turn(where: str) -> None:
     with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here()) as cycle:
         fleet = Fleet(where, CLUSTER, size=8, cycles=3)
         while waiting(where) < 8:
-            cycle.prolong()
+            cycle.reservations()
             time.sleep(0.01)
     records = fleet.records()
     assert not overlaps(records)

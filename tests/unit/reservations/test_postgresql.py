@@ -91,7 +91,7 @@ def test_a_connection_that_was_cut_between_two_steps_is_made_anew(empty_postgres
     with open_ledger(empty_postgres) as ledger:
         with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
             change(empty_postgres, cut)
-            cycle.prolong()
+            cycle.reservations()
         change(empty_postgres, cut)
         assert ledger.reservations(CLUSTER) == []
 
