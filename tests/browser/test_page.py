@@ -31,14 +31,14 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_nothing_is_fetched_and_nothing_is_complained_of(visit: Any) -> None:
+def test_nothing__is_fetched_and_nothing_is_complained_of(visit: Any) -> None:
     for name in ("provisioned", "failed"):
         shown = visit(name)
         assert shown.fetched == [shown.page.url]
         assert shown.complaints == []
 
 
-def test_each_node_has_bars_and_the_vms_that_it_got(visit: Any) -> None:
+def test_each_node__has_bars_and_the_vms_that_it_got(visit: Any) -> None:
     page = visit().page
     nodes = page.locator("article.node")
     assert nodes.locator("h3").all_inner_texts()[:4] == ["pve1", "pve2", "pve3", "pve4"]
@@ -49,7 +49,7 @@ def test_each_node_has_bars_and_the_vms_that_it_got(visit: Any) -> None:
     assert nodes.nth(5).locator(".bar .label").all_inner_texts() == ["ceph-vm"]
 
 
-def test_bars_are_as_long_as_the_figures_beside_them_say(visit: Any) -> None:
+def test_bars__are_as_long_as_the_figures_beside_them_say(visit: Any) -> None:
     page = visit().page
     bar = page.locator("article.node", has_text="pve4").locator(".bar", has_text="Memory")
     used, new, limit = (bar.locator(f".track .{part}").bounding_box() for part in ("used", "new", "limit"))
@@ -60,7 +60,7 @@ def test_bars_are_as_long_as_the_figures_beside_them_say(visit: Any) -> None:
     assert limit["x"] - track["x"] == pytest.approx(track["width"], abs=3)
 
 
-def test_each_vm_has_its_nodes_in_order_with_scores_and_reasons(visit: Any) -> None:
+def test_each_vm__has_its_nodes_in_order_with_scores_and_reasons(visit: Any) -> None:
     page = visit().page
     assert page.locator("details.vm .name").all_inner_texts()[0] == "shop-web-7"
     assert page.locator("details.vm").count() == 6
@@ -71,7 +71,7 @@ def test_each_vm_has_its_nodes_in_order_with_scores_and_reasons(visit: Any) -> N
     assert "MemoryOvercommit would exceed the memory overcommit ratio" in rows.nth(3).inner_text()
 
 
-def test_a_vm_that_could_not_be_placed_says_what_would_help(visit: Any) -> None:
+def test_vm_that_could_not_be_placed__says_what_would_help(visit: Any) -> None:
     shown = visit("failed").page.locator("details.vm", has_text="huge").inner_text()
     assert "failed" in shown
     assert "Without MemoryOvercommit, pve1, pve2, pve3 and pve4 would fit; the closest is pve4" in shown
@@ -81,19 +81,19 @@ def test_a_vm_that_could_not_be_placed_says_what_would_help(visit: Any) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", ["provisioned", "failed"])
-def test_all_text_can_be_read_in_light_and_dark(visit: Any, name: str, scheme: str) -> None:
+def test_all_text__can_be_read_in_light_and_dark(visit: Any, name: str, scheme: str) -> None:
     contrasts = visit(name, color_scheme=scheme).page.evaluate(CONTRASTS)
     assert len(contrasts) > 40
     assert [found for found in contrasts if found[0] < 4.5] == []
 
 
-def test_the_system_decides_between_light_and_dark(visit: Any) -> None:
+def test_system__decides_between_light_and_dark(visit: Any) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     light, dark = (visit(color_scheme=scheme).page.evaluate(background) for scheme in SCHEMES)
     assert light != dark
 
 
-def test_everything_can_be_reached_and_folded_by_keyboard(visit: Any) -> None:
+def test_everything__can_be_reached_and_folded_by_keyboard(visit: Any) -> None:
     page = visit().page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -110,7 +110,7 @@ def test_everything_can_be_reached_and_folded_by_keyboard(visit: Any) -> None:
     assert first.get_attribute("open") is not None
 
 
-def test_the_headings_and_tables_make_sense_without_sight(visit: Any) -> None:
+def test_headings_and_tables__make_sense_without_sight(visit: Any) -> None:
     page = visit().page
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => +h.tagName[1])")
     assert levels[0] == 1
@@ -120,7 +120,7 @@ def test_the_headings_and_tables_make_sense_without_sight(visit: Any) -> None:
     assert all("before" in label and "after" in label for label in labels)
 
 
-def test_print_shows_what_was_folded_away(visit: Any) -> None:
+def test_print__shows_what_was_folded_away(visit: Any) -> None:
     page = visit().page
     first = page.locator("details.vm").nth(0)
     first.locator("summary").click()
@@ -130,13 +130,13 @@ def test_print_shows_what_was_folded_away(visit: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_narrow_screens_need_no_scrolling_sideways(visit: Any, width: int) -> None:
+def test_narrow_screens__need_no_scrolling_sideways(visit: Any, width: int) -> None:
     page = visit(viewport={"width": width, "height": 800}).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_picture_is_taken(visit: Any, scheme: str) -> None:
+def test_picture__is_taken(visit: Any, scheme: str) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     picture = PICTURES / f"page-{scheme}.png"
     visit(color_scheme=scheme, viewport={"width": 1200, "height": 1240}).page.screenshot(path=picture)

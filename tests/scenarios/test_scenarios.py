@@ -178,7 +178,7 @@ def _score(verdict: NodeVerdict, plugin: str) -> float:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario["name"] for scenario in SCENARIOS])
-def test_scenario(scenario: Scenario) -> None:
+def test_scenario__decides_as_written(scenario: Scenario) -> None:
     made, state = run(scenario)
     outcomes = {outcome.request.name: outcome for outcome in made}
     assert broken(state) == []
@@ -187,7 +187,7 @@ def test_scenario(scenario: Scenario) -> None:
         check(outcomes[name], expected)
 
 
-def test_every_plugin_that_decides_on_nodes_or_vmids_has_a_scenario() -> None:
+def test_every_plugin_that_decides_on_nodes_or_vmids__has_a_scenario() -> None:
     told = "\n".join(file.read_text(encoding="utf-8") for file in FILES)
     kinds = (FilterPlugin, ScorePlugin, VMIDPlugin)
     missing = [plugin.name for plugin in builtin_registry() if issubclass(plugin, kinds) and plugin.name not in told]

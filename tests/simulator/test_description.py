@@ -40,14 +40,14 @@ STORAGE = {"name": "st", "type": "dir", "size": 10}
         ({"nodes": [NODE], "roles": {"R": ["VM.Nope"]}}, r"role R: unknown privilege\(s\) VM.Nope"),
     ],
 )
-def test_a_mistake_is_named_where_it_stands(description: dict[str, Any], message: str) -> None:
+def test_mistake__is_named_where_it_stands(description: dict[str, Any], message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
         build(load(description))
 
 
 @pytest.mark.parametrize("path", sorted(CLUSTERS.glob("*.yml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_shipped_clusters_are_sound_in_either_version(path: Any, version: str) -> None:
+def test_shipped_clusters__are_sound_in_either_version(path: Any, version: str) -> None:
     cluster = build(load(path), version=version)
     for guest in cluster.guests.values():
         for drive in guest.drives().values():
@@ -56,7 +56,7 @@ def test_the_shipped_clusters_are_sound_in_either_version(path: Any, version: st
             assert cluster.storages[volume.storage].usable(guest.node)
 
 
-def test_storage_sizes_differ_per_node_and_shared_ones_count_once() -> None:
+def test_storage_sizes__differ_per_node_and_shared_ones_count_once() -> None:
     cluster = build(load({
         "nodes": [NODE, {**NODE, "name": "pve2"}, {**NODE, "name": "pve3"}],
         "storages": [
@@ -75,14 +75,14 @@ def test_storage_sizes_differ_per_node_and_shared_ones_count_once() -> None:
     assert {shared.used(node) for node in cluster.nodes} == {16 * GIB}
 
 
-def test_the_short_form_gives_the_same_cluster_for_the_same_seed() -> None:
+def test_short_form__gives_the_same_cluster_for_the_same_seed() -> None:
     wish = {"nodes": 5, "guests_per_node": 4, "seed": 7}
     assert load({"generate": wish}) == load({"generate": wish})
     assert load({"generate": wish}) != load({"generate": {**wish, "seed": 8}})
     assert len(build(load({"generate": wish})).guests) == 20
 
 
-def test_recorded_answers_become_the_cluster_that_gave_them() -> None:
+def test_recorded_answers__become_the_cluster_that_gave_them() -> None:
     answers = {
         "/version": recording("8.4", "version")["body"],
         "/cluster/resources": recording("8.4", "cluster-resources-full-mix")["body"],

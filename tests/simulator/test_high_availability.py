@@ -11,7 +11,7 @@ from simulator.lab import Lab, in_lab
 from simulator.preparations import managed, running
 
 
-def test_a_start_under_ha_is_done_long_before_the_vm_runs() -> None:
+def test_start_under_ha__is_done_long_before_the_vm_runs() -> None:
     async def work(lab: Lab) -> None:
         await managed(104, state="stopped")(lab)
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu/104/status/start")).json()
@@ -28,7 +28,7 @@ def test_a_start_under_ha_is_done_long_before_the_vm_runs() -> None:
     in_lab("9.2", work, time_scale=0.01)
 
 
-def test_ha_managed_at_creation_adds_the_resource_and_starts_the_vm() -> None:
+def test_ha_managed_at_creation__adds_the_resource_and_starts_the_vm() -> None:
     async def work(lab: Lab) -> None:
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu", {"vmid": 150, "ha-managed": 1, "start": 1})).json()
         await lab.finish(answer["data"])
@@ -40,7 +40,7 @@ def test_ha_managed_at_creation_adds_the_resource_and_starts_the_vm() -> None:
     in_lab("9.2", work, time_scale=0.01)
 
 
-def test_removing_a_resource_takes_it_out_of_the_rules() -> None:
+def test_removing_a_resource__takes_it_out_of_the_rules() -> None:
     async def work(lab: Lab) -> None:
         await managed(101, 104)(lab)
         rule = {"type": "resource-affinity", "rule": "apart", "resources": "vm:101,vm:104", "affinity": "negative"}
@@ -53,7 +53,7 @@ def test_removing_a_resource_takes_it_out_of_the_rules() -> None:
     in_lab("9.2", work)
 
 
-def test_disable_0_does_not_switch_a_rule_on() -> None:
+def test_disable_0__does_not_switch_a_rule_on() -> None:
     async def work(lab: Lab) -> None:
         await managed(101)(lab)
         rule = {"type": "node-affinity", "rule": "off", "resources": "vm:101", "nodes": "pve1", "disable": 1}
@@ -66,7 +66,7 @@ def test_disable_0_does_not_switch_a_rule_on() -> None:
     in_lab("9.2", work)
 
 
-def test_a_vm_that_is_to_start_on_a_node_in_maintenance_is_moved_off_first() -> None:
+def test_vm_that_is_to_start_on_a_node_in_maintenance__is_moved_off_first() -> None:
     async def work(lab: Lab) -> None:
         node = lab.cluster.nodes["pve1"]
         node.maintenance, node.maintenance_since = True, 0.0
@@ -78,7 +78,7 @@ def test_a_vm_that_is_to_start_on_a_node_in_maintenance_is_moved_off_first() -> 
     in_lab("9.2", work, time_scale=0.01)
 
 
-def test_hastate_is_null_on_release_8_until_the_manager_has_looked() -> None:
+def test_hastate__is_null_on_release_8_until_the_manager_has_looked() -> None:
     async def work(lab: Lab) -> None:
         await running(120)(lab)
         await lab.ask("POST", "/cluster/ha/resources", {"sid": "vm:120"})

@@ -37,7 +37,7 @@ async def done(lab: Lab, method: str, path: str, params: dict[str, Any] | None =
 NEW = {"vmid": 150, "name": "new", "memory": 1024, "tags": "a", "pool": "lab"}
 
 
-def test_a_new_vm_has_no_name_and_no_sizes_until_the_next_round() -> None:
+def test_new_vm__has_no_name_and_no_sizes_until_the_next_round() -> None:
     async def work(lab: Lab) -> None:
         await done(lab, "POST", "/nodes/pve1/qemu", NEW)
         assert await row(lab, 150) == {
@@ -52,7 +52,7 @@ def test_a_new_vm_has_no_name_and_no_sizes_until_the_next_round() -> None:
     in_slow_lab(work)
 
 
-def test_the_list_shows_what_qemu_says_of_a_vm_that_stands_still() -> None:
+def test_list__shows_what_qemu_says_of_a_vm_that_stands_still() -> None:
     async def work(lab: Lab) -> None:
         await done(lab, "POST", "/nodes/pve1/qemu", NEW)
         for action in ("start", "suspend"):
@@ -67,7 +67,7 @@ def test_the_list_shows_what_qemu_says_of_a_vm_that_stands_still() -> None:
     in_slow_lab(work)
 
 
-def test_a_vm_under_creation_exists_with_a_lock_everywhere_at_once() -> None:
+def test_vm_under_creation__exists_with_a_lock_everywhere_at_once() -> None:
     async def work(lab: Lab) -> None:
         lab.cluster.timing.create_seconds = 0.3
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu", NEW)).json()
@@ -86,7 +86,7 @@ def test_a_vm_under_creation_exists_with_a_lock_everywhere_at_once() -> None:
     in_slow_lab(work)
 
 
-def test_a_round_in_the_middle_of_a_create_leaves_the_placeholder_for_another_round() -> None:
+def test_round_in_the_middle_of_a_create__leaves_the_placeholder_for_another_round() -> None:
     async def work(lab: Lab) -> None:
         lab.cluster.timing.create_seconds = 0.3
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu", NEW)).json()
@@ -100,7 +100,7 @@ def test_a_round_in_the_middle_of_a_create_leaves_the_placeholder_for_another_ro
     in_slow_lab(work)
 
 
-def test_a_recycled_vmid_shows_the_old_vm_until_the_next_round() -> None:
+def test_recycled_vmid__shows_the_old_vm_until_the_next_round() -> None:
     async def work(lab: Lab) -> None:
         await done(lab, "DELETE", "/nodes/pve1/qemu/104")
         assert await row(lab, 104) is None
@@ -116,7 +116,7 @@ def test_a_recycled_vmid_shows_the_old_vm_until_the_next_round() -> None:
     in_slow_lab(work)
 
 
-def test_a_rename_is_late_and_new_tags_are_not() -> None:
+def test_rename__is_late_and_new_tags_are_not() -> None:
     async def work(lab: Lab) -> None:
         await done(lab, "PUT", "/nodes/pve1/qemu/101/config", {"name": "renamed", "tags": "Z;a;a"})
         seen = await row(lab, 101)
@@ -132,7 +132,7 @@ def test_a_rename_is_late_and_new_tags_are_not() -> None:
     in_slow_lab(work)
 
 
-def test_two_workers_can_contradict_each_other_for_two_seconds() -> None:
+def test_two_workers__can_contradict_each_other_for_two_seconds() -> None:
     async def work(lab: Lab) -> None:
         statistics = lab.cluster.statistics
         statistics.view(0)
@@ -149,7 +149,7 @@ def test_two_workers_can_contradict_each_other_for_two_seconds() -> None:
     in_slow_lab(work)
 
 
-def test_used_space_of_storages_is_late_in_resources_and_fresh_at_the_node() -> None:
+def test_used_space_of_storages__is_late_in_resources_and_fresh_at_the_node() -> None:
     async def work(lab: Lab) -> None:
         async def used(fresh: bool) -> int:
             path = "/nodes/pve1/storage/vmdata/status" if fresh else "/cluster/resources"
@@ -169,7 +169,7 @@ def test_used_space_of_storages_is_late_in_resources_and_fresh_at_the_node() -> 
     in_slow_lab(work)
 
 
-def test_a_dead_nodes_rows_stay_until_they_expire() -> None:
+def test_dead_nodes_rows__stay_until_they_expire() -> None:
     async def work(lab: Lab) -> None:
         node = lab.cluster.nodes["pve2"]
         node.online, node.offline_since = False, lab.cluster.clock.now()
@@ -191,7 +191,7 @@ def test_a_dead_nodes_rows_stay_until_they_expire() -> None:
     in_slow_lab(work)
 
 
-def test_maintenance_shows_as_hastate_while_the_node_stays_online() -> None:
+def test_maintenance__shows_as_hastate_while_the_node_stays_online() -> None:
     async def work(lab: Lab) -> None:
         node = lab.cluster.nodes["pve3"]
         node.maintenance, node.maintenance_since = True, lab.cluster.clock.now()

@@ -47,7 +47,7 @@ def request(lab: Lab, step: tuple[Any, ...]) -> tuple[str, str, dict[str, Any] |
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
-def test_space_is_accounted_for_and_every_disk_has_its_volume(steps: list[tuple[Any, ...]]) -> None:
+def test_space__is_accounted_for_and_every_disk_has_its_volume(steps: list[tuple[Any, ...]]) -> None:
     async def work(lab: Lab) -> None:
         untouched = {volume.volid for volume in lab.cluster.volumes}
         for step in steps:

@@ -35,7 +35,7 @@ def recorded() -> list[Any]:
 
 
 @pytest.mark.parametrize(("version", "name"), recorded())
-def test_a_recorded_request_is_answered_as_it_was(version: str, name: str) -> None:
+def test_recorded_request__is_answered_as_it_was(version: str, name: str) -> None:
     record = recording(version, name)
     request = record["request"]
     params = request.get("params")
@@ -80,5 +80,5 @@ def same_keys(wanted: Any, got: Any) -> None:
         assert recorded_keys[kind] ^ own[kind] <= BY_STATE | OF_THE_LAB, kind
 
 
-def test_most_recordings_are_compared() -> None:
+def test_most_recordings__are_compared() -> None:
     assert len(recorded()) > 800

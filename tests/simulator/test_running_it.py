@@ -65,7 +65,7 @@ def wait_for(api: Any, upid: str) -> str:
     raise AssertionError(f"{upid} did not end")
 
 
-def test_a_client_verifies_the_certificate_by_the_clusters_own_ca(cluster: SimulatedCluster) -> None:
+def test_client__verifies_the_certificate_by_the_clusters_own_ca(cluster: SimulatedCluster) -> None:
     with session(cluster) as opened:
         assert opened.get(f"{cluster.url}/api2/json/version").status_code == 200
         assert opened.get(f"https://localhost:{cluster.port}/api2/json/version").status_code == 200
@@ -73,12 +73,12 @@ def test_a_client_verifies_the_certificate_by_the_clusters_own_ca(cluster: Simul
             requests.get(f"{cluster.url}/api2/json/version", verify=True, timeout=5)
 
 
-def test_the_environment_holds_what_the_collection_reads(cluster: SimulatedCluster) -> None:
+def test_environment__holds_what_the_collection_reads(cluster: SimulatedCluster) -> None:
     assert set(cluster.environment()) == {
         "PROXMOX_HOST", "PROXMOX_PORT", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "PROXMOX_CA_PATH"}
 
 
-def test_requests_are_logged_without_secrets(cluster: SimulatedCluster, api: Any) -> None:
+def test_requests__are_logged_without_secrets(cluster: SimulatedCluster, api: Any) -> None:
     api("GET", "/nodes", nonsense=1)
     api("POST", "/access/ticket", username=cluster.user, password=cluster.password)
     first, second = cluster.requests(reset=True)
@@ -89,47 +89,47 @@ def test_requests_are_logged_without_secrets(cluster: SimulatedCluster, api: Any
     assert cluster.requests() == []
 
 
-def test_a_connection_dropped_after_the_write_hides_a_vm_that_is_there(cluster: SimulatedCluster, api: Any) -> None:
+def test_connection_dropped_after_the_write__hides_a_vm_that_is_there(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", drop="after", count=1)
     with pytest.raises(requests.exceptions.ConnectionError):
         api("POST", "/nodes/pve1/qemu", vmid=301)
     assert 301 in cluster.state()["guests"]
 
 
-def test_a_connection_dropped_before_the_write_leaves_nothing(cluster: SimulatedCluster, api: Any) -> None:
+def test_connection_dropped_before_the_write__leaves_nothing(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", drop="before", count=1)
     with pytest.raises(requests.exceptions.ConnectionError):
         api("POST", "/nodes/pve1/qemu", vmid=302)
     assert 302 not in cluster.state()["guests"]
 
 
-def test_an_injected_status_applies_after_and_count_times(cluster: SimulatedCluster, api: Any) -> None:
+def test_injected_status__applies_after_and_count_times(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(method="GET", path="^/version$", status=596, count=1, after=1)
     answers = [api("GET", "/version") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 596, 200]
     assert answers[1].content == b""
 
 
-def test_a_task_fails_with_the_text_that_a_fault_gives(cluster: SimulatedCluster, api: Any) -> None:
+def test_task__fails_with_the_text_that_a_fault_gives(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(method="POST", path="/qemu$", task_error="disk on fire")
     assert wait_for(api, api("POST", "/nodes/pve1/qemu", vmid=303).json()["data"]) == "disk on fire"
     assert 303 not in cluster.state()["guests"]
 
 
-def test_somebody_else_can_take_the_vmid_first(cluster: SimulatedCluster, api: Any) -> None:
+def test_somebody_else__can_take_the_vmid_first(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(method="POST", path="/qemu$", vmid_taken=True)
     answer = api("POST", "/nodes/pve1/qemu", vmid=304)
     assert answer.reason == "unable to create VM 304 - VM 304 already exists on node 'pve2'"
     assert cluster.state()["guests"][304]["name"] == "other-304"
 
 
-def test_a_full_storage_fails_the_task(cluster: SimulatedCluster, api: Any) -> None:
+def test_full_storage__fails_the_task(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(storage_full="shared")
     ended = wait_for(api, api("POST", "/nodes/pve1/qemu", vmid=305, scsi0="shared:1").json()["data"])
     assert ended.endswith("No space left on device")
 
 
-def test_calls_to_an_offline_node_get_an_empty_595(cluster: SimulatedCluster, api: Any) -> None:
+def test_calls_to_an_offline_node__get_an_empty_595(cluster: SimulatedCluster, api: Any) -> None:
     cluster.set_node("pve3", online=False)
     answer = api("GET", "/nodes/pve3/qemu")
     assert (answer.status_code, answer.reason, answer.content) == (595, "No route to host", b"")
@@ -139,7 +139,7 @@ def test_calls_to_an_offline_node_get_an_empty_595(cluster: SimulatedCluster, ap
     assert cluster.state()["guests"][110]["status"] == "stopped"
 
 
-def test_a_node_that_comes_back_has_lost_its_running_guests(cluster: SimulatedCluster, api: Any) -> None:
+def test_node_that_comes_back__has_lost_its_running_guests(cluster: SimulatedCluster, api: Any) -> None:
     cluster.fault(node_offline="pve2")
     cluster.set_node("pve2", online=True)
     cluster.advance(20)
@@ -147,14 +147,14 @@ def test_a_node_that_comes_back_has_lost_its_running_guests(cluster: SimulatedCl
     assert (rows["node/pve2"]["status"], rows["qemu/101"]["status"]) == ("online", "stopped")
 
 
-def test_without_quorum_reads_work_and_writes_do_not(cluster: SimulatedCluster, api: Any) -> None:
+def test_no_quorum__reads_work_and_writes_do_not(cluster: SimulatedCluster, api: Any) -> None:
     cluster.set_quorum(False)
     assert api("GET", "/cluster/resources").status_code == 200
     assert api("POST", "/nodes/pve1/qemu", vmid=306).reason == "cluster not ready - no quorum?"
     assert api("PUT", "/nodes/pve1/qemu/100/config", cores=1).reason.endswith("Permission denied")
 
 
-def test_guests_can_be_added_changed_and_removed_behind_the_apis_back(cluster: SimulatedCluster, api: Any) -> None:
+def test_guests__can_be_added_changed_and_removed_behind_the_apis_back(cluster: SimulatedCluster, api: Any) -> None:
     cluster.add_guest(vmid=310, name="intruder", node="pve2", cores=2, memory=1024, disks={"scsi0": "local-lvm:4"})
     assert api("GET", "/nodes/pve2/qemu/310/config").json()["data"]["name"] == "intruder"
     cluster.set_guest(310, config={"lock": "backup"})
@@ -163,7 +163,7 @@ def test_guests_can_be_added_changed_and_removed_behind_the_apis_back(cluster: S
     assert 310 not in cluster.state()["guests"]
 
 
-def test_an_image_is_imported_with_its_own_size(cluster: SimulatedCluster, api: Any) -> None:
+def test_image__is_imported_with_its_own_size(cluster: SimulatedCluster, api: Any) -> None:
     answer = api("POST", "/nodes/pve1/qemu", vmid=320, scsi0="local-lvm:0,import-from=local:import/debian-13.qcow2")
     assert wait_for(api, answer.json()["data"]) == "OK"
     assert api("GET", "/nodes/pve1/qemu/320/config").json()["data"]["scsi0"] == "local-lvm:vm-320-disk-0,size=2G"
@@ -173,24 +173,24 @@ def test_an_image_is_imported_with_its_own_size(cluster: SimulatedCluster, api: 
     assert volumes["local-lvm:vm-320-disk-0"] == 20 * 1024**3
 
 
-def test_a_parameter_that_contradicts_the_path_is_refused(cluster: SimulatedCluster, api: Any) -> None:
+def test_parameter_that_contradicts_the_path__is_refused(cluster: SimulatedCluster, api: Any) -> None:
     answer = api("POST", "/nodes/pve1/qemu", vmid=321, node="pve2")
     assert (answer.status_code, list(answer.json()["errors"])) == (400, ["node"])
     assert api("GET", "/nodes/pve1/qemu/100/config", vmid=100).status_code == 200
 
 
-def test_a_wrong_fault_is_refused(cluster: SimulatedCluster) -> None:
+def test_wrong_fault__is_refused(cluster: SimulatedCluster) -> None:
     with pytest.raises(ValueError, match="unknown fault option"):
         cluster.fault(methode="POST")
 
 
-def test_what_is_not_simulated_says_so(cluster: SimulatedCluster, api: Any) -> None:
+def test_what_is_not_simulated__says_so(cluster: SimulatedCluster, api: Any) -> None:
     answer = api("GET", "/cluster/backup")
     assert (answer.status_code, answer.reason) == (501, "Method 'GET /cluster/backup' is not simulated by this cluster")
     assert api("GET", "/cluster/nosuch").reason == "Method 'GET /cluster/nosuch' not implemented"
 
 
-def test_a_session_needs_its_csrf_token_and_a_revoked_one_ends(cluster: SimulatedCluster) -> None:
+def test_session__needs_its_csrf_token_and_a_revoked_one_ends(cluster: SimulatedCluster) -> None:
     with requests.Session() as opened:
         opened.verify, opened.trust_env = cluster.ca_path, False
         url = f"{cluster.url}/api2/json"
@@ -206,7 +206,7 @@ def test_a_session_needs_its_csrf_token_and_a_revoked_one_ends(cluster: Simulate
         assert opened.get(f"{url}/version").reason == "No ticket"
 
 
-def test_sigterm_ends_it_with_0_and_leaves_nothing(tmp_path: Path) -> None:
+def test_sigterm__ends_it_with_0_and_leaves_nothing(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     command = [sys.executable, str(PACKAGE), str(CLUSTERS / "three-nodes.yml"), "--ready", str(ready)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(tmp_path)})
@@ -219,7 +219,7 @@ def test_sigterm_ends_it_with_0_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None:
+def test_it__ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", time_scale=1.0, log=log) as cluster:
         cluster.fault(path="^/version$", hang=True)
@@ -234,7 +234,7 @@ def test_it_ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None:
     assert (first["path"], first["params"]) == ("/nodes/pve1/qemu/9000/clone", {"newid": "400", "full": "1"})
 
 
-def test_it_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
+def test_it__ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     process = subprocess.Popen(
         [sys.executable, "-m", "simulated_cluster", str(CLUSTERS / "three-nodes.yml"),
@@ -245,7 +245,7 @@ def test_it_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     assert process.wait(timeout=15) == 0
 
 
-def test_certificates_are_kept_in_the_state_directory(tmp_path: Path) -> None:
+def test_certificates__are_kept_in_the_state_directory(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
         with SimulatedCluster.start(CLUSTERS / "three-nodes.yml", state_dir=tmp_path) as cluster:
@@ -254,14 +254,14 @@ def test_certificates_are_kept_in_the_state_directory(tmp_path: Path) -> None:
     assert oct((tmp_path / "server.key").stat().st_mode & 0o777) == "0o600"
 
 
-def test_a_bad_description_is_a_clear_error() -> None:
+def test_bad_description__is_a_clear_error() -> None:
     description = {"nodes": [{"name": "pve1", "cores": 4, "memory": 1024, "colour": "red"}]}
     with pytest.raises(StartError, match=r"node pve1: unknown key\(s\) colour; known: .*bridges"), \
             SimulatedCluster.start(description):
         pass
 
 
-def test_a_large_cluster_shows_all_its_guests() -> None:
+def test_large_cluster__shows_all_its_guests() -> None:
     description = {"generate": {"nodes": 200, "guests_per_node": 10}}
     with SimulatedCluster.start(description) as cluster, session(cluster) as opened:
         rows = opened.get(f"{cluster.url}/api2/json/cluster/resources").json()["data"]

@@ -44,7 +44,7 @@ def one_node(**storage: Any) -> dict[str, Any]:
         ("rbd", "st:vm-100-disk-0", "528K", "st:vm-100-cloudinit"),
     ],
 )
-def test_volumes_are_named_as_their_storage_type_names_them(kind: str, disk: str, efi: str, cloudinit: str) -> None:
+def test_volumes__are_named_as_their_storage_type_names_them(kind: str, disk: str, efi: str, cloudinit: str) -> None:
     async def work(lab: Lab) -> None:
         other = build(load(one_node(type=kind)), time_scale=0)
         lab.cluster.storages["st"] = other.storages["st"]
@@ -61,7 +61,7 @@ def test_volumes_are_named_as_their_storage_type_names_them(kind: str, disk: str
     in_lab("9.2", work)
 
 
-def test_a_new_vm_gets_what_proxmox_makes_up() -> None:
+def test_new_vm__gets_what_proxmox_makes_up() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", {
             "vmid": 150, "scsi0": "vmdata:1", "net0": "virtio,bridge=vmbr0,tag=5,firewall=1", "memory": 128}) == "OK"
@@ -74,7 +74,7 @@ def test_a_new_vm_gets_what_proxmox_makes_up() -> None:
     in_lab("9.2", work)
 
 
-def test_cores_beyond_the_host_are_stored_but_not_reported() -> None:
+def test_cores_beyond_the_host__are_stored_but_not_reported() -> None:
     async def work(lab: Lab) -> None:
         await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "cores": 200})
         rows = (await (await lab.ask("GET", "/nodes/pve1/qemu")).json())["data"]
@@ -87,7 +87,7 @@ def test_cores_beyond_the_host_are_stored_but_not_reported() -> None:
 
 
 @pytest.mark.parametrize("disk", ["off:4", "vmdata:306/vm-306-disk-9.raw"])
-def test_a_failed_create_leaves_no_config_and_no_volume(disk: str) -> None:
+def test_failed_create__leaves_no_config_and_no_volume(disk: str) -> None:
     async def work(lab: Lab) -> None:
         before = {volume.volid for volume in lab.cluster.volumes}
         ended = await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 306, "scsi0": "vmdata:1", "scsi1": disk})
@@ -98,7 +98,7 @@ def test_a_failed_create_leaves_no_config_and_no_volume(disk: str) -> None:
     in_lab("9.2", work)
 
 
-def test_of_many_concurrent_creates_of_one_vmid_exactly_one_wins() -> None:
+def test_concurrent_creates_of_one_vmid__have_exactly_one_winner() -> None:
     async def work(lab: Lab) -> None:
         tries = [lab.ask("POST", f"/nodes/pve{n % 3 + 1}/qemu", {"vmid": 150}) for n in range(12)]
         answers = await asyncio.gather(*tries)
@@ -112,7 +112,7 @@ def test_of_many_concurrent_creates_of_one_vmid_exactly_one_wins() -> None:
     in_lab("9.2", work, time_scale=0.01)
 
 
-def test_an_import_takes_its_size_and_time_from_the_image() -> None:
+def test_import__takes_its_size_and_time_from_the_image() -> None:
     async def work(lab: Lab) -> None:
         lab.cluster.timing.import_seconds_per_gib = 20.0
         source = lab.cluster.guests[104].drives()["scsi0"]["file"]
@@ -125,7 +125,7 @@ def test_an_import_takes_its_size_and_time_from_the_image() -> None:
     in_lab("9.2", work, time_scale=0.01)
 
 
-def test_linked_clones_stand_on_their_base_and_keep_it_from_being_deleted() -> None:
+def test_linked_clones__stand_on_their_base_and_keep_it_from_being_deleted() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/9000/clone", {"newid": 121}) == "OK"
         made = await stored(lab, 121)
@@ -150,7 +150,7 @@ def test_linked_clones_stand_on_their_base_and_keep_it_from_being_deleted() -> N
          "Linked clone feature is not supported for 'vmdata:101/vm-101-disk-0.qcow2' (scsi0)"),
     ],
 )
-def test_clones_that_proxmox_does_not_allow_are_refused(path: str, params: dict[str, Any], reason: str) -> None:
+def test_clones_that_proxmox_does_not_allow__are_refused(path: str, params: dict[str, Any], reason: str) -> None:
     async def work(lab: Lab) -> None:
         response = await lab.ask("POST", path, params)
         assert response.reason == reason
@@ -159,7 +159,7 @@ def test_clones_that_proxmox_does_not_allow_are_refused(path: str, params: dict[
     in_lab("9.2", work)
 
 
-def test_a_clone_on_shared_storage_can_go_to_another_node() -> None:
+def test_clone_on_shared_storage__can_go_to_another_node() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/140/clone", {"newid": 160, "target": "pve3"}) == "OK"
         assert (await stored(lab, 160, "pve3"))["scsi0"] == "shared:160/vm-160-disk-0.raw,size=1G"
@@ -167,7 +167,7 @@ def test_a_clone_on_shared_storage_can_go_to_another_node() -> None:
     in_lab("9.2", work)
 
 
-def test_migration_moves_the_vm_and_its_local_disks() -> None:
+def test_migration__moves_the_vm_and_its_local_disks() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/104/migrate", {"target": "pve2"}) == "OK"
         assert (await lab.ask("GET", "/nodes/pve1/qemu/104/config")).status == 500
@@ -178,7 +178,7 @@ def test_migration_moves_the_vm_and_its_local_disks() -> None:
     in_lab("9.2", work)
 
 
-def test_a_linked_clone_on_local_storage_cannot_leave_its_base() -> None:
+def test_linked_clone_on_local_storage__cannot_leave_its_base() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/9000/clone", {"newid": 121}) == "OK"
         for vmid in (121, 9000):
@@ -189,7 +189,7 @@ def test_a_linked_clone_on_local_storage_cannot_leave_its_base() -> None:
     in_lab("9.2", work)
 
 
-def test_a_running_vm_keeps_changes_pending_until_it_is_stopped() -> None:
+def test_running_vm__keeps_changes_pending_until_it_is_stopped() -> None:
     async def work(lab: Lab) -> None:
         await running(120)(lab)
         await lab.ask("PUT", "/nodes/pve1/qemu/120/config", {"memory": 128})
@@ -201,7 +201,7 @@ def test_a_running_vm_keeps_changes_pending_until_it_is_stopped() -> None:
     in_lab("9.2", work)
 
 
-def test_a_detached_disk_becomes_unused_and_deleting_that_frees_the_space() -> None:
+def test_detached_disk__becomes_unused_and_deleting_that_frees_the_space() -> None:
     async def work(lab: Lab) -> None:
         await lab.ask("PUT", "/nodes/pve1/qemu/104/config", {"delete": "scsi0"})
         detached = await stored(lab, 104)
@@ -212,7 +212,7 @@ def test_a_detached_disk_becomes_unused_and_deleting_that_frees_the_space() -> N
     in_lab("9.2", work)
 
 
-def test_a_write_waits_for_the_file_lock_and_gives_up() -> None:
+def test_write__waits_for_the_file_lock_and_gives_up() -> None:
     async def work(lab: Lab) -> None:
         await lab.cluster.guests[101].lock.acquire()
         response = await lab.ask("PUT", "/nodes/pve1/qemu/101/config", {"cores": 1})
@@ -221,7 +221,7 @@ def test_a_write_waits_for_the_file_lock_and_gives_up() -> None:
     in_lab("9.2", work, time_scale=0.005)
 
 
-def test_thick_storage_runs_full_and_thin_storage_does_not() -> None:
+def test_thick_storage__runs_full_and_thin_storage_does_not() -> None:
     async def work(lab: Lab) -> None:
         storage = lab.cluster.storages["only1"]
         for kind, wanted in (("lvmthin", "OK"), ("lvm", "insufficient free space")):
@@ -235,7 +235,7 @@ def test_thick_storage_runs_full_and_thin_storage_does_not() -> None:
     in_lab("9.2", work)
 
 
-def test_a_guest_agent_answers_some_time_after_the_start() -> None:
+def test_guest_agent__answers_some_time_after_the_start() -> None:
     async def work(lab: Lab) -> None:
         await guest(150, config={"agent": "1", "net0": "virtio,bridge=vmbr0", "ipconfig0": "ip=10.0.0.7/24"})(lab)
         path = "/nodes/pve1/qemu/150/agent/network-get-interfaces"
@@ -250,7 +250,7 @@ def test_a_guest_agent_answers_some_time_after_the_start() -> None:
     in_lab("9.2", work, time_scale=1.0)
 
 
-def test_a_bridge_that_is_not_there_is_noticed_at_the_start_only() -> None:
+def test_bridge_that_is_not_there__is_noticed_at_the_start_only() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "net0": "virtio,bridge=vmbr77"}) == "OK"
         ended = await exitstatus(lab, "POST", "/nodes/pve1/qemu/150/status/start")
@@ -259,7 +259,7 @@ def test_a_bridge_that_is_not_there_is_noticed_at_the_start_only() -> None:
     in_lab("9.2", work)
 
 
-def test_a_stopped_task_ends_and_a_cloned_vm_vanishes() -> None:
+def test_stopped_task__ends_and_a_cloned_vm_vanishes() -> None:
     async def work(lab: Lab) -> None:
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu/104/clone", {"newid": 130, "full": 1})).json()
         assert (await stored(lab, 130))["description"] == " qmclone temporary file"
@@ -270,7 +270,7 @@ def test_a_stopped_task_ends_and_a_cloned_vm_vanishes() -> None:
     in_lab("9.2", work, time_scale=1.0)
 
 
-def test_a_token_sees_its_task_by_upid_but_not_in_the_list() -> None:
+def test_token__sees_its_task_by_upid_but_not_in_the_list() -> None:
     async def work(lab: Lab) -> None:
         login = "token:op@pve!tok"
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu", {"vmid": 150, "pool": "lab"}, login)).json()
@@ -284,7 +284,7 @@ def test_a_token_sees_its_task_by_upid_but_not_in_the_list() -> None:
     in_lab("9.2", work)
 
 
-def test_a_digest_from_before_a_change_is_refused() -> None:
+def test_digest_from_before_a_change__is_refused() -> None:
     async def work(lab: Lab) -> None:
         digest = (await stored(lab, 101))["digest"]
         await config(101, cores=1)(lab)

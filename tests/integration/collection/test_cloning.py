@@ -26,7 +26,7 @@ CLONE = {
 
 
 @both_versions
-def test_a_full_clone_gets_its_sizes_its_cloud_init_and_a_larger_disk(
+def test_full_clone__gets_its_sizes_its_cloud_init_and_a_larger_disk(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(name="web-1", state="started", pool="web", **CLONE)
@@ -42,7 +42,7 @@ def test_a_full_clone_gets_its_sizes_its_cloud_init_and_a_larger_disk(
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
-def test_an_imported_disk_beside_those_of_the_template_is_grown_to_its_size(
+def test_imported_disk_beside_those_of_the_template__is_grown_to_its_size(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     asked = {
@@ -58,7 +58,7 @@ def test_an_imported_disk_beside_those_of_the_template_is_grown_to_its_size(
 
 
 @pytest.mark.parametrize(("options", "drive"), [(CLONE, "scsi0: shared:20"), ({"clone": 9000}, "scsi0: shared")])
-def test_the_diff_of_a_clone_tells_its_template_and_its_storages(
+def test_diff_of_a_clone__tells_its_template_and_its_storages(
     controller: Controller, options: dict[str, Any], drive: str
 ) -> None:
     result = controller.schedule(name="web-1", check=True, diff=True, **options)
@@ -68,7 +68,7 @@ def test_the_diff_of_a_clone_tells_its_template_and_its_storages(
 
 
 @both_versions
-def test_a_linked_clone_by_vmid_stays_on_its_templates_storage(
+def test_linked_clone_by_vmid__stays_on_its_templates_storage(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(name="linked", clone=9000, full=False)
@@ -78,7 +78,7 @@ def test_a_linked_clone_by_vmid_stays_on_its_templates_storage(
     assert str(post["params"]["full"]) == "0"
 
 
-def test_a_clones_sizes_are_the_templates_where_none_are_given(
+def test_clones_sizes__are_the_templates_where_none_are_given(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     controller.schedule(name="small", clone="debian-13", state="started")
@@ -90,13 +90,13 @@ def test_a_clones_sizes_are_the_templates_where_none_are_given(
     assert result["vms"][0]["action"] == "clone"
 
 
-def test_a_full_clone_goes_to_the_storage_that_is_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_full_clone__goes_to_the_storage_that_is_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
     result = controller.schedule(name="web-1", clone="debian-13", storage="local-lvm", node="pve1")
     assert cluster.state()["guests"][result["vmid"]]["config"]["scsi0"].startswith("local-lvm:")
     assert result["vms"][0]["storages"]["scsi0"] == "local-lvm"
 
 
-def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
+def test_clone__leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(
@@ -110,21 +110,21 @@ def test_a_clone_leaves_nothing_of_its_template_that_was_asked_to_be_otherwise(
 
 
 @pytest.mark.parametrize("clone", ["nope", "4711"])
-def test_a_template_that_is_not_there_is_an_error(controller: Controller, clone: str) -> None:
+def test_template_that_is_not_there__is_an_error(controller: Controller, clone: str) -> None:
     failed = controller.fail("TemplateNotFound", name="web-1", clone=clone)
     assert failed["msg"] == (
         f"clone: no VM '{clone}' exists, or this user cannot see it, for VM \"web-1\"; known templates: debian-13"
     )
 
 
-def test_two_templates_of_one_name_on_one_node_are_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_two_templates_of_one_name_on_one_node__are_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.add_guest(vmid=9001, name="debian-13", node="pve1", template=True, disks={"scsi0": "shared:4"})
     cluster.advance(60)
     failed = controller.fail("AmbiguousName", name="web-1", clone="debian-13")
     assert "9000 on pve1, 9001 on pve1" in failed["msg"]
 
 
-def test_the_copy_of_the_template_on_the_decided_node_is_cloned(
+def test_copy_of_the_template_on_the_decided_node__is_cloned(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     description = yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8"))
@@ -154,7 +154,7 @@ def test_the_copy_of_the_template_on_the_decided_node_is_cloned(
 
 
 @both_versions
-def test_a_vm_becomes_a_template_as_proxmox_makes_them(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm__becomes_a_template_as_proxmox_makes_them(controller: Controller, cluster: SimulatedCluster) -> None:
     options = {"name": "golden", "memory": 1024, "scsi": {"scsi0": "shared:4"}, "template": True}
     result = controller.schedule(**options)
     guest = cluster.state()["guests"][result["vmid"]]
@@ -166,7 +166,7 @@ def test_a_vm_becomes_a_template_as_proxmox_makes_them(controller: Controller, c
     assert linked["changed"] is True
 
 
-def test_options_of_full_clones_are_refused_for_linked_ones(controller: Controller) -> None:
+def test_options_of_full_clones__are_refused_for_linked_ones(controller: Controller) -> None:
     for option, value in (("storage", "shared"), ("format", "raw")):
         failed = controller.fail("InvalidRequest", name="x", clone="debian-13", full=False, **{option: value})
         assert failed["msg"].startswith(f"{option}: ")

@@ -43,7 +43,7 @@ def without_invocation(result: Result) -> Result:
 
 
 @both_versions
-def test_one_vm_is_created_as_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_one_vm__is_created_as_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
     result = controller.schedule(name="web-1", state="started", **WEB)
     guest = cluster.state()["guests"][result["vmid"]]
     assert (guest["name"], guest["node"], guest["status"]) == ("web-1", result["node"], "running")
@@ -57,7 +57,7 @@ def test_one_vm_is_created_as_asked_for(controller: Controller, cluster: Simulat
 
 
 @both_versions
-def test_the_result_for_one_vm_has_the_shape_that_is_documented(controller: Controller) -> None:
+def test_result_for_one_vm__has_the_shape_that_is_documented(controller: Controller) -> None:
     result = controller.schedule(name="web-1", state="started", **WEB)
     vm = result["vms"][0]
     assert set(vm) == set(ONE_VM) - {"error"}
@@ -82,7 +82,7 @@ def test_the_result_for_one_vm_has_the_shape_that_is_documented(controller: Cont
 
 
 @both_versions
-def test_many_vms_take_defaults_from_the_top_and_replace_them_whole(
+def test_many_vms__take_defaults_from_the_top_and_replace_them_whole(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(vms=THREE, **{**WEB, "state": "started"})
@@ -97,7 +97,7 @@ def test_many_vms_take_defaults_from_the_top_and_replace_them_whole(
 
 
 @both_versions
-def test_check_mode_decides_as_the_real_run_does_and_writes_nothing(
+def test_check_mode__decides_as_the_real_run_does_and_writes_nothing(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     before = cluster.state()["guests"]
@@ -113,7 +113,7 @@ def test_check_mode_decides_as_the_real_run_does_and_writes_nothing(
 
 
 @both_versions
-def test_a_second_run_changes_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_second_run__changes_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
     first = controller.schedule(vms=THREE, state="started", **WEB)
     cluster.advance(60)
     cluster.reset_requests()
@@ -131,7 +131,7 @@ def test_a_second_run_changes_nothing(controller: Controller, cluster: Simulated
 
 @pytest.mark.parametrize("reservations", ["default", "none"])
 @both_versions
-def test_a_run_right_after_a_create_finds_the_vm_that_the_cluster_shows_without_a_name(
+def test_run_right_after_a_create__finds_the_vm_that_the_cluster_shows_without_a_name(
     controller: Controller, cluster: SimulatedCluster, reservations: str
 ) -> None:
     first = controller.schedule(vms=THREE, reservations=reservations, **WEB)
@@ -142,7 +142,7 @@ def test_a_run_right_after_a_create_finds_the_vm_that_the_cluster_shows_without_
     assert len(names) == len(set(names))
 
 
-def test_sizes_of_vms_that_were_just_created_count(start: t.Any, control: t.Any) -> None:
+def test_sizes_of_vms_that_were_just_created__count(start: t.Any, control: t.Any) -> None:
     cluster = start(
         {
             "nodes": [{"name": "pve1", "cores": 8, "memory": 16384}],
@@ -155,7 +155,7 @@ def test_sizes_of_vms_that_were_just_created_count(start: t.Any, control: t.Any)
     assert "memory overcommit" in failed["msg"]
 
 
-def test_diff_shows_the_vm_as_it_will_be(controller: Controller) -> None:
+def test_diff__shows_the_vm_as_it_will_be(controller: Controller) -> None:
     result = controller.schedule(name="web-1", check=True, diff=True, **WEB)
     (diff,) = result["diff"]
     assert diff["before"] == ""
@@ -168,7 +168,7 @@ def test_diff_shows_the_vm_as_it_will_be(controller: Controller) -> None:
 
 
 @both_versions
-def test_imported_disks_iso_files_and_firmware_disks_are_made(
+def test_imported_disks_iso_files_and_firmware_disks__are_made(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(
@@ -200,7 +200,7 @@ def test_imported_disks_iso_files_and_firmware_disks_are_made(
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
-def test_the_ledger_holds_no_secret(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_ledger__holds_no_secret(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="web-1", cipassword="very-geheim", sshkeys="ssh-ed25519 AAAAC3Nz user", **WEB)
     written = b"".join(path.read_bytes() for path in Path(controller.folder, "state").rglob("*") if path.is_file())
     assert b"web-1" in written

@@ -38,7 +38,7 @@ def equipped(start: Callable[..., SimulatedCluster]) -> SimulatedCluster:
 
 
 @both_versions
-def test_claimed_devices_are_attached_and_given_out_once(
+def test_claimed_devices__are_attached_and_given_out_once(
     control: Callable[..., Controller], equipped: SimulatedCluster
 ) -> None:
     controller = control(equipped)
@@ -76,7 +76,7 @@ def test_claimed_devices_are_attached_and_given_out_once(
         ("8.4", {"group": "two-only"}, {"groups": [{"group": "two-only", "nodes": "pve2", "restricted": 1}]}),
     ],
 )
-def test_a_vm_joins_ha_on_a_node_where_it_may_stay(
+def test_vm__joins_ha_on_a_node_where_it_may_stay(
     start: Callable[..., SimulatedCluster],
     control: Callable[..., Controller],
     ha: dict[str, str],
@@ -102,7 +102,7 @@ def test_a_vm_joins_ha_on_a_node_where_it_may_stay(
 
 
 @pytest.mark.parametrize("version", ["8.4", "9.2"])
-def test_a_vm_that_ha_keeps_already_is_given_the_group_or_rule_that_it_lacks(
+def test_vm_that_ha_keeps_already__is_given_the_group_or_rule_that_it_lacks(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], version: str
 ) -> None:
     rules = {
@@ -123,7 +123,7 @@ def test_a_vm_that_ha_keeps_already_is_given_the_group_or_rule_that_it_lacks(
 
 
 @both_versions
-def test_what_ha_makes_of_many_vms_is_read_once(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_ha_makes_of_many_vms__is_read_once(controller: Controller, cluster: SimulatedCluster) -> None:
     vms = [{"name": f"web-{number}"} for number in range(4)]
     controller.schedule(vms=vms, memory=512, ha={"state": "stopped"})
     cluster.advance(60)

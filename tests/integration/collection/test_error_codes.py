@@ -249,12 +249,12 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
 }
 
 
-def test_each_code_is_provoked_or_known_to_be_told_to_nobody() -> None:
+def test_each_code__is_provoked_or_known_to_be_told_to_nobody() -> None:
     assert codes() == set(PROVOCATIONS) | set(NEVER_TOLD)
 
 
 @pytest.mark.parametrize("code", sorted(PROVOCATIONS))
-def test_a_module_fails_with(code: str, cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
+def test_module__fails_with(code: str, cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
     result = PROVOCATIONS[code](Stage(cluster, controller, tmp_path))
     assert result.get("failed"), result
     assert (result["error_code"], bool(result["msg"])) == (code, True)
@@ -270,19 +270,19 @@ def test_a_module_fails_with(code: str, cluster: SimulatedCluster, controller: C
 # --- what is told of connections ---
 
 
-def test_a_certificate_that_is_not_trusted_is_refused(controller: Controller) -> None:
+def test_certificate_that_is_not_trusted__is_refused(controller: Controller) -> None:
     failed = controller.fail("ConnectionFailed", name="web-1", env={"PROXMOX_CA_PATH": None})
     assert "certificate" in failed["msg"]
     assert "ca_path" in failed["msg"]
 
 
 @pytest.mark.parametrize("variable", ["PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_SECRET"])
-def test_a_connection_option_that_is_missing_is_named(controller: Controller, variable: str) -> None:
+def test_connection_option_that_is_missing__is_named(controller: Controller, variable: str) -> None:
     failed = controller.fail("InvalidRequest", name="web-1", env={variable: None})
     assert variable.lower().replace("proxmox", "api") in failed["msg"]
 
 
-def test_a_password_will_do_as_well_as_a_token(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_password__will_do_as_well_as_a_token(controller: Controller, cluster: SimulatedCluster) -> None:
     login = {"PROXMOX_TOKEN_ID": None, "PROXMOX_TOKEN_SECRET": None, "PROXMOX_USER": cluster.user}
     result = controller.schedule(name="web-1", api_password=cluster.password, env=login, args="-no-shutdown")
     assert cluster.state()["guests"][result["vmid"]]["config"]["args"] == "-no-shutdown"
@@ -290,7 +290,7 @@ def test_a_password_will_do_as_well_as_a_token(controller: Controller, cluster: 
     assert "wrong-geheim" not in str(failed)
 
 
-def test_a_user_who_may_only_look_can_plan_and_leaves_nothing_reserved(
+def test_user_who_may_only_look__can_plan_and_leaves_nothing_reserved(
     start: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
 ) -> None:
     description = yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8"))

@@ -32,7 +32,7 @@ def writes(cluster: SimulatedCluster) -> list[str]:
 
 
 @both_versions
-def test_drift_is_returned_and_warned_of_and_nothing_is_changed(
+def test_drift__is_returned_and_warned_of_and_nothing_is_changed(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(name="app-1", cores=8, memory=8192, description="the shop")
@@ -46,7 +46,7 @@ def test_drift_is_returned_and_warned_of_and_nothing_is_changed(
 
 
 @both_versions
-def test_update_sends_only_what_differs(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_update__sends_only_what_differs(controller: Controller, cluster: SimulatedCluster) -> None:
     asked = {"name": "app-1", "cores": 8, "memory": 8192, "scsi": {"scsi0": {"size": 40}}, "onboot": True}
     planned = controller.schedule(**asked, update=True, check=True, diff=True)
     assert writes(cluster) == []
@@ -112,7 +112,7 @@ def test_apply_pending__that_does_not_start_again_is_told(controller: Controller
 
 
 @both_versions
-def test_the_same_said_otherwise_is_no_drift(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_same_said_otherwise__is_no_drift(controller: Controller, cluster: SimulatedCluster) -> None:
     made = {
         "name": "web-1",
         "memory": 1024,
@@ -137,7 +137,7 @@ def test_the_same_said_otherwise_is_no_drift(controller: Controller, cluster: Si
 
 @both_versions
 @pytest.mark.parametrize("boot", ["order=scsi0", "order=net0;scsi0"], ids=["as it was", "another"])
-def test_a_cd_that_an_update_adds_leaves_the_boot_order_as_asked_for(
+def test_cd_that_an_update_adds__leaves_the_boot_order_as_asked_for(
     controller: Controller, cluster: SimulatedCluster, boot: str
 ) -> None:
     """Proxmox appends a drive that gets a medium to the boot order."""
@@ -151,7 +151,7 @@ def test_a_cd_that_an_update_adds_leaves_the_boot_order_as_asked_for(
 
 
 @both_versions
-def test_an_imported_disk_that_an_update_adds_is_grown_to_its_size_once(
+def test_imported_disk_that_an_update_adds__is_grown_to_its_size_once(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     image = "local:import/debian-13.qcow2"
@@ -174,7 +174,7 @@ def test_an_imported_disk_that_an_update_adds_is_grown_to_its_size_once(
 @pytest.mark.parametrize(
     "asked", [{"scsi": {"scsi0": {"size": 8}}}, {"scsi": {"scsi0": {"storage": "shared", "size": 32}}}]
 )
-def test_what_cannot_be_changed_is_said_and_nothing_is(
+def test_what_cannot_be_changed__is_said_and_nothing_is(
     controller: Controller, cluster: SimulatedCluster, asked: dict[str, Any]
 ) -> None:
     failed = controller.fail("DriftNotApplicable", name="app-1", cores=8, update=True, **asked)
@@ -186,7 +186,7 @@ def test_what_cannot_be_changed_is_said_and_nothing_is(
     assert list(drifted["vms"][0]["drift"]) == ["scsi0"]
 
 
-def test_an_existing_vm_that_was_locked_meanwhile_fails_alone(
+def test_existing_vm_that_was_locked_meanwhile__fails_alone(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.set_guest(100, config={"lock": "backup"})
@@ -195,7 +195,7 @@ def test_an_existing_vm_that_was_locked_meanwhile_fails_alone(
     assert [vm["changed"] for vm in failed["vms"]] == [False, True]
 
 
-def test_a_running_vm_is_stopped_and_made_a_template(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_running_vm__is_stopped_and_made_a_template(controller: Controller, cluster: SimulatedCluster) -> None:
     asked = {"name": "app-1", "template": True, "cores": 2, "update": True}
     failed = controller.fail("DriftNotApplicable", **asked)
     assert "state=stopped" in failed["msg"]
@@ -211,7 +211,7 @@ def test_a_running_vm_is_stopped_and_made_a_template(controller: Controller, clu
 
 
 @both_versions
-def test_power_is_brought_to_the_state_that_is_asked_for_once(
+def test_power__is_brought_to_the_state_that_is_asked_for_once(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     for state, action, status in (("started", "start", "running"), ("stopped", "stop", "stopped")):
@@ -225,13 +225,13 @@ def test_power_is_brought_to_the_state_that_is_asked_for_once(
             assert (again["changed"], again["vms"][0]["status"]) == (False, status)
 
 
-def test_present_leaves_power_alone(controller: Controller) -> None:
+def test_present__leaves_power_alone(controller: Controller) -> None:
     for name, status in (("app-1", "running"), ("spare", "stopped")):
         result = controller.schedule(name=name)
         assert (result["changed"], result["vms"][0]["status"]) == (False, status)
 
 
-def test_a_vm_that_does_not_shut_down_is_stopped_only_with_force(
+def test_vm_that_does_not_shut_down__is_stopped_only_with_force(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     cluster = start(time_scale=0.002)
@@ -244,14 +244,14 @@ def test_a_vm_that_does_not_shut_down_is_stopped_only_with_force(
     assert cluster.state()["guests"][101]["status"] == "stopped"
 
 
-def test_update_and_start_go_together(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_update_and_start__go_together(controller: Controller, cluster: SimulatedCluster) -> None:
     result = controller.schedule(name="spare", memory=2048, update=True, state="started")
     assert result["vms"][0]["actions"] == ["update", "start"]
     guest = cluster.state()["guests"][102]
     assert (guest["config"]["memory"], guest["status"]) == ("2048", "running")
 
 
-def test_what_was_done_before_a_failure_is_told(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_was_done_before_a_failure__is_told(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/102/status/start$", task_error="no KVM today")
     failed = controller.fail("TaskFailed", name="spare", memory=2048, update=True, state="started")
     vm = failed["vms"][0]
@@ -259,7 +259,7 @@ def test_what_was_done_before_a_failure_is_told(controller: Controller, cluster:
     assert config_of(cluster, 102)["memory"] == "2048"
 
 
-def test_a_new_vm_that_does_not_start_is_there_and_told_of(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_new_vm_that_does_not_start__is_there_and_told_of(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/status/start$", task_error="no KVM today")
     failed = controller.fail("TaskFailed", name="web-1", clone="debian-13", state="started")
     vm = failed["vms"][0]
@@ -274,7 +274,7 @@ def test_a_new_vm_that_does_not_start_is_there_and_told_of(controller: Controlle
 
 
 @both_versions
-def test_a_running_vm_is_removed_with_its_disks_and_stays_away(
+def test_running_vm__is_removed_with_its_disks_and_stays_away(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     planned = controller.schedule(name="app-1", state="absent", check=True, diff=True)
@@ -293,12 +293,12 @@ def test_a_running_vm_is_removed_with_its_disks_and_stays_away(
     assert (again["changed"], again["vms"][0]["status"], again["vmid"]) == (False, "absent", None)
 
 
-def test_removing_needs_neither_room_nor_a_name(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_removing__needs_neither_room_nor_a_name(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(vms=[{"vmid": 102}, {"name": "never-there", "memory": 10**7}], state="absent")
     assert 102 not in cluster.state()["guests"]
 
 
-def test_a_protected_vm_is_not_removed(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_protected_vm__is_not_removed(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(102, config={"protection": 1})
     failed = controller.fail("ApiError", name="spare", state="absent")
     assert "protect" in failed["msg"]
@@ -308,7 +308,7 @@ def test_a_protected_vm_is_not_removed(controller: Controller, cluster: Simulate
     assert controller.schedule(name="spare", state="absent")["changed"] is True
 
 
-def test_a_vm_removed_and_created_in_two_runs_is_a_new_one(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_removed_and_created_in_two_runs__is_a_new_one(controller: Controller, cluster: SimulatedCluster) -> None:
     first = controller.schedule(name="web-1", memory=1024, scsi={"scsi0": {"size": 4}})
     controller.schedule(name="web-1", state="absent")
     second = controller.schedule(name="web-1", memory=2048, scsi={"scsi0": {"size": 4}})
@@ -317,7 +317,7 @@ def test_a_vm_removed_and_created_in_two_runs_is_a_new_one(controller: Controlle
     assert first["vmid"] == second["vmid"], "the lowest free one"
 
 
-def test_a_vm_that_somebody_else_has_just_removed_is_no_change(
+def test_vm_that_somebody_else_has_just_removed__is_no_change(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     gone = "Configuration file 'nodes/pve2/qemu-server/102.conf' does not exist"

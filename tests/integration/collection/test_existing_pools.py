@@ -23,7 +23,7 @@ def writes(cluster: SimulatedCluster) -> list[str]:
 
 
 @both_versions
-def test_a_vm_is_moved_to_its_pool(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm__is_moved_to_its_pool(controller: Controller, cluster: SimulatedCluster) -> None:
     told = controller.schedule(name="app-1", pool="web", diff=True)
     assert told["vms"][0]["drift"] == {"pool": {"old": None, "new": "web"}}
     assert (told["changed"], writes(cluster)) == (False, [])

@@ -34,7 +34,7 @@ def free_again(controller: Controller, vmid: int) -> None:
 
 
 @both_versions
-def test_a_create_whose_answer_was_lost_is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_create_whose_answer_was_lost__is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(**CREATE, drop="after", count=3)
     vms = [{"name": f"web-{number}"} for number in range(5)]
     result = controller.schedule(vms=vms, state="started", **VM)
@@ -47,20 +47,20 @@ def test_a_create_whose_answer_was_lost_is_not_sent_again(controller: Controller
     assert controller.schedule(vms=vms, state="started", **VM)["changed"] is False
 
 
-def test_a_create_that_never_arrived_is_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_create_that_never_arrived__is_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(**CREATE, drop="before", count=1)
     result = controller.schedule(name="web-1", **VM)
     assert named(cluster, "web-1") == [result["vmid"]]
 
 
-def test_a_clone_whose_answer_was_lost_is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone_whose_answer_was_lost__is_not_sent_again(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/9000/clone$", drop="after", count=1)
     result = controller.schedule(name="web-1", clone="debian-13", cores=4)
     assert named(cluster, "web-1") == [result["vmid"]]
     assert cluster.state()["guests"][result["vmid"]]["config"]["cores"] == 4
 
 
-def test_a_start_and_a_delete_whose_answers_were_lost_are_done(
+def test_start_and_a_delete_whose_answers_were_lost__are_done(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/102/status/start$", drop="after", count=1)
@@ -71,14 +71,14 @@ def test_a_start_and_a_delete_whose_answers_were_lost_are_done(
     assert 102 not in cluster.state()["guests"]
 
 
-def test_reads_that_fail_for_a_moment_are_repeated(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_reads_that_fail_for_a_moment__are_repeated(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="GET", path="/cluster/resources$", status=503, message="Service Unavailable", count=1)
     cluster.fault(method="GET", path="/cluster/tasks$", drop="before", count=1)
     cluster.fault(method="GET", path="/tasks/UPID[^/]+/status$", status=596, count=1)
     assert controller.schedule(name="web-1", **VM)["changed"] is True
 
 
-def test_limits_that_cannot_be_checked_afterwards_are_a_warning(
+def test_limits_that_cannot_be_checked_afterwards__are_a_warning(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/cluster/resources$", status=500, message="out of order", after=1)
@@ -87,7 +87,7 @@ def test_limits_that_cannot_be_checked_afterwards_are_a_warning(
     assert any("could not be checked" in warning for warning in result["warnings"])
 
 
-def test_what_was_made_before_a_wait_is_told_when_the_cluster_is_gone_after_it(
+def test_what_was_made_before_a_wait__is_told_when_the_cluster_is_gone_after_it(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/cluster/tasks$", status=500, message="out of order", after=1)
@@ -105,7 +105,7 @@ def test_what_was_made_before_a_wait_is_told_when_the_cluster_is_gone_after_it(
 
 
 @both_versions
-def test_a_vmid_taken_between_decision_and_create_is_replaced_where_it_is_free_to_choose(
+def test_vmid_taken_between_decision_and_create__is_replaced_where_it_is_free_to_choose(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, vmid_taken=True, count=2)
@@ -117,7 +117,7 @@ def test_a_vmid_taken_between_decision_and_create_is_replaced_where_it_is_free_t
     assert controller.schedule(name="web-1", **VM)["vmid"] == result["vmid"]
 
 
-def test_many_vms_each_get_a_vmid_of_their_own_when_theirs_are_taken(
+def test_many_vms__each_get_a_vmid_of_their_own_when_theirs_are_taken(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, vmid_taken=True, count=4)
@@ -129,7 +129,7 @@ def test_many_vms_each_get_a_vmid_of_their_own_when_theirs_are_taken(
 
 
 @both_versions
-def test_a_fixed_vmid_that_is_taken_meanwhile_fails_and_touches_nothing(
+def test_fixed_vmid_that_is_taken_meanwhile__fails_and_touches_nothing(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, vmid_taken=True, count=1)
@@ -141,7 +141,7 @@ def test_a_fixed_vmid_that_is_taken_meanwhile_fails_and_touches_nothing(
 
 
 @both_versions
-def test_a_clones_vmid_that_is_taken_meanwhile_is_replaced(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clones_vmid_that_is_taken_meanwhile__is_replaced(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/9000/clone$", vmid_taken=True, count=1)
     result = controller.schedule(name="web-1", clone="debian-13")
     assert named(cluster, "web-1") == [result["vmid"]]
@@ -151,7 +151,7 @@ def test_a_clones_vmid_that_is_taken_meanwhile_is_replaced(controller: Controlle
 
 
 @both_versions
-def test_a_create_task_that_fails_leaves_no_half_vm_and_frees_its_vmid(
+def test_create_task_that_fails__leaves_no_half_vm_and_frees_its_vmid(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, task_error="unable to create image: out of luck", count=1)
@@ -165,7 +165,7 @@ def test_a_create_task_that_fails_leaves_no_half_vm_and_frees_its_vmid(
     assert again["vmid"] == vm["decision"]["vmid"]
 
 
-def test_one_of_many_that_fails_does_not_keep_the_others_from_being_made(
+def test_one_of_many_that_fails__does_not_keep_the_others_from_being_made(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, task_error="no", count=1)
@@ -176,7 +176,7 @@ def test_one_of_many_that_fails_does_not_keep_the_others_from_being_made(
     assert [vm["action"] for vm in again["vms"]] == ["create", "none", "none", "none"]
 
 
-def test_a_clone_whose_adjustment_fails_is_removed(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone_whose_adjustment_fails__is_removed(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="PUT", path="/config$", status=500, message="no adjusting today", count=10)
     failed = controller.fail("ApiError", name="web-1", clone="debian-13", cores=4)
     assert "no adjusting today" in failed["msg"]
@@ -184,7 +184,7 @@ def test_a_clone_whose_adjustment_fails_is_removed(controller: Controller, clust
     free_again(controller, failed["vms"][0]["decision"]["vmid"])
 
 
-def test_a_vm_that_cannot_be_made_a_template_is_there_and_told_of(
+def test_vm_that_cannot_be_made_a_template__is_there_and_told_of(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/template$", status=500, message="no templates today")
@@ -194,14 +194,14 @@ def test_a_vm_that_cannot_be_made_a_template_is_there_and_told_of(
     assert named(cluster, "golden") == [vm["vmid"]]
 
 
-def test_a_create_that_warns_is_a_success_that_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_create_that_warns__is_a_success_that_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(**CREATE, task_error="WARNINGS: 1", count=1)
     result = controller.schedule(name="web-1", **VM)
     assert result["changed"] is True
     assert any('VM "web-1"' in warning for warning in result["warnings"])
 
 
-def test_a_full_storage_fails_the_create_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_full_storage__fails_the_create_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(**CREATE, delay=40)
     running = controller.start("qemu_schedule", name="web-1", **VM)
     until(lambda: sent(cluster))
@@ -214,7 +214,7 @@ def test_a_full_storage_fails_the_create_and_leaves_nothing(controller: Controll
 
 
 @both_versions
-def test_without_quorum_the_run_says_so_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_no_quorum__is_reported_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_quorum(False)
     failed = controller.fail("NoQuorum", name="web-1", **VM)
     assert "the cluster has no quorum, so nothing can be changed: " in failed["msg"]
@@ -252,7 +252,7 @@ def test_without_quorum__an_update_says_so(controller: Controller, cluster: Simu
         ("serial", {"serial0": "/dev/ttyS0"}),
     ],
 )
-def test_what_only_root_may_set_is_refused_before_anything_is_sent(
+def test_what_only_root_may_set__is_refused_before_anything_is_sent(
     controller: Controller, cluster: SimulatedCluster, option: str, value: object
 ) -> None:
     failed = controller.fail("PermissionDenied", name="web-1", memory=1024, **{option: value})
@@ -263,7 +263,7 @@ def test_what_only_root_may_set_is_refused_before_anything_is_sent(
 # --- nodes that go down ---
 
 
-def test_a_node_that_dies_after_the_decision_fails_its_vm_only(
+def test_node_that_dies_after_the_decision__fails_its_vm_only(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/nodes/pve2/", status=595)
@@ -328,7 +328,7 @@ def test_bind__a_vm_of_a_fixed_vmid_whose_task_cannot_be_started_is_told(
     assert "the empty VM 300 was left behind" in failed["msg"]
 
 
-def test_a_node_that_died_a_moment_ago_does_not_fail_the_reading(
+def test_node_that_died_a_moment_ago__does_not_fail_the_reading(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     controller.schedule(name="first", node="pve2", **VM)
@@ -337,7 +337,7 @@ def test_a_node_that_died_a_moment_ago_does_not_fail_the_reading(
     assert result["changed"] is True
 
 
-def test_vms_of_a_dead_node_are_found_and_not_created_again(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vms_of_a_dead_node__are_found_and_not_created_again(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_node("pve2", online=False)
     cluster.advance(60)
     result = controller.fail("ConnectionFailed", name="app-2", memory=4096)
@@ -345,7 +345,7 @@ def test_vms_of_a_dead_node_are_found_and_not_created_again(controller: Controll
     assert named(cluster, "app-2") == [101]
 
 
-def test_when_a_dead_node_tells_no_names_any_more_that_is_warned_of(
+def test_dead_node_that_shows_no_names_any_more__gives_a_warning(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.set_node("pve2", online=False)
@@ -365,7 +365,7 @@ def test_when_a_dead_node_tells_no_names_any_more_that_is_warned_of(
 
 
 @both_versions
-def test_a_task_that_outlasts_its_time_is_an_error_and_its_vm_is_not_lost_sight_of(
+def test_task_that_outlasts_its_time__is_an_error_and_its_vm_is_not_lost_sight_of(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, task_seconds=60, count=1)

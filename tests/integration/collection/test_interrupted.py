@@ -49,7 +49,7 @@ def leaves_signals_alone(thread: Path) -> bool:
 # --- the module ---
 
 
-def test_signals_reach_the_thread_that_acts_on_them(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_signals__reach_the_thread_that_acts_on_them(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS)
     running = controller.start("qemu_schedule", **FIVE)
     until(lambda: sent(cluster, "POST"))
@@ -61,7 +61,7 @@ def test_signals_reach_the_thread_that_acts_on_them(controller: Controller, clus
 
 
 @BOTH
-def test_a_module_that_is_interrupted_begins_nothing_more_and_says_how_far_it_came(
+def test_module_that_is_interrupted__begins_nothing_more_and_says_how_far_it_came(
     controller: Controller, cluster: SimulatedCluster, number: signal.Signals
 ) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS)
@@ -85,7 +85,7 @@ def test_a_module_that_is_interrupted_begins_nothing_more_and_says_how_far_it_ca
     assert controller.run("vmid_pick")["vmid"] == 104
 
 
-def test_vms_that_were_to_be_removed_are_kept(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vms_that_were_to_be_removed__are_kept(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(**{**FIVE, "parallel_creates": 4})
     cluster.fault(method="DELETE", path="/qemu/", task_seconds=ENDLESS)
     running = controller.start("qemu_schedule", state="absent", **FIVE)
@@ -100,7 +100,7 @@ def test_vms_that_were_to_be_removed_are_kept(controller: Controller, cluster: S
     assert [guests[vm["vmid"]]["name"] for vm in kept] == NAMES[1:]
 
 
-def test_a_step_that_is_done_is_not_followed_by_the_next(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_step_that_is_done__is_not_followed_by_the_next(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="GET", path="/tasks/UPID[^/]+/status$", status=596)
     running = controller.start("qemu_schedule", name="web-1", clone="debian-13", cores=4, state="started")
     until(lambda: any("lock" not in g["config"] for g in cluster.state()["guests"].values() if g["name"] == "web-1"))
@@ -115,7 +115,7 @@ def test_a_step_that_is_done_is_not_followed_by_the_next(controller: Controller,
     assert cluster.state()["guests"][vm["vmid"]]["status"] == "running"
 
 
-def test_a_wait_for_capacity_is_interrupted_at_once(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_wait_for_capacity__is_interrupted_at_once(controller: Controller, cluster: SimulatedCluster) -> None:
     vms = [{"name": "small", "memory": 512}, {"name": "large", "memory": 60000, "node": "pve1"}]
     running = controller.start("qemu_schedule", vms=vms, wait_for_capacity=10_000)
     until(lambda: sent(cluster, "GET").count("/cluster/resources") >= 2)
@@ -132,7 +132,7 @@ def test_a_wait_for_capacity_is_interrupted_at_once(controller: Controller, clus
 
 @pytest.mark.parametrize("execution", ["direct", "module"])
 @BOTH
-def test_a_playbook_that_is_interrupted_leaves_nothing_that_goes_on(
+def test_playbook_that_is_interrupted__leaves_nothing_that_goes_on(
     cluster: SimulatedCluster, tmp_path: Path, number: signal.Signals, execution: str
 ) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS)

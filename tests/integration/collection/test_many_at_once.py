@@ -65,7 +65,7 @@ def task_is_followed(cluster: SimulatedCluster) -> bool:
 # --- one controller ---
 
 
-def test_runs_at_the_same_moment_fill_the_cluster_to_its_limit_and_not_beyond(
+def test_runs_at_the_same_moment__fill_the_cluster_to_its_limit_and_not_beyond(
     control: Callable[..., Controller], small: SimulatedCluster
 ) -> None:
     results = at_once([control(small)], 15)
@@ -76,7 +76,7 @@ def test_runs_at_the_same_moment_fill_the_cluster_to_its_limit_and_not_beyond(
     assert {r["error_code"] for r in results if r.get("failed")} == {"NoNodesAvailable"}
 
 
-def test_runs_that_want_one_name_at_the_same_moment_make_one_vm(
+def test_runs_that_want_one_name_at_the_same_moment__make_one_vm(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     running = [controller.start("qemu_schedule", name="only-one", memory=512) for _run in range(6)]
@@ -89,7 +89,7 @@ def test_runs_that_want_one_name_at_the_same_moment_make_one_vm(
     assert controller.schedule(name="only-one", memory=512)["changed"] is False
 
 
-def test_a_pick_passes_over_what_is_being_created_whatever_address_the_cluster_is_reached_by(
+def test_pick__passes_over_what_is_being_created_whatever_address_the_cluster_is_reached_by(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, hang=True)
@@ -105,7 +105,7 @@ def test_a_pick_passes_over_what_is_being_created_whatever_address_the_cluster_i
 
 
 @both_versions
-def test_controllers_that_know_nothing_of_each_other_never_share_a_vmid(
+def test_controllers_that_know_nothing_of_each_other__never_share_a_vmid(
     control: Callable[..., Controller], cluster: SimulatedCluster
 ) -> None:
     results = at_once([control(cluster), control(cluster)], 8, reservations="none")
@@ -116,7 +116,7 @@ def test_controllers_that_know_nothing_of_each_other_never_share_a_vmid(
     assert {name: everything[name] for name in done} == done, "each reports its own VM"
 
 
-def test_a_limit_that_was_broken_in_a_race_is_reported(
+def test_limit_that_was_broken_in_a_race__is_reported(
     control: Callable[..., Controller], start: Callable[..., SimulatedCluster]
 ) -> None:
     cluster = start({**SMALL, "nodes": [{"name": "pve1", "cores": 8, "memory": 4096}]})
@@ -136,7 +136,7 @@ def test_a_limit_that_was_broken_in_a_race_is_reported(
         assert result["changed"] is True
 
 
-def test_controllers_that_share_a_database_fill_the_cluster_to_its_limit_and_not_beyond(
+def test_controllers_that_share_a_database__fill_the_cluster_to_its_limit_and_not_beyond(
     control: Callable[..., Controller], small: SimulatedCluster, empty_postgres: str
 ) -> None:
     results = at_once([control(small), control(small)], 15, reservations=empty_postgres)
@@ -151,7 +151,7 @@ def test_controllers_that_share_a_database_fill_the_cluster_to_its_limit_and_not
 
 
 @both_versions
-def test_a_run_killed_between_reserving_and_creating_leaves_nothing_stuck(
+def test_run_killed_between_reserving_and_creating__leaves_nothing_stuck(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/qemu/100/pending$", delay=2000, count=1)
@@ -165,7 +165,7 @@ def test_a_run_killed_between_reserving_and_creating_leaves_nothing_stuck(
 
 
 @both_versions
-def test_a_run_killed_while_its_create_is_on_its_way_is_taken_over(
+def test_run_killed_while_its_create_is_on_its_way__is_taken_over(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, delay=10, count=1)
@@ -184,7 +184,7 @@ def test_a_run_killed_while_its_create_is_on_its_way_is_taken_over(
 
 @pytest.mark.parametrize("reservations", ["default", "none"])
 @both_versions
-def test_a_run_killed_while_its_vm_is_being_made_is_taken_over(
+def test_run_killed_while_its_vm_is_being_made__is_taken_over(
     controller: Controller, cluster: SimulatedCluster, reservations: str
 ) -> None:
     cluster.fault(**CREATE, task_seconds=20, count=1)
@@ -196,7 +196,7 @@ def test_a_run_killed_while_its_vm_is_being_made_is_taken_over(
     assert names(cluster)["web-1"] == 103
 
 
-def test_a_killed_run_of_many_is_finished_by_the_next(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_killed_run_of_many__is_finished_by_the_next(controller: Controller, cluster: SimulatedCluster) -> None:
     vms = [{"name": f"web-{number}"} for number in range(6)]
     cluster.fault(**CREATE, task_seconds=20, after=2, count=1)
     run = controller.start("qemu_schedule", vms=vms, memory=512, parallel_creates=1)
@@ -208,7 +208,7 @@ def test_a_killed_run_of_many_is_finished_by_the_next(controller: Controller, cl
     assert [found[vm["name"]] for vm in result["vms"]] == [vm["vmid"] for vm in result["vms"]]
 
 
-def test_a_run_that_is_stopped_for_a_while_goes_on_when_it_is_let(
+def test_run_that_is_stopped_for_a_while__goes_on_when_it_is_let(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, task_seconds=10, count=1)

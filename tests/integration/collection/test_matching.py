@@ -31,7 +31,7 @@ def names(cluster: SimulatedCluster) -> list[str]:
 
 @both_ledgers
 @both_versions
-def test_a_vm_whose_name_the_list_does_not_show_yet_is_found(
+def test_vm_whose_name_the_list_does_not_show_yet__is_found(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
 ) -> None:
     controller = control(lagging)
@@ -43,7 +43,7 @@ def test_a_vm_whose_name_the_list_does_not_show_yet_is_found(
 
 
 @both_ledgers
-def test_a_vm_that_the_list_does_not_show_whole_yet_is_removed_by_its_vmid(
+def test_vm_that_the_list_does_not_show_whole_yet__is_removed_by_its_vmid(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
 ) -> None:
     controller = control(lagging)
@@ -57,7 +57,7 @@ def test_a_vm_that_the_list_does_not_show_whole_yet_is_removed_by_its_vmid(
 
 @both_ledgers
 @both_versions
-def test_a_recycled_vmid_is_never_taken_for_the_vm_that_had_it_before(
+def test_recycled_vmid__is_never_taken_for_the_vm_that_had_it_before(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
 ) -> None:
     controller = control(lagging)
@@ -74,7 +74,7 @@ def test_a_recycled_vmid_is_never_taken_for_the_vm_that_had_it_before(
 
 @both_ledgers
 @pytest.mark.parametrize("state", ["absent", "present"])
-def test_the_former_name_of_a_recycled_vmid_finds_nothing(
+def test_former_name_of_a_recycled_vmid__finds_nothing(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str, state: str
 ) -> None:
     controller = control(lagging)
@@ -90,7 +90,7 @@ def test_the_former_name_of_a_recycled_vmid_finds_nothing(
 
 
 @both_ledgers
-def test_a_vm_deleted_by_hand_right_after_its_creation_is_created_again(
+def test_vm_deleted_by_hand_right_after_its_creation__is_created_again(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
 ) -> None:
     controller = control(lagging)
@@ -159,7 +159,7 @@ def test_match__a_creation_that_was_broken_off_keeps_nobody_from_creating(
 
 
 @both_ledgers
-def test_a_vm_renamed_by_hand_is_not_taken_for_the_one_that_is_asked_for(
+def test_vm_renamed_by_hand__is_not_taken_for_the_one_that_is_asked_for(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str
 ) -> None:
     controller = control(lagging)
@@ -171,7 +171,7 @@ def test_a_vm_renamed_by_hand_is_not_taken_for_the_one_that_is_asked_for(
     assert "precious" in names(lagging)
 
 
-def test_two_vms_of_one_name_are_an_error_that_lists_them(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_two_vms_of_one_name__are_an_error_that_lists_them(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.add_guest(vmid=120, name="app-1", node="pve3", memory=512)
     cluster.advance(60)
     for state in ("present", "absent"):
@@ -182,40 +182,40 @@ def test_two_vms_of_one_name_are_an_error_that_lists_them(controller: Controller
     assert names(cluster).count("app-1") == 2
 
 
-def test_a_container_of_the_same_name_is_another_guest(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_container_of_the_same_name__is_another_guest(controller: Controller, cluster: SimulatedCluster) -> None:
     result = controller.schedule(name="proxy", memory=512)
     assert result["vms"][0]["action"] == "create"
     assert result["vmid"] != 110
 
 
-def test_a_vmid_of_another_name_is_an_error(controller: Controller) -> None:
+def test_vmid_of_another__name_is_an_error(controller: Controller) -> None:
     failed = controller.fail("VMIDConflict", name="web-1", vmid=100)
     assert failed["msg"] == 'VM "web-1": VMID 100 belongs to app-1 (100 on pve1)'
 
 
-def test_a_vmid_of_a_container_is_an_error_even_without_a_name(controller: Controller) -> None:
+def test_vmid_of_a_container__is_an_error_even_without_a_name(controller: Controller) -> None:
     assert "container proxy (110 on pve3)" in controller.fail("VMIDConflict", name="proxy", vmid=110)["msg"]
     assert "container proxy (110 on pve3)" in controller.fail("VMIDConflict", vmid=110, state="absent")["msg"]
 
 
-def test_a_name_that_has_another_vmid_is_an_error(controller: Controller) -> None:
+def test_name_that_has_another_vmid__is_an_error(controller: Controller) -> None:
     failed = controller.fail("VMIDConflict", name="app-1", vmid=444)
     assert "expected VMID 444, but the name belongs to app-1 (100 on pve1)" in failed["msg"]
 
 
-def test_a_vm_is_found_by_its_vmid_alone_and_not_created_without_a_name(controller: Controller) -> None:
+def test_vm__is_found_by_its_vmid_alone_and_not_created_without_a_name(controller: Controller) -> None:
     found = controller.schedule(vmid=100)
     assert (found["changed"], found["name"], found["node"], found["vmid"]) == (False, "app-1", "pve1", 100)
     assert "set name" in controller.fail("InvalidRequest", vmid=444)["msg"]
     assert controller.schedule(vmid=444, state="absent")["changed"] is False
 
 
-def test_an_existing_vm_keeps_its_node_and_its_vmid_whatever_placement_says(controller: Controller) -> None:
+def test_existing_vm__keeps_its_node_and_its_vmid_whatever_placement_says(controller: Controller) -> None:
     found = controller.schedule(name="app-1", node="pve3", vmid_range="500-600", memory=8192)
     assert (found["changed"], found["node"], found["vmid"]) == (False, "pve1", 100)
 
 
-def test_one_vm_asked_for_twice_in_a_task_is_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_one_vm_asked_for_twice_in_a_task__is_an_error(controller: Controller, cluster: SimulatedCluster) -> None:
     failed = controller.fail("InvalidRequest", vms=[{"name": "a"}, {"name": "a"}])
     assert failed["msg"] == "name: 'a' is set in 2 entries of vms, expected different values"
     controller.fail("InvalidRequest", vms=[{"name": "a", "vmid": 300}, {"name": "b", "vmid": 300}])
@@ -225,6 +225,6 @@ def test_one_vm_asked_for_twice_in_a_task_is_an_error(controller: Controller, cl
     assert "app-1" in names(cluster)
 
 
-def test_what_tells_vms_apart_cannot_be_a_default(controller: Controller) -> None:
+def test_what_tells_vms_apart__cannot_be_a_default(controller: Controller) -> None:
     assert controller.fail("InvalidRequest", name="web", vms=[{"memory": 512}])["msg"].startswith("name: cannot be")
     assert controller.fail("InvalidRequest", vmid=300, vms=[{"name": "a"}])["msg"].startswith("vmid: cannot be")

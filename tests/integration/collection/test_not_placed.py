@@ -37,7 +37,7 @@ def writes(cluster: SimulatedCluster) -> list[str]:
 
 
 @both_versions
-def test_nothing_is_written_when_one_of_many_cannot_be_placed(
+def test_nothing__is_written_when_one_of_many_cannot_be_placed(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     vms = [{"name": "web-1"}, {"name": "huge", "memory": TOO_BIG}, {"name": "app-1", "state": "stopped"}]
@@ -62,7 +62,7 @@ def test_nothing_is_written_when_one_of_many_cannot_be_placed(
     assert controller.schedule(name="other", memory=1024)["vmid"] == web["decision"]["vmid"], "nothing stays reserved"
 
 
-def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(
+def test_all_or_nothing_off__makes_the_others_and_the_task_fails(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     vms = [{"name": "web-1"}, {"name": "huge", "memory": TOO_BIG}, {"name": "web-2", "vmid": 100}, {"name": "web-3"}]
@@ -78,7 +78,7 @@ def test_with_all_or_nothing_off_the_others_are_made_and_the_task_fails(
     assert not {"huge", "web-2"} & names
 
 
-def test_a_conflict_stops_everything_just_as_a_full_cluster_does(
+def test_conflict__stops_everything_just_as_a_full_cluster_does(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("VMIDConflict", vms=[{"name": "web-1"}, {"name": "x", "vmid": 110}])
@@ -86,7 +86,7 @@ def test_a_conflict_stops_everything_just_as_a_full_cluster_does(
     assert writes(cluster) == []
 
 
-def test_that_nothing_was_written_is_not_said_of_one_vm_nor_where_something_was(
+def test_that_nothing_was_written__is_not_said_of_one_vm_nor_where_something_was(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     assert "written" not in controller.fail("NoNodesAvailable", name="huge", memory=TOO_BIG)["msg"]
@@ -105,7 +105,7 @@ def test_that_nothing_was_written_is_not_said_of_one_vm_nor_where_something_was(
         ({"name": "app-1", "scsi": {"scsi0": {"size": 1}}, "update": True}, "DriftNotApplicable"),
     ],
 )
-def test_a_mistake_in_what_was_asked_for_is_not_buried_in_figures_of_all_nodes(
+def test_mistake_in_what_was_asked_for__is_not_buried_in_figures_of_all_nodes(
     planner: Controller, asked: dict[str, Any], code: str
 ) -> None:
     failed = planner.fail(code, **{"name": "web-1", **asked})
@@ -113,7 +113,7 @@ def test_a_mistake_in_what_was_asked_for_is_not_buried_in_figures_of_all_nodes(
     assert failed["vms"][0]["error"]["code"] == code
 
 
-def test_the_reasons_are_counted_in_kube_schedulers_words(
+def test_reasons__are_counted_in_kube_schedulers_words(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     nodes: list[dict[str, Any]] = [{"name": f"db{number}", "cores": 8, "memory": 4096} for number in (1, 2)]
@@ -141,7 +141,7 @@ def test_vm__goes_to_a_node_with_as_many_cpus_as_it_has_vcpus(
 
 
 @both_versions
-def test_an_offline_node_and_one_in_maintenance_are_passed_over(
+def test_offline_node_and_one_in_maintenance__are_passed_over(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.set_node("pve1", online=False)
@@ -195,7 +195,7 @@ def test_an_offline_node_and_one_in_maintenance_are_passed_over(
         ({"ha": {"rule": "nope"}}, "InvalidRequest", "nope"),
     ],
 )
-def test_what_cannot_be_is_told_by_code_and_in_words(
+def test_what_cannot_be__is_told_by_code_and_in_words(
     planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], code: str, told: str
 ) -> None:
     failed = planner.fail(code, **{"name": "web-1", **asked})
@@ -203,7 +203,7 @@ def test_what_cannot_be_is_told_by_code_and_in_words(
     assert writes(untouched) == []
 
 
-def test_a_vmid_that_range_and_pattern_allow_is_taken(planner: Controller) -> None:
+def test_vmid_that_range_and_pattern_allow__is_taken(planner: Controller) -> None:
     result = planner.schedule(name="web-1", vmid=550, vmid_range="500-600", vmid_regex="55.", check=True)
     assert result["vmid"] == 550
 
@@ -234,7 +234,7 @@ def test_a_vmid_that_range_and_pattern_allow_is_taken(planner: Controller) -> No
         ({"vms": [{"name": "a"}, {"name": "b", "profile": "pakc"}], "name": None}, ', for VM "b"'),
     ],
 )
-def test_what_needs_no_cluster_to_be_seen_is_told_before_one_is_read(
+def test_what_needs_no_cluster_to_be_seen__is_told_before_one_is_read(
     planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], told: str
 ) -> None:
     untouched.requests(reset=True)
@@ -242,7 +242,7 @@ def test_what_needs_no_cluster_to_be_seen_is_told_before_one_is_read(
     assert untouched.requests() == []
 
 
-def test_a_plugin_of_ones_own_checks_before_the_cluster_is_read(
+def test_custom_plugin__checks_before_the_cluster_is_read(
     planner: Controller, untouched: SimulatedCluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "picky.py"
@@ -262,7 +262,7 @@ def test_a_plugin_of_ones_own_checks_before_the_cluster_is_read(
         ("capacity_info", {"shapes": [{"node_regex": "("}]}),
     ],
 )
-def test_so_do_the_modules_that_create_nothing(
+def test_modules_that_create_nothing__do_so_too(
     planner: Controller, untouched: SimulatedCluster, module: str, asked: dict[str, Any]
 ) -> None:
     untouched.requests(reset=True)
@@ -270,7 +270,7 @@ def test_so_do_the_modules_that_create_nothing(
     assert untouched.requests() == []
 
 
-def test_what_is_to_be_absent_may_name_what_is_not_there_any_more(
+def test_what_is_to_be_absent__may_name_what_is_not_there_any_more(
     planner: Controller, untouched: SimulatedCluster
 ) -> None:
     gone = {"name": "web-1", "state": "absent", "profile": "old", "scsi": {"scsi0": {"size": 1, "storage_class": "x"}}}
@@ -286,13 +286,13 @@ def test_what_is_to_be_absent_may_name_what_is_not_there_any_more(
         ({"clone": "debain-13"}, "TemplateNotFound", "known templates: debian-13"),
     ],
 )
-def test_a_name_that_the_cluster_does_not_have_is_told_with_those_that_it_has(
+def test_name_that_the_cluster_does_not_have__is_told_with_those_that_it_has(
     planner: Controller, untouched: SimulatedCluster, asked: dict[str, Any], code: str, told: str
 ) -> None:
     assert told in planner.fail(code, name="web-1", **asked)["msg"]
 
 
-def test_plugin_config_from_a_file_and_as_data_decide_alike(planner: Controller, tmp_path: Path) -> None:
+def test_plugin_config__decides_alike_from_a_file_and_as_data(planner: Controller, tmp_path: Path) -> None:
     config = {"filters": {"NodeRegex": {"enable": False}, "MemoryOvercommit": {"config": {"ratio": 0.5}}}}
     file = tmp_path / "plugins.yml"
     file.write_text("filters:\n  NodeRegex: {enable: false}\n  MemoryOvercommit:\n    config:\n      ratio: 0.5\n")

@@ -38,7 +38,7 @@ def recording(cluster: SimulatedCluster) -> dict[str, Any]:
 
 
 @both_versions
-def test_the_decision_is_that_of_the_live_cluster(
+def test_decision__is_that_of_the_live_cluster(
     controller: Controller, cluster: SimulatedCluster, recording: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "cluster.json"
@@ -53,18 +53,18 @@ def test_the_decision_is_that_of_the_live_cluster(
     assert not {"web-1", "web-2", "web-3"} & {guest["name"] for guest in cluster.state()["guests"].values()}
 
 
-def test_a_clone_is_decided_offline_with_its_templates_sizes(controller: Controller, recording: dict[str, Any]) -> None:
+def test_clone__is_decided_offline_with_its_templates_sizes(controller: Controller, recording: dict[str, Any]) -> None:
     live = controller.schedule(name="web-1", clone="debian-13", check=True)
     offline = controller.schedule(name="web-1", clone="debian-13", snapshot=recording, env=NO_CONNECTION)
     assert offline["vms"] == live["vms"]
 
 
-def test_vmids_are_picked_offline(controller: Controller, recording: dict[str, Any]) -> None:
+def test_vmids__are_picked_offline(controller: Controller, recording: dict[str, Any]) -> None:
     picked = controller.run("vmid_pick", snapshot=recording, count=2, vmid_range="100-120", env=NO_CONNECTION)
     assert picked["vmids"] == [103, 104]
 
 
-def test_what_cannot_be_placed_is_told_as_online(controller: Controller, recording: dict[str, Any]) -> None:
+def test_what_cannot_be_placed__is_told_as_online(controller: Controller, recording: dict[str, Any]) -> None:
     told = [
         controller.fail("NoNodesAvailable", name="huge", memory=10**6, **more)["vms"]
         for more in ({}, {"snapshot": recording})
@@ -76,11 +76,11 @@ def test_what_cannot_be_placed_is_told_as_online(controller: Controller, recordi
     ("snapshot", "told"),
     [({"/cluster/tasks": []}, "/cluster/resources"), ("/nowhere/cluster.json", "/nowhere/cluster.json"), ([], "")],
 )
-def test_a_recording_that_is_none_is_refused(controller: Controller, snapshot: Any, told: str) -> None:
+def test_recording_that_is_none__is_refused(controller: Controller, snapshot: Any, told: str) -> None:
     assert told in controller.fail("InvalidSnapshot", name="web-1", snapshot=snapshot)["msg"]
 
 
-def test_a_file_that_is_not_json_is_refused(controller: Controller, tmp_path: Path) -> None:
+def test_file_that_is_not_json__is_refused(controller: Controller, tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text("no JSON", encoding="utf-8")
     assert str(file) in controller.fail("InvalidSnapshot", name="web-1", snapshot=str(file))["msg"]

@@ -44,7 +44,7 @@ def names(cluster: SimulatedCluster) -> set[str]:
 
 
 @both_versions
-def test_a_play_creates_changes_nothing_the_second_time_and_removes(tasks: Tasks, cluster: SimulatedCluster) -> None:
+def test_play_creates__changes_nothing_the_second_time_and_removes(tasks: Tasks, cluster: SimulatedCluster) -> None:
     create = {"qemu_schedule": {**WEB, "vms": THREE}}
     remove = {"qemu_schedule": {"vms": THREE, "state": "absent"}}
     run = tasks(create, create, remove, remove)
@@ -60,7 +60,7 @@ def test_a_play_creates_changes_nothing_the_second_time_and_removes(tasks: Tasks
     assert not {"web-1", "web-2", "web-3"} & names(cluster)
 
 
-def test_check_and_diff_show_what_will_be_and_write_nothing(tasks: Tasks, cluster: SimulatedCluster) -> None:
+def test_check_and_diff__show_what_will_be_and_write_nothing(tasks: Tasks, cluster: SimulatedCluster) -> None:
     run = tasks(
         {"qemu_schedule": {"name": "web-1", **WEB}},
         {"qemu_schedule": {"name": "app-1", "cores": 8, "update": True}},
@@ -75,7 +75,7 @@ def test_check_and_diff_show_what_will_be_and_write_nothing(tasks: Tasks, cluste
     assert {request["method"] for request in cluster.requests()} == {"GET"}
 
 
-def test_no_secret_is_shown_however_much_is(tasks: Tasks, cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_no_secret__is_shown_however_much_is(tasks: Tasks, cluster: SimulatedCluster, tmp_path: Path) -> None:
     template = {"name": "web-1", "clone": "debian-13", "cipassword": PASSWORD, "sshkeys": PUBLIC_KEY}
     run = tasks(
         {"qemu_schedule": template},
@@ -98,7 +98,7 @@ def test_no_secret_is_shown_however_much_is(tasks: Tasks, cluster: SimulatedClus
     assert PUBLIC_KEY.encode() not in written
 
 
-def test_the_password_of_a_ledger_is_shown_nowhere(tasks: Tasks) -> None:
+def test_password_of_a_ledger__is_shown_nowhere(tasks: Tasks) -> None:
     ledger = "postgresql://scheduler:geheim%21pw@127.0.0.1:1/ledger?sslpassword=sslgeheim"
     task = {"qemu_schedule": {"name": "web-1", "reservations": ledger}, "ignore_errors": True}
     run = tasks(task, "-vvv", env=WITH_ARGUMENTS)
@@ -121,7 +121,7 @@ def test_the_password_of_a_ledger__is_shown_nowhere_when_the_url_is_misspelt(
     assert "heim" not in failed.output
 
 
-def test_a_task_may_be_tried_until_it_goes_well(tasks: Tasks, cluster: SimulatedCluster) -> None:
+def test_task__may_be_tried_until_it_goes_well(tasks: Tasks, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", status=500, message="not now", count=1)
     task = {"qemu_schedule": {"name": "web-1", **WEB}, "register": "made", "until": "made is succeeded", "retries": 2}
     run = tasks({**task, "delay": 0})
@@ -130,7 +130,7 @@ def test_a_task_may_be_tried_until_it_goes_well(tasks: Tasks, cluster: Simulated
     assert "web-1" in names(cluster)
 
 
-def test_the_connection_is_given_once_for_all_modules_of_the_group(cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_connection__is_given_once_for_all_modules_of_the_group(cluster: SimulatedCluster, tmp_path: Path) -> None:
     connection = {key.lower().replace("proxmox", "api"): value for key, value in cluster.environment().items()}
     connection["ca_path"] = connection.pop("api_ca_path")
     play = {
@@ -156,7 +156,7 @@ def test_the_connection_is_given_once_for_all_modules_of_the_group(cluster: Simu
 
 
 @pytest.mark.parametrize(("count", "version", "execution"), [(10, "8.4", "module"), (50, "9.2", "auto")])
-def test_forks_that_create_a_vm_each_at_the_same_moment(
+def test_forks__create_a_vm_each_at_the_same_moment(
     cluster: SimulatedCluster, tmp_path: Path, count: int, version: str
 ) -> None:
     inventory = tmp_path / "inventory"
@@ -185,7 +185,7 @@ def test_forks_that_create_a_vm_each_at_the_same_moment(
     assert max(used.values()) <= 65536, used
 
 
-def test_an_interpreter_without_the_library_is_told_which_one_it_lacks(tasks: Tasks, tmp_path: Path) -> None:
+def test_interpreter_without_the_library__is_told_which_one_it_lacks(tasks: Tasks, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     interpreter = str(bare / "bin" / "python")
@@ -200,7 +200,7 @@ def test_an_interpreter_without_the_library_is_told_which_one_it_lacks(tasks: Ta
     assert f"is not installed for {interpreter}" in run.last["msg"]
 
 
-def test_a_plugin_file_is_found_by_a_module_that_ansible_has_packed(tasks: Tasks, tmp_path: Path) -> None:
+def test_plugin_file__is_found_by_a_module_that_ansible_has_packed(tasks: Tasks, tmp_path: Path) -> None:
     (tmp_path / "third.py").write_text(
         """
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
@@ -226,7 +226,7 @@ class ThirdNode(FilterPlugin):
     assert "was not the third" in run.last["msg"]
 
 
-def test_failures_keep_the_result_for_those_who_rescue_them(tasks: Tasks) -> None:
+def test_failures__keep_the_result_for_those_who_rescue_them(tasks: Tasks) -> None:
     run = tasks(
         {"qemu_schedule": {"name": "huge", "memory": 10**7}, "register": "outcome", "ignore_errors": True},
         {

@@ -34,7 +34,7 @@ def generated(nodes: int) -> dict[str, Any]:
 
 @both_versions
 @pytest.mark.parametrize("nodes", [3, 40])
-def test_one_vm_costs_at_most_four_requests_whatever_the_clusters_size(
+def test_one_vm__costs_at_most_four_requests_whatever_the_clusters_size(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], nodes: int
 ) -> None:
     cluster = start(generated(nodes))
@@ -48,7 +48,7 @@ def test_one_vm_costs_at_most_four_requests_whatever_the_clusters_size(
     assert calls[-1] == f"POST /nodes/{result['node']}/qemu"
 
 
-def test_a_clone_and_a_start_cost_a_fixed_number_more(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone_and_a_start__cost_a_fixed_number_more(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="first", **VM)
     asked(cluster)
     cluster.advance(120)
@@ -59,7 +59,7 @@ def test_a_clone_and_a_start_cost_a_fixed_number_more(controller: Controller, cl
 
 @both_versions
 @pytest.mark.parametrize("state", ["present", "stopped", "started"])
-def test_an_unchanged_run_of_many_costs_two_requests_and_one_per_vm(
+def test_unchanged_run_of_many__costs_two_requests_and_one_per_vm(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], state: str
 ) -> None:
     cluster = start(generated(10))
@@ -74,6 +74,6 @@ def test_an_unchanged_run_of_many_costs_two_requests_and_one_per_vm(
     assert {call.split()[0] for call in calls} == {"GET"}
 
 
-def test_what_nobody_asked_for_is_not_read(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_unrequested_data__is_not_read(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="first", check=True, **VM)
     assert not [call for call in asked(cluster) if "hardware" in call or "/ha/" in call or "mapping" in call]

@@ -56,7 +56,7 @@ def nodes_of(result: dict[str, Any]) -> list[str]:
 
 
 @both_versions
-def test_utilization_avoids_a_node_on_which_everything_waits(
+def test_utilization__avoids_a_node_on_which_everything_waits(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], version: str
 ) -> None:
     cluster = start(
@@ -86,7 +86,7 @@ def test_utilization_avoids_a_node_on_which_everything_waits(
 
 
 @pytest.mark.parametrize(("change", "version"), [("removed", "9.2"), ("stopped", "8.4")])
-def test_a_vm_is_placed_as_soon_as_somebody_makes_room(
+def test_vm__is_placed_as_soon_as_somebody_makes_room(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], change: str
 ) -> None:
     cluster = start(ONE_NODE)
@@ -105,7 +105,7 @@ def test_a_vm_is_placed_as_soon_as_somebody_makes_room(
     assert vm["waited_for"] == ["MemoryOvercommit"]
 
 
-def test_all_of_a_task_wait_for_the_last_one_unless_each_is_for_itself(
+def test_all_of_a_task__wait_for_the_last_one_unless_each_is_for_itself(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     for together in (True, False):
@@ -121,7 +121,7 @@ def test_all_of_a_task_wait_for_the_last_one_unless_each_is_for_itself(
         assert [vm["changed"] for vm in result["vms"]] == [True, True]
 
 
-def test_the_wait_ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_waited_for(
+def test_wait__ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_waited_for(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], tmp_path: Path
 ) -> None:
     progress = tmp_path / "progress"
@@ -145,7 +145,7 @@ def test_the_wait_ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_w
     ids=lambda asked: "-".join(asked),
 )
 @pytest.mark.parametrize("among_others", [False, True])
-def test_what_no_change_can_help_is_not_waited_for(
+def test_what_no_change_can_help__is_not_waited_for(
     start: Callable[..., SimulatedCluster],
     control: Callable[..., Controller],
     hopeless: dict[str, Any],
@@ -165,7 +165,7 @@ def test_what_no_change_can_help_is_not_waited_for(
     [({"name": "other", "vmid": 100}, "VMIDConflict"), ({"name": "other", "clone": "nope"}, "TemplateNotFound")],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_nothing_is_waited_for_where_another_vm_has_a_mistake(
+def test_nothing__is_waited_for_where_another_vm_has_a_mistake(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], wrong: dict[str, Any], code: str
 ) -> None:
     vms = [wrong, {"name": "new", "memory": 4096}]
@@ -174,7 +174,7 @@ def test_nothing_is_waited_for_where_another_vm_has_a_mistake(
     assert failed["vms"][1]["attempts"] == 1
 
 
-def test_check_mode_does_not_wait(controller: Controller) -> None:
+def test_check_mode__does_not_wait(controller: Controller) -> None:
     failed = controller.fail("NoNodesAvailable", name="huge", memory=10**6, wait_for_capacity=600, check=True)
     assert failed["vms"][0]["attempts"] == 1
 
@@ -182,7 +182,7 @@ def test_check_mode_does_not_wait(controller: Controller) -> None:
 # --- gates, delays, groups, priority ---
 
 
-def test_gates_hold_a_vm_back_until_they_are_opened(controller: Controller) -> None:
+def test_gates__hold_a_vm_back_until_they_are_opened(controller: Controller) -> None:
     gated = {"name": "web-1", "scheduling_gates": ["dns", "quota"]}
     assert "dns" in controller.fail("SchedulingGated", **gated)["msg"]
     assert "quota" in controller.fail("SchedulingGated", open_gates=["dns"], **gated)["msg"]
@@ -190,7 +190,7 @@ def test_gates_hold_a_vm_back_until_they_are_opened(controller: Controller) -> N
     assert controller.schedule(**gated)["changed"] is False, "a VM that exists is not scheduled"
 
 
-def test_a_delay_holds_a_vm_back_until_its_time_has_come(controller: Controller) -> None:
+def test_delay__holds_a_vm_back_until_its_time_has_come(controller: Controller) -> None:
     failed = controller.fail("NoNodesAvailable", name="late", context={"delay": "60"})
     assert "the delay of 60 s" in failed["msg"]
     result = controller.schedule(name="late", context={"delay": "2"}, wait_for_capacity=60)
@@ -198,7 +198,7 @@ def test_a_delay_holds_a_vm_back_until_its_time_has_come(controller: Controller)
     assert result["vms"][0]["attempts"] == 2
 
 
-def test_a_group_is_placed_whole_or_not_at_all(
+def test_group__is_placed_whole_or_not_at_all(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     cluster = start({**ONE_NODE, "guests": []})
@@ -211,7 +211,7 @@ def test_a_group_is_placed_whole_or_not_at_all(
     assert [vm["changed"] for vm in failed["vms"]] == [True, True, False]
 
 
-def test_one_more_of_a_group_that_is_large_enough_is_placed_when_there_is_room(
+def test_one_more_of_a_group_that_is_large_enough__is_placed_when_there_is_room(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     cluster = start(ONE_NODE)
@@ -229,7 +229,7 @@ def test_one_more_of_a_group_that_is_large_enough_is_placed_when_there_is_room(
     assert [vm["changed"] for vm in waiting.result()["vms"]] == [True, True, True]
 
 
-def test_higher_priority_is_placed_first_in_whatever_order_it_is_written(
+def test_higher_priority__is_placed_first_in_whatever_order_it_is_written(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     controller = control(start({**ONE_NODE, "guests": []}))
@@ -246,7 +246,7 @@ def test_higher_priority_is_placed_first_in_whatever_order_it_is_written(
 # --- rules, profiles, plugins ---
 
 
-def test_replicas_are_kept_apart_and_spread_over_racks(controller: Controller) -> None:
+def test_replicas__are_kept_apart_and_spread_over_racks(controller: Controller) -> None:
     racks = {"pve[12]": {"labels": {"rack": "a"}}, "pve3": {"labels": {"rack": "b"}}}
     vms = [{"name": f"web-{number}"} for number in range(3)]
     apart = controller.schedule(vms=vms, check=True, affinity=[{"type": "apart", "name": "web-.*"}])
@@ -260,7 +260,7 @@ def test_replicas_are_kept_apart_and_spread_over_racks(controller: Controller) -
     assert 'VM "web-3"' in failed["msg"]
 
 
-def test_a_vm_keeps_away_those_of_its_task_that_are_placed_later(
+def test_vm__keeps_away_those_of_its_task_that_are_placed_later(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     controller = control(start(UNLIKE_NODES))
@@ -273,7 +273,7 @@ def test_a_vm_keeps_away_those_of_its_task_that_are_placed_later(
     assert nodes_of(controller.schedule(vms=more, memory=512, check=True)) == ["pve1", "pve1"]
 
 
-def test_a_vm_that_the_task_starts_takes_its_room_from_those_that_it_places(
+def test_vm_that_the_task_starts__takes_its_room_from_those_that_it_places(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     stopped = {**ONE_NODE["guests"][0], "status": "stopped"}
@@ -286,7 +286,7 @@ def test_a_vm_that_the_task_starts_takes_its_room_from_those_that_it_places(
     assert memory == [0, 1024 + 6144]
 
 
-def test_taints_keep_vms_away_that_do_not_tolerate_them(controller: Controller) -> None:
+def test_taints__keep_vms_away_that_do_not_tolerate_them(controller: Controller) -> None:
     nodes = {"pve[12]": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}}
     assert controller.schedule(name="a", nodes=nodes, check=True)["node"] == "pve3"
     tolerated = controller.schedule(
@@ -295,7 +295,7 @@ def test_taints_keep_vms_away_that_do_not_tolerate_them(controller: Controller) 
     assert tolerated["node"] in ("pve1", "pve2")
 
 
-def test_profiles_pack_or_spread(controller: Controller) -> None:
+def test_profiles__pack_or_spread(controller: Controller) -> None:
     vms = [{"name": f"web-{number}"} for number in range(3)]
     packed = controller.schedule(vms=vms, memory=4096, profile="pack", check=True)
     spread = controller.schedule(vms=vms, memory=4096, profile="spread", check=True)
@@ -303,7 +303,7 @@ def test_profiles_pack_or_spread(controller: Controller) -> None:
     assert (len(set(nodes_of(packed))), len(set(nodes_of(spread)))) == (1, 2)
 
 
-def test_a_profile_of_ones_own_decides_for_the_vms_that_name_it(controller: Controller) -> None:
+def test_profile_of_ones_own__decides_for_the_vms_that_name_it(controller: Controller) -> None:
     config = {"profiles": {"only-third": {"filters": {"NodeRegex": {}}, "scores": {"Random": {"config": {"seed": 1}}}}}}
     result = controller.schedule(
         vms=[{"name": "a"}, {"name": "b", "profile": "only-third"}], plugin_config=config, check=True
@@ -312,7 +312,7 @@ def test_a_profile_of_ones_own_decides_for_the_vms_that_name_it(controller: Cont
     assert ["Random" in of_vm for of_vm in scores] == [False, True]
 
 
-def test_a_plugin_from_a_file_decides_and_is_explained_like_any_other(controller: Controller, tmp_path: Path) -> None:
+def test_plugin_from_a_file__decides_and_is_explained_like_any_other(controller: Controller, tmp_path: Path) -> None:
     folder = tmp_path / "plugins"
     folder.mkdir()
     (folder / "odd_nodes.py").write_text(OWN_PLUGIN, encoding="utf-8")
@@ -325,7 +325,7 @@ def test_a_plugin_from_a_file_decides_and_is_explained_like_any_other(controller
     assert "had the wrong digit" in failed["msg"]
 
 
-def test_a_limit_for_one_node_and_one_for_all_hold_together(controller: Controller) -> None:
+def test_limit_for_one_node_and_one_for_all__hold_together(controller: Controller) -> None:
     nodes = {"pve3": {"reserved": {"memory": 64000}}, "pve2": {"overcommit": {"memory": 0.1}}}
     result = controller.schedule(name="web-1", memory=4096, nodes=nodes, check=True)
     verdicts = {node["node"]: node["rejected_by"] for node in result["vms"][0]["decision"]["nodes"]}

@@ -90,7 +90,7 @@ def unchanged(controller: Controller, **options: Any) -> Result:
 
 
 @both_versions
-def test_a_clone_has_its_templates_description_and_costs_no_further_call(
+def test_clone__has_its_templates_description_and_costs_no_further_call(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     controller.schedule(state="started", **CLONE)
@@ -101,25 +101,25 @@ def test_a_clone_has_its_templates_description_and_costs_no_further_call(
 
 
 @both_versions
-def test_a_clone_has_the_description_that_is_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone__has_the_description_that_is_asked_for(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(description="mine", **CLONE)
     is_adjusted(cluster, "mine")
     unchanged(controller, description="mine", **CLONE)
 
 
-def test_a_clone_that_is_to_have_no_description_has_none(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone_that_is_to_have_no_description__has_none(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(description="", **CLONE)
     is_adjusted(cluster, None)
     unchanged(controller, description="", **CLONE)
 
 
-def test_a_clone_that_nothing_is_asked_of_is_written_once(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_clone_that_nothing_is_asked_of__is_written_once(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="web-1", clone="debian-13")
     assert guest_of(cluster)["config"]["description"] == TEMPLATE["description"]
     assert [r["path"] for r in cluster.requests() if r["method"] != "GET"] == ["/nodes/pve1/qemu/9000/clone"]
 
 
-def test_a_create_of_one_step_is_not_marked(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_create_of_one_step__is_not_marked(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="web-1", memory=512, description="mine", state="started")
     assert sent(cluster, "POST", "/qemu")[0]["description"] == "mine"
     assert sent(cluster, "PUT", "/config") == []
@@ -128,7 +128,7 @@ def test_a_create_of_one_step_is_not_marked(controller: Controller, cluster: Sim
 @both_versions
 @pytest.mark.parametrize("options", [IMPORT, HA, {"name": "web-1", "memory": 512, "template": True}])
 @pytest.mark.parametrize("description", [{}, {"description": "mine"}])
-def test_a_create_of_several_steps_ends_with_the_description_that_is_asked_for(
+def test_create_of_several_steps__ends_with_the_description_that_is_asked_for(
     controller: Controller, cluster: SimulatedCluster, options: dict[str, Any], description: dict[str, str]
 ) -> None:
     controller.schedule(**options, **description)
@@ -142,7 +142,7 @@ def test_a_create_of_several_steps_ends_with_the_description_that_is_asked_for(
 
 @both_versions
 @pytest.mark.parametrize("update", [False, True])
-def test_a_clone_whose_run_was_killed_is_finished_before_it_is_started(
+def test_clone_whose_run_was_killed__is_finished_before_it_is_started(
     controller: Controller, cluster: SimulatedCluster, update: bool
 ) -> None:
     options = {**CLONE, "state": "started", "update": update}
@@ -156,7 +156,7 @@ def test_a_clone_whose_run_was_killed_is_finished_before_it_is_started(
     unchanged(controller, **options)
 
 
-def test_a_clone_for_another_node_is_found_where_it_is_by_then(
+def test_clone_for_another_node__is_found_where_it_is_by_then(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     killed(controller, cluster, "/clone", node="pve2", **CLONE)
@@ -166,7 +166,7 @@ def test_a_clone_for_another_node_is_found_where_it_is_by_then(
 
 
 @both_versions
-def test_a_clone_that_outlasted_its_time_is_finished_by_the_next_run(
+def test_clone_that_outlasted_its_time__is_finished_by_the_next_run(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/clone$", task_seconds=60, count=1)
@@ -178,7 +178,7 @@ def test_a_clone_that_outlasted_its_time_is_finished_by_the_next_run(
 
 
 @both_versions
-def test_an_imported_disk_is_grown_by_the_next_run(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_imported_disk__is_grown_by_the_next_run(controller: Controller, cluster: SimulatedCluster) -> None:
     options = {**IMPORT, "state": "started"}
     killed(controller, cluster, "/qemu", **options)
     assert controller.schedule(**options)["vms"][0]["actions"] == ["finish", "start"]
@@ -188,7 +188,7 @@ def test_an_imported_disk_is_grown_by_the_next_run(controller: Controller, clust
     unchanged(controller, **options)
 
 
-def test_what_was_decided_for_a_clone_outlives_its_run(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_was_decided_for_a_clone__outlives_its_run(controller: Controller, cluster: SimulatedCluster) -> None:
     options = {**CLONE, "scsi": {"scsi0": {"size": 20}, "scsi1": {"size": 8}}}
     killed(controller, cluster, "/clone", **options)
     decided = controller.run("qemu_schedule", **options)
@@ -200,7 +200,7 @@ def test_what_was_decided_for_a_clone_outlives_its_run(controller: Controller, c
 
 
 @both_versions
-def test_a_device_that_was_allocated_to_a_clone_is_attached_by_the_next_run(
+def test_device_that_was_allocated_to_a_clone__is_attached_by_the_next_run(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
 ) -> None:
     card = {"id": "0000:41:00.0", "vendor": "0x10de", "device": "0x2236", "iommugroup": 41}
@@ -215,7 +215,7 @@ def test_a_device_that_was_allocated_to_a_clone_is_attached_by_the_next_run(
     unchanged(controller, **options)
 
 
-def test_check_mode_and_the_diff_tell_what_is_left_to_do(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_check_mode_and_the_diff__tell_what_is_left_to_do(controller: Controller, cluster: SimulatedCluster) -> None:
     killed(controller, cluster, "/clone", **CLONE)
     planned = controller.schedule(check=True, diff=True, state="started", **CLONE)
     vm = planned["vms"][0]
@@ -228,14 +228,14 @@ def test_check_mode_and_the_diff_tell_what_is_left_to_do(controller: Controller,
     assert is_marked(cluster)
 
 
-def test_a_vm_that_is_not_finished_is_removed_like_any_other(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_that_is_not_finished__is_removed_like_any_other(controller: Controller, cluster: SimulatedCluster) -> None:
     killed(controller, cluster, "/clone", **CLONE)
     until(lambda: any(guest["name"] == "web-1" for guest in cluster.state()["guests"].values()))
     assert controller.schedule(name="web-1", state="absent")["changed"] is True
     assert all(guest["name"] != "web-1" for guest in cluster.state()["guests"].values())
 
 
-def test_a_vm_that_stays_locked_is_left_alone(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_that_stays_locked__is_left_alone(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.add_guest(vmid=300, name="web-1", node="pve1")
     cluster.set_guest(300, config={"lock": "clone", "description": f"{MARK}; run the task again"})
     cluster.reset_requests()
@@ -262,7 +262,7 @@ def test_plan__a_vm_that_is_locked_for_good_is_told_at_once_and_others_are_made(
 
 
 @both_versions
-def test_a_vm_that_ha_did_not_take_is_given_to_it_by_the_next_run(
+def test_vm_that_ha_did_not_take__is_given_to_it_by_the_next_run(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/cluster/ha/resources$", status=403, message="Permission check failed")
@@ -278,7 +278,7 @@ def test_a_vm_that_ha_did_not_take_is_given_to_it_by_the_next_run(
 
 
 @both_versions
-def test_a_vm_that_could_not_be_made_a_template_is_made_one_by_the_next_run(
+def test_vm_that_could_not_be_made_a_template__is_made_one_by_the_next_run(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     options = {"name": "golden", "memory": 512, "template": True, "scsi": {"scsi0": {"storage": "shared", "size": 4}}}
@@ -292,7 +292,7 @@ def test_a_vm_that_could_not_be_made_a_template_is_made_one_by_the_next_run(
 
 
 @both_versions
-def test_a_clone_whose_config_cannot_be_read_is_told_of_and_finished_later(
+def test_clone_whose_config_cannot_be_read__is_told_of_and_finished_later(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path=r"/nodes/[^/]+/qemu/1\d+/config$", status=500, message="out of order")
@@ -306,7 +306,7 @@ def test_a_clone_whose_config_cannot_be_read_is_told_of_and_finished_later(
 
 
 @pytest.mark.parametrize("status", [401, 500])
-def test_a_status_of_a_task_that_is_refused_for_a_moment_does_no_harm(
+def test_task_status_that_is_refused_for_a_moment__does_no_harm(
     controller: Controller, cluster: SimulatedCluster, status: int
 ) -> None:
     cluster.fault(method="GET", path="/tasks/[^/]+/status$", status=status, message="not now", count=2)
@@ -314,7 +314,7 @@ def test_a_status_of_a_task_that_is_refused_for_a_moment_does_no_harm(
     is_adjusted(cluster)
 
 
-def test_a_create_that_cannot_be_followed_keeps_its_reservation_and_is_found(
+def test_create_that_cannot_be_followed__keeps_its_reservation_and_is_found(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/tasks/[^/]+/status$", status=500, message="not now")

@@ -30,7 +30,7 @@ from support.versions import both_versions
         ({"context": {"vmid.qemu-scheduler/regex": "10[0-3]"}}, [103]),
     ],
 )
-def test_the_lowest_free_vmids_are_picked(planner: Controller, asked: dict[str, Any], expected: list[int]) -> None:
+def test_lowest_free_vmids__are_picked(planner: Controller, asked: dict[str, Any], expected: list[int]) -> None:
     picked = planner.run("vmid_pick", **asked)
     assert (picked["vmids"], picked["vmid"], picked["changed"]) == (expected, expected[0], False)
     assert [type(vmid) for vmid in picked["vmids"]] == [int] * len(expected)
@@ -50,7 +50,7 @@ def test_the_lowest_free_vmids_are_picked(planner: Controller, asked: dict[str, 
         ({"context": {"vmid.qemu-scheduler/range": "1-5"}, "vmid_range": "100-200"}, "InvalidRequest"),
     ],
 )
-def test_what_cannot_be_picked_is_told(planner: Controller, asked: dict[str, Any], code: str) -> None:
+def test_what_cannot_be_picked__is_told(planner: Controller, asked: dict[str, Any], code: str) -> None:
     assert planner.fail(code, module="vmid_pick", **asked)["msg"]
 
 
@@ -65,24 +65,24 @@ def test_what_cannot_be_picked_is_told(planner: Controller, asked: dict[str, Any
         ),
     ],
 )
-def test_that_too_few_are_free_is_told_of_no_vm(planner: Controller, asked: dict[str, Any], told: str) -> None:
+def test_that_too_few_are_free__is_told_of_no_vm(planner: Controller, asked: dict[str, Any], told: str) -> None:
     assert planner.fail("NoVMIDAvailable", module="vmid_pick", **asked)["msg"] == told
 
 
 @pytest.mark.parametrize("regex", ["(1*)*0", "(.*)*.*3", "(1|11|111)*[0-9]{2}"])
-def test_a_pattern_made_to_backtrack_is_answered_or_refused(planner: Controller, regex: str) -> None:
+def test_pattern_made_to_backtrack__is_answered_or_refused(planner: Controller, regex: str) -> None:
     result = planner.run("vmid_pick", vmid_regex=regex)
     assert result.get("error_code") in (None, "InvalidRequest", "NoVMIDAvailable")
 
 
 @both_versions
-def test_picking_creates_and_reserves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_picking__creates_and_reserves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
     first, second = (controller.run("vmid_pick", count=2) for _run in range(2))
     assert first["vmids"] == second["vmids"]
     assert {r["method"] for r in cluster.requests()} == {"GET"}
 
 
-def test_the_datacenters_bounds_hold_where_nothing_else_is_said(start: Any, control: Any) -> None:
+def test_datacenters_bounds__hold_where_nothing_else_is_said(start: Any, control: Any) -> None:
     cluster = start(
         {
             "next_id": {"lower": 5000, "upper": 5002},

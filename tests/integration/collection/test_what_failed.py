@@ -27,7 +27,7 @@ def told(result: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("refusal", [{"status": 500, "message": "no creating today"}, {"task_error": "no space"}])
-def test_of_a_create_that_was_refused_there_is_nothing(
+def test_refused_create__leaves_nothing(
     controller: Controller, cluster: SimulatedCluster, refusal: dict[str, Any]
 ) -> None:
     cluster.fault(method="POST", path="/qemu$", **refusal)
@@ -40,7 +40,7 @@ def test_of_a_create_that_was_refused_there_is_nothing(
     assert "diff" not in failed
 
 
-def test_a_vm_that_does_not_start_is_there_and_stopped(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_that_does_not_start__is_there_and_stopped(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/status/start$", task_error="no bridge")
     failed = controller.fail("TaskFailed", name="web-1", clone="debian-13", cores=4, state="started", diff=True)
     assert told(failed) == (True, ["clone"], ["start"], "stopped")
@@ -48,7 +48,7 @@ def test_a_vm_that_does_not_start_is_there_and_stopped(controller: Controller, c
     assert cluster.state()["guests"][failed["vmid"]]["node"] == failed["node"]
 
 
-def test_a_vm_that_runs_and_does_not_join_ha_is_there_and_runs(
+def test_vm_that_runs_and_does_not_join_ha__is_there_and_runs(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/cluster/ha/resources$", status=500, message="no HA today")
@@ -56,7 +56,7 @@ def test_a_vm_that_runs_and_does_not_join_ha_is_there_and_runs(
     assert told(failed) == (True, ["create", "start"], [], "running")
 
 
-def test_what_cannot_be_removed_again_is_told_as_there(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_cannot_be_removed_again__is_told_as_there(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="PUT", path="/config$", status=500, message="no adjusting today")
     cluster.fault(method="DELETE", path="/qemu/", status=500, message="no removing today")
     failed = controller.fail("ApiError", name="web-1", clone="debian-13", cores=4)
@@ -64,7 +64,7 @@ def test_what_cannot_be_removed_again_is_told_as_there(controller: Controller, c
     assert failed["vms"][0]["error"]["left_behind"]["vmid"] == failed["vmid"]
 
 
-def test_of_a_vm_that_is_still_being_made_the_status_is_not_known(
+def test_vm_that_is_still_being_made__has_no_known_status(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=100_000)
@@ -76,7 +76,7 @@ def test_of_a_vm_that_is_still_being_made_the_status_is_not_known(
 # --- VMs that exist ---
 
 
-def test_an_update_that_failed_half_way_is_a_change(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_update_that_failed_half_way__is_a_change(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="PUT", path="/100/config$", status=500, message="no changing today")
     asked = {"name": "app-1", "cores": 8, "scsi": {"scsi0": {"size": 40}}, "update": True}
     failed = controller.fail("ApiError", **asked, diff=True)
@@ -89,7 +89,7 @@ def test_an_update_that_failed_half_way_is_a_change(controller: Controller, clus
     assert "diff" not in failed
 
 
-def test_a_vm_that_was_changed_and_is_no_template_is_a_change(
+def test_vm_that_was_changed_and_is_no_template__is_a_change(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/102/template$", status=500, message="no templates today")
@@ -99,7 +99,7 @@ def test_a_vm_that_was_changed_and_is_no_template_is_a_change(
     assert "template" not in failed["diff"][0]["after"]
 
 
-def test_a_vm_that_was_not_removed_is_there(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_that_was_not_removed__is_there(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(102, config={"protection": 1})
     failed = controller.fail("ApiError", name="spare", state="absent", diff=True)
     assert told(failed) == (False, [], ["delete"], "stopped")
@@ -107,7 +107,7 @@ def test_a_vm_that_was_not_removed_is_there(controller: Controller, cluster: Sim
     assert "diff" not in failed
 
 
-def test_a_vm_that_was_stopped_and_not_removed_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm_that_was_stopped_and_not_removed__says_so(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="DELETE", path="/qemu/100$", status=500, message="no removing today")
     failed = controller.fail("ApiError", name="app-1", state="absent", diff=True)
     assert told(failed) == (True, ["stop"], ["delete"], "stopped")
@@ -115,7 +115,7 @@ def test_a_vm_that_was_stopped_and_not_removed_says_so(controller: Controller, c
     assert (diff["before"], diff["after"]) == ("status: running\n", "status: stopped\n")
 
 
-def test_of_a_vm_that_cannot_be_looked_at_the_status_is_not_known(
+def test_vm_that_cannot_be_looked_at__has_no_known_status(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="POST", path="/102/status/start$", status=595)
@@ -124,7 +124,7 @@ def test_of_a_vm_that_cannot_be_looked_at_the_status_is_not_known(
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_vms_that_are_held_back_are_told_as_they_are(controller: Controller, check: bool) -> None:
+def test_vms_that_are_held_back__are_told_as_they_are(controller: Controller, check: bool) -> None:
     vms = [
         {"name": "new", "memory": 1024, "state": "started"},
         {"name": "huge", "memory": 10**7},
@@ -144,7 +144,7 @@ def test_vms_that_are_held_back_are_told_as_they_are(controller: Controller, che
 # --- the ledger ---
 
 
-def test_a_vm_that_was_removed_is_a_success_although_the_ledger_went_down(
+def test_vm_that_was_removed__is_a_success_although_the_ledger_went_down(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/tasks/UPID[^/]+/status$", status=596)

@@ -32,14 +32,14 @@ def plugin_page(tmp_path_factory: pytest.TempPathFactory) -> PlayRun:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_examples_run_as_written(page: Path, tmp_path: Path) -> None:
+def test_examples__run_as_written(page: Path, tmp_path: Path) -> None:
     run = run_page(page, tmp_path)
     assert run.code == 0, run.output
     assert run.tasks
     assert missing_in(run, page, headings_of(page) - {DEMO}) == []
 
 
-def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+def test_readme__shows_what_the_demo_prints(tmp_path: Path) -> None:
     run = run_on_demo_cluster(
         tmp_path, CHECKOUT / "playbooks" / "provision.yml", "-e", f"@{CHECKOUT / 'demo' / 'vms.yml'}"
     )
@@ -47,21 +47,21 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
     assert missing_in(run, README, {DEMO}) == []
 
 
-def test_a_plugin_of_ones_own_holds_its_vm_back(plugin_page: PlayRun) -> None:
+def test_custom_plugin__holds_its_vm_back(plugin_page: PlayRun) -> None:
     held_back = plugin_page.of("Held back, then placed")["vms"][0]
     assert held_back["action"] == "create"
     assert held_back["waited_for"] == ["HoldBack"]
     assert held_back["attempts"] == 2
 
 
-def test_a_score_of_ones_own_decides(plugin_page: PlayRun) -> None:
+def test_score_of_ones_own__decides(plugin_page: PlayRun) -> None:
     decision = plugin_page.of("The nodes' cost counts five times as much as what is free")["vms"][0]["decision"]
     assert decision["node"] == "pve1"
     chosen = next(node for node in decision["nodes"] if node["node"] == "pve1")
     assert chosen["scores"]["Cheapest"] == {"raw": -0.2, "normalized": 100.0, "weight": 5.0}
 
 
-def test_the_tests_of_the_page_about_plugins_pass(tmp_path: Path) -> None:
+def test_tests_of_the_page_about_plugins__pass(tmp_path: Path) -> None:
     for example in examples(PLUGINS):
         if example.file is not None:
             path = tmp_path / example.file
@@ -74,12 +74,12 @@ def test_the_tests_of_the_page_about_plugins_pass(tmp_path: Path) -> None:
     assert "3 passed" in run.stdout
 
 
-def test_the_page_about_plugins_shows_what_its_examples_print(plugin_page: PlayRun) -> None:
+def test_page_about_plugins__shows_what_its_examples_print(plugin_page: PlayRun) -> None:
     assert plugin_page.code == 0, plugin_page.output
     assert missing_in(plugin_page, PLUGINS, headings_of(PLUGINS)) == []
 
 
-def test_the_engine_runs_in_a_notebook() -> None:
+def test_engine__runs_in_a_notebook() -> None:
     code, expected = (
         next(e.text for e in examples(DOCS / "developing.md") if e.language == language and needle in e.text)
         for language, needle in (("python", "schedule_all"), ("text", 'VM "x"'))

@@ -11,7 +11,7 @@ from support.page_runs import run_page
 from support.pages import CHECKOUT
 
 
-def test_recipes_run_as_written(tmp_path: Path) -> None:
+def test_recipes__run_as_written(tmp_path: Path) -> None:
     run = run_page(CHECKOUT / "docs" / "how-to.md", tmp_path)
     assert run.code == 0, run.output
     kafka = run.of("Four replicas over two racks, evenly")["vms"]

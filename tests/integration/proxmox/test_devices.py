@@ -90,7 +90,7 @@ def create(session: Session, decision: Decision) -> None:
     TaskFollower(session, timeout=60).wait(task)
 
 
-def test_devices_given_out_in_one_run_are_in_use_in_the_next(session):
+def test_devices_given_out_in_one_run__are_in_use_in_the_next(session):
     first, second, third = decided(session, *(request(f"vm{n}", {"class": "gpu"}) for n in range(3)))
 
     assert first is not None
@@ -105,7 +105,7 @@ def test_devices_given_out_in_one_run_are_in_use_in_the_next(session):
     assert session.get(f"/nodes/pve2/qemu/{first.vmid}/config")["hostpci0"] == "mapping=gpu"
 
 
-def test_only_the_nodes_that_a_claim_can_go_to_are_read(cluster, session):
+def test_claims__read_only_the_nodes_that_they_can_go_to(cluster, session):
     decided(session, request("vm", {"class": "gpu"}))
 
     assert sorted(calls(cluster)) == [
@@ -119,7 +119,7 @@ def test_only_the_nodes_that_a_claim_can_go_to_are_read(cluster, session):
     ]
 
 
-def test_a_user_who_may_not_use_a_mapping_is_given_none_of_its_devices(operator):
+def test_user_who_may_not_use_a_mapping__is_given_none_of_its_devices(operator):
     assert decided(operator, request("vm", {"mapping": "key"})) == [None]
 
 
@@ -131,7 +131,7 @@ def test_mapping__that_proxmox_starts_no_vm_with_is_not_used(session):
         TaskFollower(session, timeout=60).wait(session.post("/nodes/pve1/qemu/100/status/start"))
 
 
-def test_an_address_is_refused_by_proxmox_for_the_very_requests_that_we_warn_of(session):
+def test_address__is_refused_by_proxmox_for_the_very_requests_that_we_warn_of(session):
     raw, mapped = {"hostpci0": "0000:41:00.0"}, {"hostpci0": "mapping=gpu"}
 
     assert needs_root(Request("vm", options=raw)) is not None

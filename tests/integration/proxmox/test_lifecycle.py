@@ -37,7 +37,7 @@ def manage(root, vmid: int, state: str = "stopped") -> None:
     root.post("/cluster/ha/resources", sid=f"vm:{vmid}", state=state)
 
 
-def test_changes_and_sizes_are_applied(cluster, binder):
+def test_changes_and_sizes__are_applied(cluster, binder):
     binder.update("pve1", 100, {"memory": "4096", "delete": "cores"}, {"scsi0": 10 * GIB})
 
     assert config(cluster, 100)["memory"] == "4096"
@@ -45,14 +45,14 @@ def test_changes_and_sizes_are_applied(cluster, binder):
     assert "size=10G" in config(cluster, 100)["scsi0"]
 
 
-def test_nothing_to_change_asks_nothing(cluster, binder):
+def test_nothing_to_change__asks_nothing(cluster, binder):
     binder.update("pve1", 100, {})
 
     assert cluster.requests() == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_change_whose_answer_was_lost_is_in_force(cluster, binder, when):
+def test_change_whose_answer_was_lost__is_in_force(cluster, binder, when):
     cluster.fault(method="PUT", path="/config$", count=1, drop=when)
 
     binder.update("pve1", 100, {"memory": "4096"})
@@ -61,7 +61,7 @@ def test_a_change_whose_answer_was_lost_is_in_force(cluster, binder, when):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
+def test_disk__is_added_once_though_the_answer_was_lost(cluster, binder, when):
     cluster.fault(method="POST", path="/config$", count=1, drop=when)
 
     binder.update("pve1", 100, {"scsi1": "local-lvm:4", "memory": "4096"})
@@ -72,7 +72,7 @@ def test_a_disk_is_added_once_though_the_answer_was_lost(cluster, binder, when):
     assert [key for key in config(cluster, 100) if key.startswith("unused")] == []
 
 
-def test_a_disk_is_added_by_a_task_as_it_may_take_long(cluster, binder):
+def test_disk__is_added_by_a_task_as_it_may_take_long(cluster, binder):
     cluster.fault(method="POST", path="/config$", count=1, task_error="the storage is full")
 
     with pytest.raises(TaskFailed, match="the storage is full"):
@@ -82,7 +82,7 @@ def test_a_disk_is_added_by_a_task_as_it_may_take_long(cluster, binder):
     assert "size=4G" in config(cluster, 100)["scsi1"]
 
 
-def test_a_change_waits_for_a_lock_that_was_busy(cluster, binder):
+def test_change__waits_for_a_lock_that_was_busy(cluster, binder):
     cluster.fault(method="PUT", path="/config$", count=2, status=500, message="can't lock file '...' - got timeout")
     cluster.fault(method="PUT", path="/resize$", count=2, task_error="cfs-lock 'x' error: got lock request timeout")
 
@@ -93,7 +93,7 @@ def test_a_change_waits_for_a_lock_that_was_busy(cluster, binder):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_disk_is_grown_though_the_answer_was_lost(cluster, binder, when):
+def test_disk__is_grown_though_the_answer_was_lost(cluster, binder, when):
     cluster.fault(method="PUT", path="/resize$", count=1, drop=when)
 
     binder.update("pve1", 100, {}, {"scsi0": 10 * GIB})
@@ -101,12 +101,12 @@ def test_a_disk_is_grown_though_the_answer_was_lost(cluster, binder, when):
     assert "size=10G" in config(cluster, 100)["scsi0"]
 
 
-def test_a_disk_that_would_shrink_is_an_error(cluster, binder):
+def test_disk_that_would_shrink__is_an_error(cluster, binder):
     with pytest.raises((ApiError, TaskFailed), match="shrink"):
         binder.update("pve1", 100, {}, {"scsi0": GIB})
 
 
-def test_a_vm_is_started_and_stopped_and_doing_so_twice_is_fine(cluster, binder):
+def test_vm__is_started_and_stopped_and_doing_so_twice_is_fine(cluster, binder):
     assert binder.start("pve1", 100) == "pve1"
     assert binder.start("pve1", 100) == "pve1"
     assert status(cluster, 100) == "running"
@@ -115,14 +115,14 @@ def test_a_vm_is_started_and_stopped_and_doing_so_twice_is_fine(cluster, binder)
     assert status(cluster, 100) == "stopped"
 
 
-def test_a_guest_is_asked_to_shut_down(cluster, binder):
+def test_guest__is_asked_to_shut_down(cluster, binder):
     binder.shutdown("pve2", 101)
 
     assert status(cluster, 101) == "stopped"
     assert "POST /nodes/pve2/qemu/101/status/shutdown" in calls(cluster)
 
 
-def test_a_guest_that_does_not_shut_down_is_stopped_only_by_force(cluster, binder):
+def test_guest_that_does_not_shut_down__is_stopped_only_by_force(cluster, binder):
     cluster.set_guest(101, acpi=False)
 
     with pytest.raises(TaskFailed):
@@ -134,7 +134,7 @@ def test_a_guest_that_does_not_shut_down_is_stopped_only_by_force(cluster, binde
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_start_whose_answer_was_lost_is_done(cluster, binder, when):
+def test_start_whose_answer_was_lost__is_done(cluster, binder, when):
     cluster.fault(method="POST", path="/start$", count=1, drop=when)
 
     binder.start("pve1", 100)
@@ -142,7 +142,7 @@ def test_a_start_whose_answer_was_lost_is_done(cluster, binder, when):
     assert status(cluster, 100) == "running"
 
 
-def test_a_start_that_fails_is_told(cluster, binder):
+def test_start_that_fails__is_told(cluster, binder):
     cluster.set_guest(100, config={"net0": "virtio,bridge=nosuch"})
 
     with pytest.raises(TaskFailed, match="nosuch"):
@@ -191,7 +191,7 @@ def test_start__without_the_right_to_read_ha_the_status_of_the_vm_decides(cluste
     assert status(cluster, 100) == "running"
 
 
-def test_what_ha_manages_is_started_and_stopped_to_the_end_and_not_to_the_end_of_the_task(cluster, binder, root):
+def test_ha_managed_vm__is_started_and_stopped_to_the_end_and_not_to_the_end_of_the_task(cluster, binder, root):
     manage(root, 100)
 
     binder.start("pve1", 100)
@@ -200,7 +200,7 @@ def test_what_ha_manages_is_started_and_stopped_to_the_end_and_not_to_the_end_of
     assert status(cluster, 100) == "stopped"
 
 
-def test_ha_that_does_nothing_is_not_waited_for_without_end(cluster, session, root, poller):
+def test_ha_that_does_nothing__is_not_waited_for_without_end(cluster, session, root, poller):
     manage(root, 100)
     binder = Binder(session, TaskFollower(session, timeout=2, poller=poller))
 
@@ -208,7 +208,7 @@ def test_ha_that_does_nothing_is_not_waited_for_without_end(cluster, session, ro
         binder.start("pve1", 100)
 
 
-def test_a_vm_that_ha_starts_on_another_node_is_found_there(cluster, binder, root):
+def test_vm_that_ha_starts_on_another_node__is_found_there(cluster, binder, root):
     cluster.set_node("pve1", maintenance=True)
     manage(root, 100)
 
@@ -235,7 +235,7 @@ def joined(cluster, version: str) -> set[str]:
     return set(str(ha["rules"]["g1"]["resources"]).split(",")) - {"vm:9000"}
 
 
-def test_many_vms_join_one_rule_or_group_at_once(cluster, root, poller, version):
+def test_many_vms__join_one_rule_or_group_at_once(cluster, root, poller, version):
     intent = prepare_rule(root, version)
     for vmid in range(200, 212):
         cluster.add_guest(vmid=vmid, name=f"vm{vmid}", node="pve1")
@@ -248,7 +248,7 @@ def test_many_vms_join_one_rule_or_group_at_once(cluster, root, poller, version)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_vm_joins_its_rule_or_group_though_answers_were_lost(cluster, root, poller, version, when):
+def test_vm__joins_its_rule_or_group_though_answers_were_lost(cluster, root, poller, version, when):
     intent = prepare_rule(root, version)
     cluster.fault(method="POST", path="/ha/resources$", count=1, drop=when)
     cluster.fault(method="PUT", path="/ha/rules", count=1, drop=when)
@@ -258,7 +258,7 @@ def test_a_vm_joins_its_rule_or_group_though_answers_were_lost(cluster, root, po
     assert joined(cluster, version) == {"vm:100"}
 
 
-def test_a_vm_becomes_a_template_and_stays_one(cluster, binder):
+def test_vm__becomes_a_template_and_stays_one(cluster, binder):
     binder.convert_to_template("pve1", 100)
     binder.convert_to_template("pve1", 100)
 
@@ -266,7 +266,7 @@ def test_a_vm_becomes_a_template_and_stays_one(cluster, binder):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_vm_is_moved_from_pool_to_pool_though_the_answer_was_lost(cluster, root, poller, when):
+def test_vm__is_moved_from_pool_to_pool_though_the_answer_was_lost(cluster, root, poller, when):
     for pool in ("old", "new"):
         root.post("/pools", poolid=pool)
     binder = Binder(root, TaskFollower(root, poller=poller))
@@ -280,7 +280,7 @@ def test_a_vm_is_moved_from_pool_to_pool_though_the_answer_was_lost(cluster, roo
         binder.move_to_pool(100, "nope")
 
 
-def test_a_template_is_made_though_the_answer_was_lost(cluster, binder):
+def test_template__is_made_though_the_answer_was_lost(cluster, binder):
     cluster.fault(method="POST", path="/template$", count=1, drop="after")
 
     binder.convert_to_template("pve1", 100)
@@ -288,12 +288,12 @@ def test_a_template_is_made_though_the_answer_was_lost(cluster, binder):
     assert cluster.state()["guests"][100]["template"]
 
 
-def test_a_running_vm_cannot_become_a_template(cluster, binder):
+def test_running_vm__cannot_become_a_template(cluster, binder):
     with pytest.raises((ApiError, TaskFailed)):
         binder.convert_to_template("pve2", 101)
 
 
-def test_a_vm_is_deleted_with_its_disks_and_deleting_it_again_does_nothing(cluster, binder):
+def test_vm__is_deleted_with_its_disks_and_deleting_it_again_does_nothing(cluster, binder):
     assert binder.delete("pve1", 100, "app") is True
     assert binder.delete("pve1", 100, "app") is False
 
@@ -301,19 +301,19 @@ def test_a_vm_is_deleted_with_its_disks_and_deleting_it_again_does_nothing(clust
     assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 100] == []
 
 
-def test_a_vm_that_was_migrated_meanwhile_is_deleted_where_it_is_now(cluster, binder):
+def test_vm_that_was_migrated_meanwhile__is_deleted_where_it_is_now(cluster, binder):
     assert binder.delete("pve2", 100, "app") is True
 
     assert 100 not in cluster.state()["guests"]
 
 
-def test_a_container_that_took_the_vmid_meanwhile_stays(cluster, binder):
+def test_container_that_took_the_vmid_meanwhile__stays(cluster, binder):
     assert binder.delete("pve2", 110) is False
 
     assert 110 in cluster.state()["guests"]
 
 
-def test_a_running_vm_is_stopped_and_deleted(cluster, binder):
+def test_running_vm__is_stopped_and_deleted(cluster, binder):
     assert binder.delete("pve2", 101)
 
     assert 101 not in cluster.state()["guests"]
@@ -325,13 +325,13 @@ def test_delete__a_user_who_may_not_see_the_quorum_deletes_all_the_same(cluster,
     assert 100 not in cluster.state()["guests"]
 
 
-def test_a_vm_of_another_name_is_not_deleted(cluster, binder):
+def test_vm_of_another__name_is_not_deleted(cluster, binder):
     with pytest.raises(VMIDConflict, match="app"):
         binder.delete("pve1", 100, "web")
     assert 100 in cluster.state()["guests"]
 
 
-def test_a_protected_vm_is_neither_stopped_nor_deleted(cluster, binder):
+def test_protected_vm__is_neither_stopped_nor_deleted(cluster, binder):
     cluster.set_guest(101, config={"protection": 1})
 
     with pytest.raises(ApiError, match="protected"):
@@ -339,7 +339,7 @@ def test_a_protected_vm_is_neither_stopped_nor_deleted(cluster, binder):
     assert status(cluster, 101) == "running"
 
 
-def test_a_vm_that_ha_manages_is_taken_out_of_it_and_deleted(cluster, binder, root):
+def test_vm_that_ha_manages__is_taken_out_of_it_and_deleted(cluster, binder, root):
     manage(root, 100, "started")
     while status(cluster, 100) != "running":
         pass
@@ -350,14 +350,14 @@ def test_a_vm_that_ha_manages_is_taken_out_of_it_and_deleted(cluster, binder, ro
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_vm_is_deleted_though_the_answer_was_lost(cluster, binder, when):
+def test_vm__is_deleted_though_the_answer_was_lost(cluster, binder, when):
     cluster.fault(method="DELETE", path="/qemu/100$", count=1, drop=when)
 
     assert binder.delete("pve1", 100)
     assert 100 not in cluster.state()["guests"]
 
 
-def test_a_template_with_linked_clones_is_not_deleted(cluster, binder, session):
+def test_template_with_linked_clones__is_not_deleted(cluster, binder, session):
     binder._tasks.wait(session.post("/nodes/pve1/qemu/9000/clone", newid=300))
 
     with pytest.raises((ApiError, TaskFailed), match="clone"):
@@ -365,14 +365,14 @@ def test_a_template_with_linked_clones_is_not_deleted(cluster, binder, session):
     assert 9000 in cluster.state()["guests"]
 
 
-def test_a_missing_privilege_is_told(operator, poller):
+def test_missing_privilege__is_told(operator, poller):
     binder = Binder(operator, TaskFollower(operator, poller=poller))
 
     with pytest.raises(PermissionDenied):
         binder.start("pve1", 100)
 
 
-def test_a_write_that_never_gets_an_answer_ends_in_an_error(cluster, binder):
+def test_write_that_never_gets_an_answer__ends_in_an_error(cluster, binder):
     cluster.fault(method="POST", path="/start$", drop="before")
 
     with pytest.raises(AnswerLost):

@@ -65,7 +65,7 @@ def how(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_many_vms_are_made_at_once_through_a_bad_connection(cluster, binder):
+def test_many_vms__are_made_at_once_through_a_bad_connection(cluster, binder):
     for when in ("before", "after"):
         cluster.fault(method="POST", path=CREATE, after=3, count=4, drop=when)
     cluster.fault(method="GET", path="/status$", after=5, count=10, drop="after")
@@ -83,7 +83,7 @@ def test_many_vms_are_made_at_once_through_a_bad_connection(cluster, binder):
     assert cluster.state()["running_tasks"] == []
 
 
-def test_a_create_costs_one_request_and_the_polls_of_its_task(cluster, binder):
+def test_create__costs_one_request_and_the_polls_of_its_task(cluster, binder):
     result = create(binder)
 
     assert (result.vmid, result.node, result.warnings) == (200, "pve1", ())
@@ -106,7 +106,7 @@ def test_create__a_vm_that_runs_for_a_moment_only_is_told_and_kept(cluster, bind
     assert cluster.state()["guests"][200]["status"] == "stopped"
 
 
-def test_imported_disks_are_grown_before_the_vm_runs(cluster, binder):
+def test_imported_disks__are_grown_before_the_vm_runs(cluster, binder):
     decided = decision(running=True)
     options = params(decided, scsi0="local-lvm:0,import-from=local:import/debian.qcow2")
 
@@ -119,7 +119,7 @@ def test_imported_disks_are_grown_before_the_vm_runs(cluster, binder):
 
 
 @pytest.mark.parametrize("vmid", [100, 110, 101])
-def test_the_vmid_of_another_guest_is_taken_and_that_guest_is_left_alone(cluster, binder, how, vmid):
+def test_vmid_of_another_guest__is_taken_and_that_guest_is_left_alone(cluster, binder, how, vmid):
     before = cluster.state()["guests"][vmid]
 
     with pytest.raises(VMIDTaken) as raised:
@@ -129,7 +129,7 @@ def test_the_vmid_of_another_guest_is_taken_and_that_guest_is_left_alone(cluster
     assert cluster.state()["guests"][vmid] == before
 
 
-def test_a_vmid_that_somebody_took_a_moment_before_is_taken(cluster, binder, how):
+def test_vmid_that_was_taken_a_moment_before__is_taken(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, vmid_taken=True)
 
     with pytest.raises(VMIDTaken):
@@ -137,7 +137,7 @@ def test_a_vmid_that_somebody_took_a_moment_before_is_taken(cluster, binder, how
     assert cluster.state()["guests"][200]["name"] == "other-200"
 
 
-def test_of_many_creates_with_one_vmid_one_wins_and_all_others_know(cluster, binder, how):
+def test_many_creates_with_one_vmid__have_one_winner_and_all_others_know(cluster, binder, how):
     def one(number: int) -> str:
         try:
             decided = decision(name=f"vm{number}", node=f"pve{number % 3 + 1}")
@@ -155,7 +155,7 @@ def test_of_many_creates_with_one_vmid_one_wins_and_all_others_know(cluster, bin
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_makes_one_vm_whether_or_not_the_request_came_through(cluster, binder, how, when):
+def test_lost_answer__makes_one_vm_whether_or_not_the_request_came_through(cluster, binder, how, when):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, count=1, drop=when)
 
     result = make(binder, how)
@@ -167,7 +167,7 @@ def test_a_lost_answer_makes_one_vm_whether_or_not_the_request_came_through(clus
     assert cluster.state()["running_tasks"] == []
 
 
-def test_a_lost_answer_is_followed_to_the_end_of_a_long_task(cluster, binder, how):
+def test_lost_answer__is_followed_to_the_end_of_a_long_task(cluster, binder, how):
     path = CREATE if how == "create" else CLONE
     cluster.fault(method="POST", path=path, count=1, drop="after", task_seconds=100)
 
@@ -177,7 +177,7 @@ def test_a_lost_answer_is_followed_to_the_end_of_a_long_task(cluster, binder, ho
     assert "lock" not in cluster.state()["guests"][200]["config"]
 
 
-def test_a_request_that_came_through_late_is_recognized_when_it_is_sent_again(cluster, binder):
+def test_request_that_came_through_late__is_recognized_when_it_is_sent_again(cluster, binder):
     cluster.fault(method="POST", path=CREATE, count=1, drop="before")
     cluster.fault(method="POST", path=CREATE, after=1, delay=50)
 
@@ -191,7 +191,7 @@ def test_a_request_that_came_through_late_is_recognized_when_it_is_sent_again(cl
         assert making.result().vmid == 200
 
 
-def test_a_clone_for_another_node_is_found_after_a_lost_answer(cluster, binder):
+def test_clone_for_another_node__is_found_after_a_lost_answer(cluster, binder):
     cluster.fault(method="POST", path=CLONE, count=1, drop="after", task_seconds=50)
 
     clone(binder, decision(node="pve2"), changes={"memory": "2048"})
@@ -200,7 +200,7 @@ def test_a_clone_for_another_node_is_found_after_a_lost_answer(cluster, binder):
     assert (guest["node"], guest["config"]["memory"]) == ("pve2", "2048")
 
 
-def test_a_task_that_failed_behind_a_lost_answer_is_the_failure(cluster, session, binder):
+def test_task_that_failed_behind_a_lost_answer__is_the_failure(cluster, session, binder):
     cluster.fault(method="POST", path=CREATE, drop="after", task_seconds=30, task_error="disk full")
     session.get("/version")
 
@@ -209,7 +209,7 @@ def test_a_task_that_failed_behind_a_lost_answer_is_the_failure(cluster, session
     assert 200 not in cluster.state()["guests"]
 
 
-def test_a_guest_of_another_name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
+def test_guest_of_another__name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
     cluster.add_guest(vmid=200, name="theirs", node="pve1")
 
@@ -218,7 +218,7 @@ def test_a_guest_of_another_name_found_after_a_lost_answer_is_not_ours(cluster, 
     assert cluster.state()["guests"][200]["name"] == "theirs"
 
 
-def test_answers_lost_every_time_end_in_an_error_and_no_vm(cluster, binder, how):
+def test_answers_lost_every_time__end_in_an_error_and_no_vm(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
 
     with pytest.raises(AnswerLost) as raised:
@@ -228,7 +228,7 @@ def test_answers_lost_every_time_end_in_an_error_and_no_vm(cluster, binder, how)
     assert 200 not in cluster.state()["guests"]
 
 
-def test_a_task_that_fails_is_told_with_its_reason_and_leaves_nothing(cluster, binder, how):
+def test_task_that_fails__is_told_with_its_reason_and_leaves_nothing(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, task_error="no space left on device")
 
     with pytest.raises(TaskFailed, match="no space left on device"):
@@ -237,27 +237,27 @@ def test_a_task_that_fails_is_told_with_its_reason_and_leaves_nothing(cluster, b
     assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 200] == []
 
 
-def test_a_refused_create_is_told_at_once_and_sent_once(cluster, binder):
+def test_refused_create__is_told_at_once_and_sent_once(cluster, binder):
     with pytest.raises(ApiError, match="cores"):
         create(binder, cores=0)
     assert calls(cluster) == ["POST /nodes/pve1/qemu"]
 
 
-def test_a_lock_that_was_busy_is_tried_for_again(cluster, binder, how):
+def test_lock_that_was_busy__is_tried_for_again(cluster, binder, how):
     busy = "cfs-lock 'storage-local-lvm' error: got lock request timeout"
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, count=2, task_error=busy)
 
     assert make(binder, how).vmid == 200
 
 
-def test_a_node_that_cannot_be_reached_has_not_made_anything(cluster, binder):
+def test_node_that_cannot_be_reached__has_not_made_anything(cluster, binder):
     cluster.set_node("pve3", online=False)
 
     with pytest.raises(NodeUnreachable):
         create(binder, decision(node="pve3"))
 
 
-def test_a_task_that_outlasts_its_time_leaves_the_vm_to_go_on(cluster, session, poller):
+def test_task_that_outlasts_its_time__leaves_the_vm_to_go_on(cluster, session, poller):
     cluster.fault(method="POST", path=CREATE, task_seconds=500)
     binder = Binder(session, TaskFollower(session, timeout=20, poller=poller))
 
@@ -266,13 +266,13 @@ def test_a_task_that_outlasts_its_time_leaves_the_vm_to_go_on(cluster, session, 
     assert 200 in cluster.state()["guests"]
 
 
-def test_warnings_of_a_task_are_passed_on(cluster, binder):
+def test_warnings_of_a_task__are_passed_on(cluster, binder):
     cluster.fault(method="POST", path=CREATE, task_error="WARNINGS: 1")
 
     assert create(binder).warnings != ()
 
 
-def test_tags_that_a_create_may_not_set_are_set_afterwards(cluster, version, operator, poller):
+def test_tags_that_a_create_may_not_set__are_set_afterwards(cluster, version, operator, poller):
     binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
 
     create(binder, pool="web", tags="free")
@@ -283,7 +283,7 @@ def test_tags_that_a_create_may_not_set_are_set_afterwards(cluster, version, ope
     assert calls(cluster).count("POST /nodes/pve1/qemu") == (3 if version == "9.2" else 2)
 
 
-def test_a_vm_whose_tags_are_refused_for_good_is_not_left_behind(cluster, version, operator, poller, root):
+def test_vm_whose_tags_are_refused_for_good__is_not_left_behind(cluster, version, operator, poller, root):
     binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
     root.put("/cluster/options", {"registered-tags": "core"})
 
@@ -295,7 +295,7 @@ def test_a_vm_whose_tags_are_refused_for_good_is_not_left_behind(cluster, versio
     assert (200 in cluster.state()["guests"]) is (version == "8.4")
 
 
-def test_a_clone_is_adjusted_by_what_its_own_config_says(cluster, binder):
+def test_clone__is_adjusted_by_what_its_own_config_says(cluster, binder):
     seen: list[t.Any] = []
 
     def adjust(config: t.Any) -> Adjustment:
@@ -311,7 +311,7 @@ def test_a_clone_is_adjusted_by_what_its_own_config_says(cluster, binder):
     assert seen[0]["scsi0"].startswith("shared:")
 
 
-def test_a_clone_that_needs_no_adjustment_is_not_written_to(cluster, binder):
+def test_clone_that_needs_no_adjustment__is_not_written_to(cluster, binder):
     binder.clone(decision(), TEMPLATE, {"full": 1}, None)
 
     assert [call for call in calls(cluster) if not call.startswith("GET")] == ["POST /nodes/pve1/qemu/9000/clone"]
@@ -325,7 +325,7 @@ def test_a_clone_that_needs_no_adjustment_is_not_written_to(cluster, binder):
         {"changes": {"protection": 1}, "resizes": {"scsi9": GIB}},
     ],
 )
-def test_a_clone_that_cannot_be_adjusted_is_removed_again(cluster, binder, adjustment):
+def test_clone_that_cannot_be_adjusted__is_removed_again(cluster, binder, adjustment):
     with pytest.raises(CollectionError) as raised:
         clone(binder, **adjustment)
 
@@ -333,7 +333,7 @@ def test_a_clone_that_cannot_be_adjusted_is_removed_again(cluster, binder, adjus
     assert "left_behind" not in raised.value.details
 
 
-def test_a_clone_is_removed_when_the_adjustment_cannot_be_worked_out(cluster, binder):
+def test_clone__is_removed_when_the_adjustment_cannot_be_worked_out(cluster, binder):
     def adjust(config: t.Any) -> Adjustment:
         raise InvalidRequest("scsi0: smaller than the template's")
 
@@ -342,7 +342,7 @@ def test_a_clone_is_removed_when_the_adjustment_cannot_be_worked_out(cluster, bi
     assert 200 not in cluster.state()["guests"]
 
 
-def test_a_guest_that_took_the_place_of_ours_is_never_removed(cluster, binder):
+def test_guest_that_took_the_place_of_ours__is_never_removed(cluster, binder):
     def adjust(config: t.Any) -> Adjustment:
         cluster.remove_guest(200)
         cluster.add_guest(vmid=200, name="web", node="pve1")
@@ -353,7 +353,7 @@ def test_a_guest_that_took_the_place_of_ours_is_never_removed(cluster, binder):
     assert cluster.state()["guests"][200]["name"] == "web"
 
 
-def test_what_could_not_be_removed_is_told(cluster, binder):
+def test_what_could_not_be_removed__is_told(cluster, binder):
     cluster.fault(method="DELETE", path="/qemu/200", status=500, message="storage is out of order")
 
     with pytest.raises(ApiError) as raised:
@@ -380,7 +380,7 @@ def fail_and_find(cluster, binder, name: str, made: int | None = None, **config:
             failing.result()
 
 
-def test_a_half_made_vm_that_proxmox_left_is_removed_when_it_is_ours(cluster, binder):
+def test_partly_made_vm_that_proxmox_left__is_removed_when_it_is_ours(cluster, binder):
     fail_and_find(cluster, binder, "web", made=0)
 
     assert 200 not in cluster.state()["guests"]
@@ -396,7 +396,7 @@ def test_a_half_made_vm_that_proxmox_left_is_removed_when_it_is_ours(cluster, bi
     ],
     ids=["another-name", "made-before", "being-made", "made-afterwards"],
 )
-def test_a_vm_that_others_made_is_not_removed_after_a_failed_create(cluster, binder, theirs):
+def test_vm_that_others_made__is_not_removed_after_a_failed_create(cluster, binder, theirs):
     fail_and_find(cluster, binder, **theirs)
 
     assert cluster.state()["guests"][200]["name"] == theirs["name"]
@@ -427,7 +427,7 @@ def test_clone__a_task_that_could_not_be_started_is_started_again(cluster, binde
     assert clone(binder).vmid == 200
 
 
-def test_a_vm_without_a_name_can_be_made(cluster, binder):
+def test_vm_without_a_name__can_be_made(cluster, binder):
     create(binder, decision(name=""))
 
     assert 200 in cluster.state()["guests"]

@@ -56,7 +56,7 @@ def delete(session: Session, vmid: int) -> None:
     TaskFollower(session, timeout=60).wait(session.delete(f"/nodes/pve1/qemu/{vmid}"))
 
 
-def test_a_quiet_cluster_is_read_with_three_calls(cluster, session):
+def test_quiet_cluster__is_read_with_three_calls(cluster, session):
     snapshot = read_settled(session, Needs(next_id=True))
 
     assert calls(cluster) == ["GET /cluster/resources", "GET /cluster/options", "GET /cluster/tasks"]
@@ -69,7 +69,7 @@ def test_identity__is_that_of_the_authority(session):
     assert re.fullmatch("ca:[0-9a-f]+", identity(session))
 
 
-def test_a_vm_created_a_moment_ago_is_read_with_its_name_and_sizes(slow_cluster, slow_session):
+def test_vm_created_a_moment_ago__is_read_with_its_name_and_sizes(slow_cluster, slow_session):
     create(slow_session, 200, "fresh")
 
     late = guest(read_snapshot(slow_session), 200)
@@ -78,7 +78,7 @@ def test_a_vm_created_a_moment_ago_is_read_with_its_name_and_sizes(slow_cluster,
     assert (settled.name, settled.memory, settled.cores) == ("fresh", 4096 * 1024**2, 4)
 
 
-def test_a_vmid_in_use_again_is_never_taken_for_the_vm_that_had_it(slow_cluster, slow_session):
+def test_vmid_in_use_again__is_never_taken_for_the_vm_that_had_it(slow_cluster, slow_session):
     create(slow_session, 200, "old")
     slow_cluster.advance(2 * STATISTICS_EVERY)
     read_snapshot(slow_session)
@@ -89,7 +89,7 @@ def test_a_vmid_in_use_again_is_never_taken_for_the_vm_that_had_it(slow_cluster,
     assert guest(read_settled(slow_session), 200).name == "new"
 
 
-def test_a_vmid_in_use_again_is_seen_through_even_by_who_sees_no_tasks(slow_cluster, slow_session):
+def test_vmid_in_use_again__is_seen_through_even_by_who_sees_no_tasks(slow_cluster, slow_session):
     blind = Session.connect(parameters(slow_cluster, **BLIND))
     create(slow_session, 200, "old")
     slow_cluster.advance(2 * STATISTICS_EVERY)
@@ -102,13 +102,13 @@ def test_a_vmid_in_use_again_is_seen_through_even_by_who_sees_no_tasks(slow_clus
     assert guest(read_settled(blind), 200).name == "new"
 
 
-def test_a_vm_being_created_is_waited_for_until_its_name_is_known(slow_session):
+def test_vm_being_created__is_waited_for_until_its_name_is_known(slow_session):
     slow_session.post("/nodes/pve1/qemu", vmid=200, name="slow", memory="4096", scsi0="local-lvm:4")
 
     assert guest(read_settled(slow_session), 200).name == "slow"
 
 
-def test_a_vm_whose_creation_takes_long_is_read_without_a_name(slow_session):
+def test_vm_whose_creation_takes_long__is_read_without_a_name(slow_session):
     slow_session.post(
         "/nodes/pve1/qemu", vmid=200, name="slow", scsi0="local-lvm:0,import-from=local:import/debian.qcow2"
     )
@@ -119,21 +119,21 @@ def test_a_vm_whose_creation_takes_long_is_read_without_a_name(slow_session):
     assert (unfinished.name, unfinished.lock) == (None, "create")
 
 
-def test_a_dead_node_that_still_counts_as_online_does_not_fail_the_reading(cluster, session):
+def test_dead_node_that_still_counts_as_online__does_not_fail_the_reading(cluster, session):
     session.post("/nodes/pve3/qemu", vmid=200, name="gone")
     cluster.set_node("pve3", online=False, known=False)
 
     assert guest(read_settled(session), 200) is not None
 
 
-def test_the_bounds_for_vmids_hold_for_who_may_not_see_them(session, blind, root):
+def test_bounds_for_vmids__hold_for_who_may_not_see_them(session, blind, root):
     root.put("/cluster/options", {"next-id": "lower=5000,upper=5003"})
 
     assert read_snapshot(session, Needs(next_id=True)).next_id == (5000, 5002)
     assert read_snapshot(blind, Needs(next_id=True)).next_id[0] == 5000
 
 
-def test_a_full_range_leaves_no_vmid_to_who_may_not_see_the_bounds(cluster, blind, root):
+def test_full_range__leaves_no_vmid_to_who_may_not_see_the_bounds(cluster, blind, root):
     root.put("/cluster/options", {"next-id": "lower=5000,upper=5002"})
     for vmid in (5000, 5001):
         cluster.add_guest(vmid=vmid, name=f"vm{vmid}", node="pve1")
@@ -144,7 +144,7 @@ def test_a_full_range_leaves_no_vmid_to_who_may_not_see_the_bounds(cluster, blin
     assert lower == 5000
 
 
-def test_rules_or_groups_bridges_and_cpus_are_read_when_needed(cluster, session, root, version):
+def test_rules_or_groups_bridges_and_cpus__are_read_when_needed(cluster, session, root, version):
     root.post("/cluster/ha/resources", sid="vm:100", state="stopped")
     if version == "8.4":
         root.post("/cluster/ha/groups", group="g1", nodes="pve1:2,pve2", restricted=True)
@@ -164,7 +164,7 @@ def test_rules_or_groups_bridges_and_cpus_are_read_when_needed(cluster, session,
         assert (node.cpu_flags is None) is (version == "8.4")
 
 
-def test_a_recorded_reading_decides_as_the_live_one_did(slow_cluster, slow_session):
+def test_recorded_reading__decides_as_the_live_one_did(slow_cluster, slow_session):
     create(slow_session, 200, "old")
     slow_cluster.advance(2 * STATISTICS_EVERY)
     delete(slow_session, 200)

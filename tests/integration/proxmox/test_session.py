@@ -25,7 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.ses
 )
 
 
-def test_a_token_costs_no_request_and_a_password_one(cluster, connect):
+def test_token__costs_no_request_and_a_password_one(cluster, connect):
     assert connect().requests_made == 0
     with_password = connect(api_user=cluster.user, api_password=cluster.password)
 
@@ -34,20 +34,20 @@ def test_a_token_costs_no_request_and_a_password_one(cluster, connect):
     assert with_password.requests_made == 2
 
 
-def test_the_user_is_named_as_tasks_name_them(cluster, connect):
+def test_user__is_named_as_tasks_name_them(cluster, connect):
     assert connect().user == f"{cluster.token_user}!{cluster.token_id}"
     assert connect(api_token_id=f"{cluster.token_user}!{cluster.token_id}").user == f"{cluster.token_user}!ansible"
     assert connect(api_user=cluster.user, api_password=cluster.password).user == "root@pam"
 
 
-def test_a_wrong_secret_is_refused_with_the_reason_and_without_the_secret(connect):
+def test_wrong_secret__is_refused_with_the_reason_and_without_the_secret(connect):
     with pytest.raises(AuthenticationFailed) as raised:
         connect(api_token_secret="not-the-secret").get("/version")
 
     assert "not-the-secret" not in raised.value.message
 
 
-def test_a_wrong_password_is_refused_without_the_password(cluster, connect):
+def test_wrong_password__is_refused_without_the_password(cluster, connect):
     with pytest.raises(AuthenticationFailed, match="root@pam") as raised:
         connect(api_user=cluster.user, api_password="hunter22")
 
@@ -55,14 +55,14 @@ def test_a_wrong_password_is_refused_without_the_password(cluster, connect):
 
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-def test_a_certificate_of_an_unknown_authority_is_not_trusted(connect):
+def test_certificate_of_an_unknown_authority__is_not_trusted(connect):
     with pytest.raises(ConnectionFailed, match="ca_path"):
         connect(ca_path=None).get("/version")
     assert connect(ca_path=None, validate_certs=False).get("/version")
 
 
 @pytest.mark.parametrize("options", [{}, {"api_user": "root@pam", "api_password": "x"}])
-def test_nobody_listening_is_a_failed_connection(connect, options):
+def test_nobody_listening__is_a_failed_connection(connect, options):
     with pytest.raises(ConnectionFailed, match="Connection refused"):
         connect(api_port=1, **options).get("/version")
 
@@ -78,12 +78,12 @@ def test_nobody_listening_is_a_failed_connection(connect, options):
         ({"ca_path": "/no/such/file"}, "ca_path"),
     ],
 )
-def test_a_connection_option_that_cannot_be_right_is_named(connect, options, named):
+def test_connection_option_that_cannot_be_right__is_named(connect, options, named):
     with pytest.raises(InvalidRequest, match=named):
         connect(**options)
 
 
-def test_a_missing_library_is_named_with_its_interpreter(connect, monkeypatch):
+def test_missing_library__is_named_with_its_interpreter(connect, monkeypatch):
     monkeypatch.delitem(sys.modules, "requests", raising=False)
     monkeypatch.setattr(sys, "path", [])
 
@@ -92,7 +92,7 @@ def test_a_missing_library_is_named_with_its_interpreter(connect, monkeypatch):
     assert sys.executable in raised.value.message
 
 
-def test_every_connection_option_may_come_from_the_environment():
+def test_every_connection_option__may_come_from_the_environment():
     variables = {name: spec["fallback"][1][0] for name, spec in connection_argument_spec().items()}
 
     assert variables == {
@@ -111,14 +111,14 @@ def test_every_connection_option_may_come_from_the_environment():
 @pytest.mark.parametrize(
     "fault", [{"drop": "before"}, {"drop": "after"}, {"status": 596}, {"status": 503}, {"status": 502}]
 )
-def test_a_read_is_tried_again_when_its_answer_did_not_come(cluster, session, fault):
+def test_read__is_tried_again_when_its_answer_did_not_come(cluster, session, fault):
     cluster.fault(method="GET", path="/version", count=2, **fault)
 
     assert session.get("/version")["release"]
     assert session.requests_made == 3
 
 
-def test_a_read_fails_when_the_connection_breaks_every_time(cluster, session):
+def test_read__fails_when_the_connection_breaks_every_time(cluster, session):
     cluster.fault(method="GET", path="/version", drop="before")
 
     with pytest.raises(ConnectionFailed):
@@ -126,7 +126,7 @@ def test_a_read_fails_when_the_connection_breaks_every_time(cluster, session):
     assert session.requests_made == 3
 
 
-def test_a_node_that_is_down_is_unreachable_and_not_asked_again_and_again(cluster, session):
+def test_node_that_is_down__is_unreachable_and_not_asked_again_and_again(cluster, session):
     cluster.set_node("pve3", online=False)
 
     with pytest.raises(NodeUnreachable):
@@ -135,7 +135,7 @@ def test_a_node_that_is_down_is_unreachable_and_not_asked_again_and_again(cluste
 
 
 @pytest.mark.parametrize("fault", [{"drop": "before"}, {"drop": "after"}, {"status": 596}])
-def test_a_write_whose_answer_did_not_come_is_lost_and_never_sent_again(cluster, session, fault):
+def test_write_whose_answer_did_not_come__is_lost_and_never_sent_again(cluster, session, fault):
     cluster.fault(method="PUT", path="/config", **fault)
 
     with pytest.raises(AnswerLost):
@@ -143,21 +143,21 @@ def test_a_write_whose_answer_did_not_come_is_lost_and_never_sent_again(cluster,
     assert session.requests_made == 1
 
 
-def test_a_write_that_is_not_answered_in_time_is_lost(cluster, connect):
+def test_write_that_is_not_answered_in_time__is_lost(cluster, connect):
     cluster.fault(method="PUT", path="/config", hang=True)
 
     with pytest.raises(AnswerLost, match="api_timeout"):
         connect(api_timeout=1).put("/nodes/pve1/qemu/100/config", description="x")
 
 
-def test_a_write_to_a_node_that_is_down_was_not_done(cluster, session):
+def test_write_to_a_node_that_is_down__was_not_done(cluster, session):
     cluster.set_node("pve3", online=False)
 
     with pytest.raises(NodeUnreachable):
         session.post("/nodes/pve3/qemu", vmid=200)
 
 
-def test_refusals_are_told_in_the_words_of_proxmox(session, operator):
+def test_refusals__are_told_in_the_words_of_proxmox(session, operator):
     with pytest.raises(ApiError) as refused:
         session.post("/nodes/pve1/qemu", vmid=200, cores=0, memory="8")
     with pytest.raises(ApiError, match="does not exist"):
@@ -169,14 +169,14 @@ def test_refusals_are_told_in_the_words_of_proxmox(session, operator):
     assert refused.value.details["status"] == 400
 
 
-def test_a_secret_in_a_refused_call_is_not_told(session):
+def test_secret_in_a_refused__call_is_not_told(session):
     with pytest.raises(ApiError) as raised:
         session.post("/nodes/pve1/qemu", vmid=200, cores=0, cipassword="hunter22")
 
     assert "hunter22" not in f"{raised.value.message} {raised.value.details}"
 
 
-def test_parameters_are_sent_as_proxmox_takes_them(cluster, session):
+def test_parameters__are_sent_as_proxmox_takes_them(cluster, session):
     session.put("/nodes/pve1/qemu/100/config", {"onboot": True, "description": None}, agent="1")
 
     assert cluster.state()["guests"][100]["config"]["onboot"] in (1, "1")
@@ -184,7 +184,7 @@ def test_parameters_are_sent_as_proxmox_takes_them(cluster, session):
 
 
 @pytest.mark.parametrize("with_password", [False, True])
-def test_many_threads_share_one_login(cluster, connect, with_password):
+def test_many_threads__share_one_login(cluster, connect, with_password):
     session = connect(api_user=cluster.user, api_password=cluster.password) if with_password else connect()
 
     def use(number: int) -> str:
@@ -198,7 +198,7 @@ def test_many_threads_share_one_login(cluster, connect, with_password):
     assert len(cluster.requests()) == session.requests_made
 
 
-def test_the_clock_of_the_server_is_known_from_its_answers(cluster, session):
+def test_clock_of_the_server__is_known_from_its_answers(cluster, session):
     assert session.server_time() is None
     session.get("/version")
 

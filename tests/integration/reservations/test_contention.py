@@ -31,13 +31,13 @@ def waiting(where: str) -> int:
     return int(refused.value.details["waiting"])
 
 
-def test_fifty_forks_decide_one_after_the_other_and_get_fifty_vmids(where: str) -> None:
+def test_fifty_forks__decide_one_after_the_other_and_get_fifty_vmids(where: str) -> None:
     records = Fleet(where, CLUSTER, size=50).records()
     assert not overlaps(records)
     assert sorted(record.vmid for record in records) == list(range(100, 150))
 
 
-def test_forks_that_wait_are_served_in_turn(where: str) -> None:
+def test_forks_that_wait__are_served_in_turn(where: str) -> None:
     with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here()) as cycle:
         fleet = Fleet(where, CLUSTER, size=8, cycles=3)
         while waiting(where) < 8:
@@ -49,7 +49,7 @@ def test_forks_that_wait_are_served_in_turn(where: str) -> None:
     assert sorted(record.process for record in records[:8]) == list(range(8))
 
 
-def test_a_fleet_on_one_cluster_does_not_delay_a_scheduler_of_another(where: str) -> None:
+def test_fleet_on_one_cluster__does_not_delay_a_scheduler_of_another(where: str) -> None:
     fleet = Fleet(where, CLUSTER, size=10, think=0.2)
     with open_ledger(where) as ledger:
         while not ledger.reservations(CLUSTER):
@@ -62,20 +62,20 @@ def test_a_fleet_on_one_cluster_does_not_delay_a_scheduler_of_another(where: str
     assert cycles > 0
 
 
-def test_the_lease_of_one_cluster_does_not_hold_up_another(where: str, launch: Launch) -> None:
+def test_lease_of_one_cluster__does_not_hold_up_another(where: str, launch: Launch) -> None:
     launch(where).call("enter", CLUSTER)
     launch(where).call("enter", OTHER_CLUSTER, wait=0)
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=False)
-def test_processes_that_start_at_once_create_one_ledger(
+def test_processes_that_start_at_once__create_one_ledger(
     place: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     where = str(tmp_path / "new/state/ledger.db") if place == "sqlite" else request.getfixturevalue("empty_postgres")
     assert sorted(record.vmid for record in Fleet(where, CLUSTER, size=20).records()) == list(range(100, 120))
 
 
-def test_processes_that_are_killed_at_any_moment_lose_nothing_that_was_acknowledged(where: str, tmp_path: Path) -> None:
+def test_processes_killed_at_any_moment__lose_nothing_that_was_acknowledged(where: str, tmp_path: Path) -> None:
     open_ledger(where).close()
     loops = [Loop(where, CLUSTER, tmp_path / f"output{number}") for number in range(4)]
     for number, process in enumerate(loops):

@@ -33,7 +33,7 @@ def go(process: SchedulerProcess, last_step: str) -> None:
 
 
 @pytest.mark.parametrize("last_step", ["enter", "reserve", "leave"])
-def test_who_dies_before_binding_leaves_neither_lease_nor_reservation(
+def test_process_that_dies_before_binding__leaves_neither_lease_nor_reservation(
     where: str, launch: Launch, last_step: str
 ) -> None:
     victim, next_one = launch(where, durations=LONG), launch(where, durations=LONG)
@@ -45,7 +45,7 @@ def test_who_dies_before_binding_leaves_neither_lease_nor_reservation(
 
 
 @pytest.mark.parametrize("last_step", ["mark_binding", "mark_created"])
-def test_who_dies_in_binding_leaves_a_reservation_that_counts(where: str, launch: Launch, last_step: str) -> None:
+def test_death_in_binding__leaves_a_reservation_that_counts(where: str, launch: Launch, last_step: str) -> None:
     victim, next_one = launch(where, durations=LONG), launch(where, durations=LONG)
     go(victim, last_step)
     victim.kill()
@@ -57,7 +57,7 @@ def test_who_dies_in_binding_leaves_a_reservation_that_counts(where: str, launch
         next_one.call("reserve", reservation(101, "vm100"))
 
 
-def test_a_second_run_takes_over_the_vm_that_the_first_died_of(where: str, launch: Launch) -> None:
+def test_second_run__takes_over_the_vm_that_the_first_died_of(where: str, launch: Launch) -> None:
     victim, next_one = launch(where, durations=LONG), launch(where, durations=LONG)
     go(victim, "mark_binding")
     victim.kill()
@@ -67,7 +67,7 @@ def test_a_second_run_takes_over_the_vm_that_the_first_died_of(where: str, launc
     next_one.call("mark_binding", CLUSTER, 100)
 
 
-def test_the_vm_of_one_who_is_alive_is_not_taken_over(where: str, launch: Launch) -> None:
+def test_vm_of_one_who_is_alive__is_not_taken_over(where: str, launch: Launch) -> None:
     first, second = launch(where, durations=LONG), launch(where, durations=LONG)
     go(first, "mark_binding")
     second.call("enter", CLUSTER, wait=0)
@@ -75,7 +75,7 @@ def test_the_vm_of_one_who_is_alive_is_not_taken_over(where: str, launch: Launch
         second.call("reserve", reservation(100))
 
 
-def test_one_who_waits_gets_the_lease_as_soon_as_its_holder_is_killed(where: str, launch: Launch) -> None:
+def test_one_who_waits__gets_the_lease_as_soon_as_its_holder_is_killed(where: str, launch: Launch) -> None:
     victim, next_one = launch(where, durations=LONG), launch(where, durations=LONG)
     victim.call("enter", CLUSTER)
     next_one.start("enter", CLUSTER)
@@ -85,7 +85,7 @@ def test_one_who_waits_gets_the_lease_as_soon_as_its_holder_is_killed(where: str
     next_one.result()
 
 
-def test_one_who_dies_in_the_queue_does_not_hold_up_those_behind(where: str, launch: Launch) -> None:
+def test_process_that_dies_in_the_queue__does_not_hold_up_those_behind(where: str, launch: Launch) -> None:
     holder, victim, last = (launch(where, durations=LONG) for _ in range(3))
     holder.call("enter", CLUSTER)
     victim.start("enter", CLUSTER)
@@ -97,7 +97,7 @@ def test_one_who_dies_in_the_queue_does_not_hold_up_those_behind(where: str, lau
     last.result()
 
 
-def test_one_who_hangs_in_the_queue_does_not_hold_up_those_behind_and_has_its_turn_later(
+def test_process_that_hangs_in_the_queue__does_not_hold_up_those_behind_and_has_its_turn_later(
     where: str, launch: Launch
 ) -> None:
     holder, hung, last = (launch(where, durations=Durations(lease=3)) for _ in range(3))
@@ -114,7 +114,7 @@ def test_one_who_hangs_in_the_queue_does_not_hold_up_those_behind_and_has_its_tu
     hung.result()
 
 
-def test_nobody_overtakes_one_who_waits_for_longer(where: str, launch: Launch) -> None:
+def test_queue__serves_in_the_order_of_arrival(where: str, launch: Launch) -> None:
     holder, first, second = (launch(where, durations=LONG) for _ in range(3))
     holder.call("enter", CLUSTER)
     for waiting in (first, second):
@@ -151,7 +151,7 @@ def test_a_renewed_ticket__keeps_its_place(where: str, launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_who_hangs_in_the_cycle_loses_the_lease_and_can_write_nothing_more(
+def test_process_that_hangs_in_the_cycle__loses_the_lease_and_can_write_nothing_more(
     where: str, launch: Launch, elsewhere: bool
 ) -> None:
     hung = launch(where, durations=SHORT, elsewhere=elsewhere)
@@ -167,13 +167,13 @@ def test_who_hangs_in_the_cycle_loses_the_lease_and_can_write_nothing_more(
     next_one.call("reserve", reservation(100))
 
 
-def test_who_was_slow_but_was_not_replaced_may_still_reserve(where: str, launch: Launch) -> None:
+def test_who_was_slow_but__was_not_replaced_may_still_reserve(where: str, launch: Launch) -> None:
     slow = launch(where, durations=Durations(lease=0))
     slow.call("enter", CLUSTER)
     slow.call("reserve", reservation(100))
 
 
-def test_who_hangs_before_binding_is_told_that_its_reservation_is_gone(where: str, launch: Launch) -> None:
+def test_process_that_hangs_before_binding__finds_its_reservation_gone(where: str, launch: Launch) -> None:
     hung, next_one = launch(where, durations=Durations(reservation=0)), launch(where, durations=LONG)
     go(hung, "leave")
     hung.hang()
@@ -185,7 +185,7 @@ def test_who_hangs_before_binding_is_told_that_its_reservation_is_gone(where: st
     assert [(kept.name, kept.phase) for kept in next_one.call("reservations")] == [("other", "reserved")]
 
 
-def test_the_death_of_a_holder_on_another_controller_is_noticed_by_the_expiry_alone(where: str, launch: Launch) -> None:
+def test_death_of_a_holder_on_another_controller__is_noticed_by_the_expiry_alone(where: str, launch: Launch) -> None:
     victim, next_one = launch(where, durations=LONG, elsewhere=True), launch(where, durations=LONG)
     go(victim, "reserve")
     victim.kill()
@@ -193,7 +193,7 @@ def test_the_death_of_a_holder_on_another_controller_is_noticed_by_the_expiry_al
         next_one.call("enter", CLUSTER, wait=0.1)
 
 
-def test_the_reservation_of_a_holder_that_died_on_another_controller_counts_until_it_expires(
+def test_reservation_of_a_holder_that_died_on_another_controller__counts_until_it_expires(
     where: str, launch: Launch
 ) -> None:
     victim, next_one = launch(where, durations=LONG, elsewhere=True), launch(where, durations=LONG)

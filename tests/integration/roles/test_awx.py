@@ -31,7 +31,7 @@ def read(name: str) -> dict[str, Any]:
     return dict(yaml.load((PLAYBOOKS / "vars" / name).read_text(encoding="utf-8"), Loader))
 
 
-def test_the_answers_to_the_survey_make_the_vms(cluster: SimulatedCluster, play: Play) -> None:
+def test_answers_to_the_survey__make_the_vms(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     # AWX hands over an empty text for a question that was not answered.
     questions = read("awx_survey.yml")["awx_survey"]["spec"]
@@ -50,7 +50,7 @@ def test_the_answers_to_the_survey_make_the_vms(cluster: SimulatedCluster, play:
     assert "changed=0 " in again.output
 
 
-def test_no_answer_becomes_an_option_of_the_vms(cluster: SimulatedCluster, play: Play) -> None:
+def test_no_answer__becomes_an_option_of_the_vms(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     name = 'gitlab", "state": "absent", "description": "'
     answers = {"survey_name": name, "survey_count": 1, "survey_cores": 1, "survey_memory": 512, "survey_disk": 8}
@@ -60,7 +60,7 @@ def test_no_answer_becomes_an_option_of_the_vms(cluster: SimulatedCluster, play:
     assert "vms[0].name" in run.last["msg"]
 
 
-def test_a_template_can_be_named_and_its_network_kept(cluster: SimulatedCluster, play: Play) -> None:
+def test_template__can_be_named_and_its_network_kept(cluster: SimulatedCluster, play: Play) -> None:
     answers = {"survey_name": "copy", "survey_count": "1", "survey_clone": "debian-13", "survey_cores": "1"}
     run = play("from_survey", {**answers, "survey_memory": "1024", "survey_disk": "8", "survey_bridge": ""})
     assert run.code == 0, run.output
@@ -68,13 +68,13 @@ def test_a_template_can_be_named_and_its_network_kept(cluster: SimulatedCluster,
     assert "bridge=vmbr0" in config["net0"]
 
 
-def test_every_variable_of_the_credential_is_one_that_is_read() -> None:
+def test_every_variable_of_the_credential__is_one_that_is_read() -> None:
     injected = read("awx_credential_type.yml")["awx_credential_injectors"]["env"]
     fallbacks = {option["fallback"][1][0] for option in connection_argument_spec().values() if "fallback" in option}
     assert {name for name in injected if name.startswith("PROXMOX_")} <= fallbacks
 
 
-def test_every_field_of_the_credential_is_handed_over() -> None:
+def test_every_field_of_the_credential__is_handed_over() -> None:
     type_ = read("awx_credential_type.yml")
     injectors = str(type_["awx_credential_injectors"])
     for field in type_["awx_credential_inputs"]["fields"]:

@@ -23,7 +23,7 @@ def seen(*expressions: str) -> dict[str, Any]:
     return {"name": "seen", "ansible.builtin.debug": {"msg": {text: "{{ " + text + " }}" for text in expressions}}}
 
 
-def test_the_vms_are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play: Play) -> None:
+def test_vms__are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play: Play) -> None:
     variables = {**VMS, "provision_wait_for_address": True, "provision_groups": ["fresh"]}
     run = play(
         [
@@ -45,7 +45,7 @@ def test_the_vms_are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, p
     assert hosts["db-1"]["ansible_host"] == "db-1"
 
 
-def test_it_runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
+def test_it__runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     far = {"name": "{{ item }}", "groups": "far", "ansible_host": "192.0.2.254", "ansible_connection": "ssh"}
     away = {"ansible.builtin.add_host": far, "loop": ["far-1", "far-2"]}
@@ -66,7 +66,7 @@ def test_it_runs_once_on_the_controller_whatever_the_play_is_for(cluster: Simula
         assert fact["provision_vms | map(attribute='name') | list"] == ["web-1", "db-1"]
 
 
-def test_the_connection_can_come_from_the_plays_module_defaults(cluster: SimulatedCluster, play: Play) -> None:
+def test_connection__can_come_from_the_plays_module_defaults(cluster: SimulatedCluster, play: Play) -> None:
     defaults = {"group/qemu_scheduler.proxmox.proxmox": {"api_host": cluster.host}}
     elsewhere = {"PROXMOX_HOST": "nowhere.invalid"}
     run = play([somebodys_play(PROVISION, module_defaults=defaults, environment=elsewhere)], VMS)
@@ -74,7 +74,7 @@ def test_the_connection_can_come_from_the_plays_module_defaults(cluster: Simulat
     assert play([somebodys_play(PROVISION, environment=elsewhere)], VMS).code != 0
 
 
-def test_statistics_have_a_key_of_their_own_and_no_reasons(play: Play) -> None:
+def test_statistics__have_a_key_of_their_own_and_no_reasons(play: Play) -> None:
     run = play([somebodys_play(PROVISION)], VMS)
     stats = next(task.result for task in run.tasks if task.task.endswith("Set the statistics"))
     data = stats["ansible_stats"]["data"]
@@ -83,20 +83,20 @@ def test_statistics_have_a_key_of_their_own_and_no_reasons(play: Play) -> None:
     assert "decision" not in data["qemu_scheduler_vms"][0]
 
 
-def test_without_vms_the_missing_variable_is_named(play: Play) -> None:
+def test_missing_vms__name_the_missing_variable(play: Play) -> None:
     for role in ("provision", "teardown"):
         run = play(role)
         assert run.code != 0
         assert "missing required arguments: qemu_vms" in run.output
 
 
-def test_a_misspelt_option_of_a_vm_is_named(cluster: SimulatedCluster, play: Play) -> None:
+def test_misspelt_option_of_a_vm__is_named(cluster: SimulatedCluster, play: Play) -> None:
     run = play("provision", {"qemu_vms": [{"name": "x", "memroy": 512}]})
     assert run.code != 0
     assert "vms.memroy" in run.last["msg"]
 
 
-def test_when_one_vm_cannot_be_placed_all_are_explained_and_none_is_made(cluster: SimulatedCluster, play: Play) -> None:
+def test_one_vm_that_cannot_be_placed__has_all_explained_and_none_made(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     run = play("provision", {**VMS, "qemu_vms": [*VMS["qemu_vms"], {"name": "huge", "memory": 9999999}]})
     assert run.code != 0
@@ -106,7 +106,7 @@ def test_when_one_vm_cannot_be_placed_all_are_explained_and_none_is_made(cluster
     assert "rejected by MemoryOvercommit" in run.output
 
 
-def test_what_could_be_made_is_told_although_the_run_fails(cluster: SimulatedCluster, play: Play) -> None:
+def test_what_could_be_made__is_told_although_the_run_fails(cluster: SimulatedCluster, play: Play) -> None:
     options = {**VMS["qemu_options"], "all_or_nothing": False}
     vms = [*VMS["qemu_vms"], {"name": "huge", "memory": 9999999}]
     run = play("provision", {"qemu_vms": vms, "qemu_options": options})
@@ -116,7 +116,7 @@ def test_what_could_be_made_is_told_although_the_run_fails(cluster: SimulatedClu
     assert "huge" not in str(added)
 
 
-def test_a_vm_whose_agent_keeps_silent_fails_the_run_by_name(play: Play) -> None:
+def test_vm_whose_agent_keeps_silent__fails_the_run_by_name(play: Play) -> None:
     options = {**VMS["qemu_options"], "agent": "0"}
     variables = {**VMS, "qemu_options": options, "provision_wait_for_address": True, "provision_address_timeout": 600}
     run = play("provision", variables)
@@ -124,7 +124,7 @@ def test_a_vm_whose_agent_keeps_silent_fails_the_run_by_name(play: Play) -> None
     assert "up to 600 s: web-1 (its guest agent is not enabled)." in run.last["msg"]
 
 
-def test_without_an_address_the_vms_are_told_and_added_all_the_same(play: Play) -> None:
+def test_vms_without_an_address__are_reported_and_added_all_the_same(play: Play) -> None:
     options = {**VMS["qemu_options"], "all_or_nothing": False}
     vms = [*VMS["qemu_vms"], {"name": "mute", "agent": "0"}, {"name": "huge", "memory": 9999999}]
     variables = {"qemu_vms": vms, "qemu_options": options, "provision_wait_for_address": True}
@@ -141,7 +141,7 @@ def test_without_an_address_the_vms_are_told_and_added_all_the_same(play: Play) 
     assert "up to 300 s: mute (its guest agent is not enabled)." in message
 
 
-def test_addresses_that_cannot_be_asked_for_do_not_hide_what_was_made(play: Play) -> None:
+def test_addresses_that_cannot_be_asked_for__do_not_hide_what_was_made(play: Play) -> None:
     variables = {**VMS, "provision_wait_for_address": True, "provision_address_networks": ["192.0.2"]}
     told = seen("provision_vms | map(attribute='name') | list")
     run = play([somebodys_play({"block": [PROVISION], "rescue": [told]})], variables)
@@ -150,7 +150,7 @@ def test_addresses_that_cannot_be_asked_for_do_not_hide_what_was_made(play: Play
     assert "InvalidRequest: networks: '192.0.2' does not appear to be an IPv4 or IPv6 network" in run.output
 
 
-def test_a_page_that_cannot_be_written_is_told_before_anything_is(cluster: SimulatedCluster, play: Play) -> None:
+def test_page_that_cannot_be_written__is_told_before_anything_is(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     for page in ("/no/such/folder/page.html", "/"):
         run = play("provision", {**VMS, "provision_page": page})
@@ -159,7 +159,7 @@ def test_a_page_that_cannot_be_written_is_told_before_anything_is(cluster: Simul
     assert set(cluster.state()["guests"]) == before
 
 
-def test_a_vm_that_is_asked_for_by_its_vmid_alone_bears_its_name_in_the_inventory(play: Play) -> None:
+def test_vm_that_is_requested_by_its_vmid_alone__has_its_name_in_the_inventory(play: Play) -> None:
     vms = [{"vmid": 124, "tags": ["lab", "2nd"]}]
     run = play([somebodys_play(PROVISION, seen("groups['lab']", "groups['_2nd']"))], {"qemu_vms": vms})
     assert run.code == 0, run.output
@@ -167,7 +167,7 @@ def test_a_vm_that_is_asked_for_by_its_vmid_alone_bears_its_name_in_the_inventor
     assert "Invalid characters" not in run.output
 
 
-def test_a_recording_among_the_options_of_the_task_writes_nothing_either(play: Play, tmp_path: Path) -> None:
+def test_recording_among_the_options_of_the_task__writes_nothing_either(play: Play, tmp_path: Path) -> None:
     record = {"qemu_scheduler.proxmox.cluster_snapshot_info": {"dest": str(tmp_path / "cluster.json")}}
     variables = {
         "qemu_vms": [{"name": "web-1", "memory": 512}],
@@ -181,7 +181,7 @@ def test_a_recording_among_the_options_of_the_task_writes_nothing_either(play: P
     assert "Plan: nothing was written" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_wrong_credentials_fail_with_the_code(play: Play) -> None:
+def test_wrong_credentials__fail_with_the_code(play: Play) -> None:
     for role in ("provision", "teardown"):
         run = play(role, {**VMS, "qemu_options": {"api_token_secret": "wrong"}})
         assert run.code != 0

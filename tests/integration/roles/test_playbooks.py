@@ -14,7 +14,7 @@ from simulated_cluster.client import SimulatedCluster
 from .conftest import VMS, Play
 
 
-def test_a_file_of_vms_is_planned_provisioned_once_and_torn_down(
+def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     cluster: SimulatedCluster, play: Play, tmp_path: Path
 ) -> None:
     before = set(cluster.state()["guests"])
@@ -48,7 +48,7 @@ def test_a_file_of_vms_is_planned_provisioned_once_and_torn_down(
     assert "changed=0 " in play("teardown", VMS).output
 
 
-def test_progress_is_shown_while_vms_are_made(play: Play) -> None:
+def test_progress__is_shown_while_vms_are_made(play: Play) -> None:
     output = play("provision", VMS).output
     lines = re.findall(r"^qemu_schedule: (\d)/2 (\S+) created.* on pve4 as \d+ \(\d+\.\d s\)$", output, re.MULTILINE)
     assert sorted(lines) == [("1", lines[0][1]), ("2", lines[1][1])]
@@ -56,7 +56,7 @@ def test_progress_is_shown_while_vms_are_made(play: Play) -> None:
     assert "qemu_schedule: " not in play("provision", VMS).output
 
 
-def test_check_mode_writes_nothing_and_shows_the_same_decision(cluster: SimulatedCluster, play: Play) -> None:
+def test_check_mode__writes_nothing_and_shows_the_same_decision(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     run = play("provision", VMS, "--check", "--diff")
     assert run.code == 0, run.output
@@ -65,7 +65,7 @@ def test_check_mode_writes_nothing_and_shows_the_same_decision(cluster: Simulate
     assert "+cores: 2" in run.output
 
 
-def test_a_plan_is_made_from_a_recording_without_a_cluster(play: Play, tmp_path: Path) -> None:
+def test_plan__is_made_from_a_recording_without_a_cluster(play: Play, tmp_path: Path) -> None:
     recording = tmp_path / "cluster.json"
     task = {"qemu_scheduler.proxmox.cluster_snapshot_info": {"dest": str(recording)}}
     assert play([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]).code == 0
@@ -79,7 +79,7 @@ def test_a_plan_is_made_from_a_recording_without_a_cluster(play: Play, tmp_path:
     assert re.search(r"\d\d more fit, limited by memory", counted.output), counted.output
 
 
-def test_capacity_counts_the_vms_of_the_file_with_and_without_one_node_to_spare(play: Play) -> None:
+def test_capacity__counts_the_vms_of_the_file_with_and_without_one_node_to_spare(play: Play) -> None:
     counted = play("capacity", VMS)
     assert counted.code == 0, counted.output
     total = int(re.search(r'"(\d+) more fit \(\d+ web-1, \d+ db-1\)', counted.output)[1])  # type: ignore[index]
@@ -87,7 +87,7 @@ def test_capacity_counts_the_vms_of_the_file_with_and_without_one_node_to_spare(
     assert int(re.search(r'"(\d+) more fit', spared.output)[1]) < total  # type: ignore[index]
 
 
-def test_the_page_is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path) -> None:
+def test_page__is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     run = play("plan", VMS, "-e", f"provision_page={page}")
     assert run.code == 0, run.output
@@ -97,7 +97,7 @@ def test_the_page_is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Pa
     assert "http" not in text.replace("http-equiv", "")
 
 
-def test_a_mistake_is_told_once_and_without_the_nodes(play: Play, tmp_path: Path) -> None:
+def test_mistake__is_told_once_and_without_the_nodes(play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     run = play("plan", {"qemu_vms": [{"name": "web-1", "clone": "debain-13"}], "provision_explain": False},
                "-e", f"provision_page={page}")
@@ -110,7 +110,7 @@ def test_a_mistake_is_told_once_and_without_the_nodes(play: Play, tmp_path: Path
     assert "Nodes, before and after" not in text
 
 
-def test_nothing_that_was_asked_for_can_become_markup(play: Play, tmp_path: Path) -> None:
+def test_nothing_that_was_asked_for__can_become_markup(play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     hostile = "<img src=x onerror=alert(1)>"
     vms = [{"name": "evil", "node_regex": hostile}, {"name": "gitlab", "description": hostile}]
@@ -121,7 +121,7 @@ def test_nothing_that_was_asked_for_can_become_markup(play: Play, tmp_path: Path
     assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 7
 
 
-def test_no_secret_is_in_the_output_at_any_verbosity(cluster: SimulatedCluster, play: Play) -> None:
+def test_no_secret__is_in_the_output_at_any_verbosity(cluster: SimulatedCluster, play: Play) -> None:
     vms = [{"name": "secret-1", "cipassword": "correct-horse", "ciuser": "ann"}]
     for name in ("provision", "teardown"):
         run = play(name, {"qemu_vms": vms}, "-vvv")

@@ -130,7 +130,7 @@ def cluster(clusters: dict[str, SimulatedCluster], version: str) -> Iterator[Sim
 
 
 @pytest.mark.parametrize("version", ROLES)
-def test_the_role_is_enough_for_the_playbooks(cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_role__is_enough_for_the_playbooks(cluster: SimulatedCluster, tmp_path: Path) -> None:
     file = tmp_path / "vms.yml"
     file.write_text(yaml.safe_dump({"qemu_vms": VMS, "provision_wait_for_address": True}), encoding="utf-8")
     env = User(cluster, tmp_path).environment()
@@ -140,12 +140,12 @@ def test_the_role_is_enough_for_the_playbooks(cluster: SimulatedCluster, tmp_pat
 
 
 @pytest.mark.parametrize("version", ROLES)
-def test_the_role_is_enough_for_updates(cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_role__is_enough_for_updates(cluster: SimulatedCluster, tmp_path: Path) -> None:
     User(cluster, tmp_path).do_everything()
 
 
 @pytest.mark.parametrize(("version", "privilege"), [(v, p) for v, role in ROLES.items() for p in role])
-def test_without_a_privilege_something_fails(
+def test_missing_privilege__fails_something(
     cluster: SimulatedCluster, version: str, privilege: str, tmp_path: Path
 ) -> None:
     set_role(cluster, [other for other in ROLES[version] if other != privilege])

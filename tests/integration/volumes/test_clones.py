@@ -37,7 +37,7 @@ def reasons(result: dict[str, Any]) -> dict[str, str | None]:
         ("plain", {"full": True}),
     ],
 )
-def test_what_is_on_shared_storage_is_cloned_to_any_node(
+def test_what_is_on_shared_storage__is_cloned_to_any_node(
     controller: Controller, cluster: SimulatedCluster, template: str, options: dict[str, Any]
 ) -> None:
     result = controller.schedule(name="copy", clone=template, node="pve2", **options)
@@ -58,7 +58,7 @@ def test_what_is_on_shared_storage_is_cloned_to_any_node(
         ("cd-template", {}, "its ide2 is on local storage 'local' of pve2"),
     ],
 )
-def test_a_node_that_proxmox_does_not_clone_to_says_why_and_proxmox_agrees(
+def test_node_that_proxmox_does_not_clone_to__says_why_and_proxmox_agrees(
     controller: Controller, cluster: SimulatedCluster, template: str, options: dict[str, Any], expected: str
 ) -> None:
     failed = controller.fail("NoNodesAvailable", name="copy", clone=template, node="pve3", **options)
@@ -79,7 +79,7 @@ def test_a_node_that_proxmox_does_not_clone_to_says_why_and_proxmox_agrees(
     assert clone_call(cluster)["target"] == "pve3"
 
 
-def test_on_the_templates_node_all_of_that_is_possible(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_templates_own_node__takes_all_of_that(controller: Controller, cluster: SimulatedCluster) -> None:
     wanted: list[tuple[str, dict[str, Any]]] = [
         ("local-template", {}),
         ("local-template", {"full": False}),
@@ -92,7 +92,7 @@ def test_on_the_templates_node_all_of_that_is_possible(controller: Controller, c
     assert len(cluster.state()["guests"]) == 8
 
 
-def test_a_linked_clone_of_a_plain_vm_is_refused_before_anything_is_written(
+def test_linked_clone_of_a_plain_vm__is_refused_before_anything_is_written(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("InvalidRequest", name="copy", clone="plain", full=False)
@@ -100,7 +100,7 @@ def test_a_linked_clone_of_a_plain_vm_is_refused_before_anything_is_written(
     assert writes(cluster) == []
 
 
-def test_drives_that_the_template_has_otherwise_are_refused_before_anything_is_written(
+def test_drives_that_the_template_has_otherwise__are_refused_before_anything_is_written(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("InvalidRequest", name="copy", clone="cd-template", ide={"ide2": "ceph:8"})
@@ -113,7 +113,7 @@ def test_drives_that_the_template_has_otherwise_are_refused_before_anything_is_w
 
 
 @both_versions
-def test_a_clone_gets_new_drives_beside_its_templates_and_other_properties_of_these(
+def test_clone__gets_new_drives_beside_its_templates_and_other_properties_of_these(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     drives = {"scsi0": {"ssd": True, "discard": True}, "scsi1": {"size": 30, "storage_class": "here"}}
@@ -128,7 +128,7 @@ def test_a_clone_gets_new_drives_beside_its_templates_and_other_properties_of_th
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
-def test_a_smaller_disk_than_the_templates_is_refused_before_anything_is_written(
+def test_smaller_disk_than_the_templates__is_refused_before_anything_is_written(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     for check in (True, False):
@@ -140,7 +140,7 @@ def test_a_smaller_disk_than_the_templates_is_refused_before_anything_is_written
     assert writes(cluster) == []
 
 
-def test_what_a_clone_does_not_get_is_told(controller: Controller) -> None:
+def test_what_a_clone_does_not_get__is_told(controller: Controller) -> None:
     off = {"enable": False}
     unruled = {"filters": {"VolumeBinding": off}, "reserves": {"VolumeBinding": off}}
     drives = {"scsi0": {"size": 20, "storage": "thick"}}
@@ -152,7 +152,7 @@ def test_what_a_clone_does_not_get_is_told(controller: Controller) -> None:
     ]
 
 
-def test_a_template_whose_node_is_offline_is_no_source_when_another_copy_is(
+def test_template_whose_node_is_offline__is_no_source_when_another_copy_is(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     for number in (1, 2):
@@ -166,7 +166,7 @@ def test_a_template_whose_node_is_offline_is_no_source_when_another_copy_is(
     assert failed["msg"] == 'clone: VM 900 (shared-template) is on pve1, which is offline, for VM "other"'
 
 
-def test_full_clones_fill_a_thick_storage_and_no_more_and_linked_ones_take_nothing(
+def test_full_clones__fill_a_thick_storage_and_no_more_and_linked_ones_take_nothing(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     vms = [{"name": f"copy-{number}"} for number in range(10)]

@@ -40,7 +40,7 @@ def create_is_on_its_way(cluster: SimulatedCluster) -> None:
 
 
 @both_versions
-def test_every_drive_gets_a_storage_and_proxmox_makes_it_there(
+def test_every_drive__gets_a_storage_and_proxmox_makes_it_there(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     result = controller.schedule(
@@ -64,7 +64,7 @@ def test_every_drive_gets_a_storage_and_proxmox_makes_it_there(
     assert config["ide0"].startswith("nfs:iso/everywhere.iso")
 
 
-def test_each_node_says_what_it_lacks(control: Callable[..., Lab]) -> None:
+def test_each_node__says_what_it_lacks(control: Callable[..., Lab]) -> None:
     nodes = [{"name": f"pve{number}", "cores": 16, "memory": 65536} for number in range(1, 6)]
     storages = [
         {"name": "disks", "type": "lvm", "size": {"pve1": 12, "pve3": 100, "pve4": 100}, "content": ["images"]},
@@ -89,13 +89,13 @@ def test_each_node_says_what_it_lacks(control: Callable[..., Lab]) -> None:
     assert reasons(failed)["pve3"] == "didn't have storage 'disks'", "Proxmox lists no storage that is disabled"
 
 
-def test_a_storage_and_a_class_for_one_drive_contradict_each_other(controller: Controller) -> None:
+def test_storage_and_a_class_for_one_drive__contradict_each_other(controller: Controller) -> None:
     drive = {"storage": "ceph", "storage_class": "local", "size": 1}
     failed = controller.fail("InvalidRequest", name="db-1", scsi={"scsi0": drive}, storage_classes=CLASSES)
     assert "a storage or a storage class, not both" in failed["msg"]
 
 
-def test_a_class_limits_what_is_promised(controller: Controller) -> None:
+def test_class__limits_what_is_promised(controller: Controller) -> None:
     # 200 GiB, of which templates and a VM have 25: twice that, and a tenth of it kept.
     drive = {"size": 51, "storage_class": "thin"}
     vms = [{"name": f"vm-{number}"} for number in range(8)]
@@ -110,7 +110,7 @@ def test_a_class_limits_what_is_promised(controller: Controller) -> None:
 
 
 @both_versions
-def test_a_vm_goes_where_its_image_is(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_vm__goes_where_its_image_is(controller: Controller, cluster: SimulatedCluster) -> None:
     cd = {"ide2": "local:iso/only-on-2.iso,media=cdrom"}
     result = controller.schedule(name="setup", ide=cd)
     assert result["node"] == "pve2"
@@ -122,7 +122,7 @@ def test_a_vm_goes_where_its_image_is(controller: Controller, cluster: Simulated
     assert imported["node"] == "pve3"
 
 
-def test_an_image_on_shared_storage_costs_one_call_and_requests_without_none(
+def test_image_on_shared_storage__costs_one_call_and_requests_without_none(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     controller.schedule(name="plain-1", scsi={"scsi0": ":8"})
@@ -132,7 +132,7 @@ def test_an_image_on_shared_storage_costs_one_call_and_requests_without_none(
     assert content_calls(cluster) == ["pve1 iso"]
 
 
-def test_an_image_that_is_nowhere_is_missed_before_anything_is_written(
+def test_image_that_is_nowhere__is_missed_before_anything_is_written(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     failed = controller.fail("NoStorageAvailable", name="setup", ide={"ide2": "nfs:iso/no.iso,media=cdrom"})
@@ -141,7 +141,7 @@ def test_an_image_that_is_nowhere_is_missed_before_anything_is_written(
     assert not [request for request in cluster.requests() if request["method"] != "GET"]
 
 
-def test_what_is_imported_counts_with_its_size(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_is_imported__counts_with_its_size(controller: Controller, cluster: SimulatedCluster) -> None:
     drive = {"import_from": "nfs:import/large.qcow2", "storage": "thick"}
     vms = [{"name": f"vm-{number}", "scsi": {"scsi0": drive}} for number in range(4)]
     failed = controller.fail("NoStorageAvailable", vms=vms, all_or_nothing=False)
@@ -151,7 +151,7 @@ def test_what_is_imported_counts_with_its_size(controller: Controller, cluster: 
     assert reasons(failed)["pve3"] == "had too little space on storage 'thick' (scsi0 needs 50 GiB, 40 GiB free)"
 
 
-def test_what_is_imported_grows_and_never_shrinks(controller: Controller, cluster: SimulatedCluster) -> None:
+def test_what_is_imported__grows_and_never_shrinks(controller: Controller, cluster: SimulatedCluster) -> None:
     drives = {
         "scsi0": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 60},
         "scsi1": {"import_from": "nfs:import/large.qcow2", "storage": "ceph", "size": 35},
@@ -177,7 +177,7 @@ def test_what_is_imported_grows_and_never_shrinks(controller: Controller, cluste
 
 @both_versions
 @pytest.mark.parametrize(("storage", "room"), [("thick", {"pve1", "pve2"}), ("ceph", set())])
-def test_what_another_process_is_creating_takes_its_space_already(
+def test_what_another_process_is_creating__takes_its_space_already(
     controller: Controller, cluster: SimulatedCluster, storage: str, room: set[str]
 ) -> None:
     cluster.fault(**CREATE, delay=200, count=1)
@@ -192,7 +192,7 @@ def test_what_another_process_is_creating_takes_its_space_already(
 
 
 @both_versions
-def test_a_vm_that_another_process_is_creating_keeps_others_away(
+def test_vm_that_another_process_is_creating__keeps_others_away(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(**CREATE, delay=200, count=1)
@@ -204,7 +204,7 @@ def test_a_vm_that_another_process_is_creating_keeps_others_away(
     slow.kill()
 
 
-def test_a_vm_that_another_process_puts_under_an_ha_rule_counts_as_its_member(control: Callable[..., Lab]) -> None:
+def test_vm_that_another_process_puts_under_an_ha_rule__counts_as_its_member(control: Callable[..., Lab]) -> None:
     rule = {"rule": "apart", "type": "resource-affinity", "affinity": "negative", "resources": "vm:100,vm:101"}
     guests = [
         *CLUSTER["guests"],

@@ -32,7 +32,7 @@ def name_of(value: Path | Example) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links__lead_somewhere(page: Path) -> None:
     broken = []
     for link in links(page):
         if "://" in link:
@@ -45,11 +45,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("example", YAML, ids=name_of)
-def test_yaml_examples_are_yaml(example: Example) -> None:
+def test_yaml_examples__are_yaml(example: Example) -> None:
     assert yaml.load(example.text, AnsibleYAML) is not None
 
 
-def test_every_page_of_the_documentation_is_reached_from_its_index() -> None:
+def test_every_page_of_the_documentation__is_reached_from_its_index() -> None:
     docs = CHECKOUT / "docs"
     reached, waiting = set(), [docs / "index.md"]
     while waiting:
@@ -60,7 +60,7 @@ def test_every_page_of_the_documentation_is_reached_from_its_index() -> None:
     assert set(docs.glob("*.md")) <= reached
 
 
-def test_generated_parts_are_up_to_date() -> None:
+def test_generated_parts__are_up_to_date() -> None:
     generator = CHECKOUT / "hack" / "generate_docs.py"
     done = subprocess.run(
         [sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False
@@ -68,7 +68,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert done.returncode == 0, f"run hack/generate_docs.py\n{done.stdout}{done.stderr}"
 
 
-def test_every_generated_part_stands_on_a_page() -> None:
+def test_every_generated_part__stands_on_a_page() -> None:
     spec = importlib.util.spec_from_file_location("generate_docs", CHECKOUT / "hack" / "generate_docs.py")
     assert spec is not None
     assert spec.loader is not None

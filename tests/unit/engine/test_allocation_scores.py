@@ -44,26 +44,26 @@ def on(plugin: t.Any, request: Request = VM) -> float:
     return score(plugin, request, STATE.nodes[0])
 
 
-def test_least_allocated_is_the_mean_of_what_is_left() -> None:
+def test_least_allocated__is_the_mean_of_what_is_left() -> None:
     assert on(made(LeastAllocated)) == pytest.approx((75 + 25) / 2)
 
 
-def test_most_allocated_is_the_mean_of_what_is_given_out() -> None:
+def test_most_allocated__is_the_mean_of_what_is_given_out() -> None:
     assert on(made(MostAllocated)) == pytest.approx((25 + 75) / 2)
 
 
-def test_weights_shift_the_mean() -> None:
+def test_weights_shift_the__mean() -> None:
     assert on(made(LeastAllocated, cpu_weight=3.0)) == pytest.approx((3 * 75 + 25) / 4)
     assert on(made(MostAllocated, memory_weight=3.0)) == pytest.approx((25 + 3 * 75) / 4)
 
 
-def test_a_resource_that_would_be_exceeded_counts_zero_in_both() -> None:
+def test_resource_that_would_be_exceeded__counts_zero_in_both() -> None:
     wide = vm(cores=4, gib=40)
     assert on(made(LeastAllocated), wide) == pytest.approx(75 / 2)
     assert on(made(MostAllocated), wide) == pytest.approx(25 / 2)
 
 
-def test_the_nodes_own_ratio_is_its_capacity() -> None:
+def test_nodes_own_ratio__is_its_capacity() -> None:
     state = cluster([node("pve1", cpu_ratio=1.0, memory_ratio=2.0)])
     assert score(made(MostAllocated), vm(cores=4, gib=16), state.nodes[0]) == pytest.approx((50 + 25) / 2)
 
@@ -103,34 +103,34 @@ def test_creations__of_many_runs_spread_though_nothing_is_started(by: str) -> No
     assert Counter(each.node for each in guests) == {"a": 3, "b": 3, "c": 3}
 
 
-def test_balanced_allocation_is_full_marks_less_half_the_distance() -> None:
+def test_balanced_allocation__is_full_marks_less_half_the_distance() -> None:
     assert on(made(BalancedAllocation)) == pytest.approx(100 - (75 - 25) / 2)
 
 
-def test_balanced_allocation_does_not_care_how_full_a_node_is() -> None:
+def test_balanced_allocation__does_not_care_how_full_a_node_is() -> None:
     empty, full = cluster([node("pve1")]), cluster([node("pve1")], [guest(100, "pve1", cores=24, gib=24)])
     plugin = made(BalancedAllocation)
     assert score(plugin, vm(cores=4, gib=4), empty.nodes[0]) == 100
     assert score(plugin, vm(cores=4, gib=4), full.nodes[0]) == 100
 
 
-def test_balanced_allocation_caps_what_is_exceeded_at_full() -> None:
+def test_balanced_allocation__caps_what_is_exceeded_at_full() -> None:
     assert on(made(BalancedAllocation), vm(cores=28, gib=100)) == 100
 
 
-def test_a_shape_is_read_off_its_broken_line() -> None:
+def test_shape__is_read_off_its_broken_line() -> None:
     shape = [{"utilization": 20, "score": 0}, {"utilization": 50, "score": 10}, {"utilization": 100, "score": 2}]
     plugin = made(RequestedToCapacityRatio, shape=shape)
     # CPU at 25 % lies a sixth up the first slope, memory at 75 % half down the second.
     assert on(plugin) == pytest.approx((100 / 6 + 60) / 2)
 
 
-def test_a_shape_is_level_beyond_its_ends() -> None:
+def test_shape__is_level_beyond_its_ends() -> None:
     shape = [{"utilization": 30, "score": 4}, {"utilization": 60, "score": 8}]
     assert on(made(RequestedToCapacityRatio, shape=shape)) == pytest.approx((40 + 80) / 2)
 
 
-def test_what_is_exceeded_counts_as_full_in_a_shape() -> None:
+def test_what_is_exceeded__counts_as_full_in_a_shape() -> None:
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     assert on(made(RequestedToCapacityRatio, shape=shape), vm(cores=4, gib=100)) == pytest.approx((25 + 100) / 2)
 
@@ -150,7 +150,7 @@ def test_what_is_exceeded_counts_as_full_in_a_shape() -> None:
         (["steep"], "expected a mapping"),
     ],
 )
-def test_a_shape_that_is_none_is_refused_by_name(shape: list[t.Any], told: str) -> None:
+def test_shape_that_is_none__is_refused_by_name(shape: list[t.Any], told: str) -> None:
     with pytest.raises(InvalidPluginConfig, match=told):
         made(RequestedToCapacityRatio, shape=shape)
 
@@ -163,7 +163,7 @@ def with_storage(used: int) -> t.Any:
 DISK_VM = vm(cores=8, gib=8, disks=(Disk("scsi0", size=10 * GIB),))
 
 
-def test_storage_counts_only_where_it_has_a_weight() -> None:
+def test_storage__counts_only_where_it_has_a_weight() -> None:
     # CPU and memory at 25 %, storage at 50 % with the new disk.
     assert score(made(MostAllocated), DISK_VM, with_storage(40)) == pytest.approx(25)
     assert score(made(MostAllocated, storage_weight=2.0), DISK_VM, with_storage(40)) == pytest.approx(
@@ -182,11 +182,11 @@ def test_storage_share__counts_what_decided_vms_will_take() -> None:
     assert score(plugin, DISK_VM, info) > score(plugin, DISK_VM, with_storage(30))
 
 
-def test_storage_does_not_count_for_a_vm_that_takes_none() -> None:
+def test_storage__does_not_count_for_a_vm_that_takes_none() -> None:
     assert score(made(MostAllocated, storage_weight=9.0), vm(cores=8, gib=8), with_storage(40)) == pytest.approx(25)
 
 
-def test_balance_over_three_resources_is_the_standard_deviation() -> None:
+def test_balance_over_three_resources__is_the_standard_deviation() -> None:
     # 25, 25 and 85 %: mean 45, variance (400 + 400 + 1600) / 3 = 800.
     plugin = made(BalancedAllocation, storage_weight=1.0)
     assert score(plugin, DISK_VM, with_storage(75)) == pytest.approx(100 - 800**0.5)
@@ -200,7 +200,7 @@ def test_balance_over_three_resources_is_the_standard_deviation() -> None:
     wanted_cores=st.integers(1, 64),
     wanted_gib=st.integers(1, 64),
 )
-def test_allocation_scores_promise_0_to_100_on_every_node(
+def test_allocation_scores__promise_0_to_100_on_every_node(
     cores: int, gib: int, used_cores: int, used_gib: int, wanted_cores: int, wanted_gib: int
 ) -> None:
     info = cluster([node("a", cores, gib)], [guest(100, "a", used_cores, used_gib)]).nodes[0]
@@ -211,7 +211,7 @@ def test_allocation_scores_promise_0_to_100_on_every_node(
 
 
 @given(cores=st.integers(1, 30), gib=st.integers(1, 30))
-def test_least_and_most_allocated_are_each_others_mirror_while_nothing_is_exceeded(cores: int, gib: int) -> None:
+def test_least_and_most_allocated__are_each_others_mirror_while_nothing_is_exceeded(cores: int, gib: int) -> None:
     info = cluster([node("a")]).nodes[0]
     request = vm(cores=cores, gib=gib)
     assert score(made(LeastAllocated), request, info) + score(made(MostAllocated), request, info) == pytest.approx(100)

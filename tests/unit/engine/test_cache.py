@@ -40,7 +40,7 @@ def decision(vmid: int = 100, at: str = "pve1", **fields: t.Any) -> Decision:
 
 
 @pytest.mark.parametrize("parts", list(itertools.permutations([0.1, 0.2, 0.3])))
-def test_parts_of_cpus_sum_up_to_the_same_in_whatever_order(parts: tuple[float, ...]) -> None:
+def test_parts_of_cpus__sum_up_to_the_same_in_whatever_order(parts: tuple[float, ...]) -> None:
     state = cluster(NODES, [guest(100 + number, "pve1", cores, 1) for number, cores in enumerate(parts)])
     assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
     state.assume(decision(200))
@@ -48,7 +48,7 @@ def test_parts_of_cpus_sum_up_to_the_same_in_whatever_order(parts: tuple[float, 
     assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
 
 
-def test_what_runs_is_summed_and_templates_never_are() -> None:
+def test_what_runs__is_summed_and_templates_never_are() -> None:
     guests = [
         guest(100, "pve1", 2, 4),
         guest(101, "pve1", 1, 1, status="stopped"),
@@ -61,7 +61,7 @@ def test_what_runs_is_summed_and_templates_never_are() -> None:
     assert {100, 101, 102, 103} <= set(state.taken)
 
 
-def test_an_assumed_vm_counts_until_it_is_forgotten() -> None:
+def test_assumed_vm__counts_until_it_is_forgotten() -> None:
     state = cluster(NODES)
     state.assume(decision())
     assert sums(state.node("pve1")) == (2, 4, 2, 4)
@@ -72,19 +72,19 @@ def test_an_assumed_vm_counts_until_it_is_forgotten() -> None:
     assert state.get(100) is None
 
 
-def test_a_vm_that_the_cluster_shows_cannot_be_forgotten() -> None:
+def test_vm_that_the_cluster_shows__cannot_be_forgotten() -> None:
     state = cluster(NODES, [guest(100, "pve1")])
     state.forget(100)
     assert state.get(100) is not None
 
 
-def test_a_vmid_is_assumed_once() -> None:
+def test_vmid__is_assumed_once() -> None:
     state = cluster(NODES, [guest(100, "pve1")])
     with pytest.raises(ValueError, match="VMID 100 is taken by 'vm-100'"):
         state.assume(decision())
 
 
-def test_restoring_believes_what_is_there() -> None:
+def test_restoring__believes_what_is_there() -> None:
     state = cluster(NODES)
     state.assume(decision())
     state.restore(guest(100, "pve2", 1, 2, name="other"))
@@ -122,7 +122,7 @@ GUESTS = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["assume", "forget", "restore"]), GUESTS), max_size=25))
-def test_sums_by_difference_are_those_of_a_fresh_count(steps: list[tuple[str, Guest]]) -> None:
+def test_sums_by_difference__are_those_of_a_fresh_count(steps: list[tuple[str, Guest]]) -> None:
     storages = [Storage(name, at, shared=name == "ceph") for name in ("ceph", "local") for at in ("pve1", "pve2")]
     state = cluster(NODES, storages=storages)
     for action, shown in steps:

@@ -31,7 +31,7 @@ def count(state: ClusterState, *shapes: Request) -> CapacityReport:
     return how_many(state, PROFILES, shapes)
 
 
-def test_memory_ends_it_where_memory_is_short() -> None:
+def test_memory__ends_it_where_memory_is_short() -> None:
     report = count(cluster([node("pve1"), node("pve2", gib=16)], [guest(100, "pve1", gib=9)]), vm(gib=5))
     assert (report.total, report.limited_by) == (7, "memory")
     assert [(n.node, n.fit, n.limited_by) for n in report.nodes] == [("pve1", 4, "memory"), ("pve2", 3, "memory")]
@@ -42,36 +42,36 @@ def test_memory_ends_it_where_memory_is_short() -> None:
     assert report.reason.startswith("0/2 nodes are available")
 
 
-def test_each_node_has_its_own_limit_and_the_most_common_one_is_told() -> None:
+def test_each_node__has_its_own_limit_and_the_most_common_one_is_told() -> None:
     state = cluster([node("a", cores=1), node("b", cores=1), node("c", gib=2), node("d", online=False)])
     report = count(state, vm(gib=1))
     assert [(n.fit, n.limited_by) for n in report.nodes] == [(4, "cpu"), (4, "cpu"), (2, "memory"), (0, "NodeReady")]
     assert (report.total, report.limited_by) == (10, "cpu")
 
 
-def test_nodes_that_were_never_meant_do_not_vote() -> None:
+def test_nodes_that_were_never_meant__do_not_vote() -> None:
     report = count(cluster([node("a"), node("b"), node("c")]), vm(gib=16, node="b"))
     assert (report.total, report.limited_by) == (2, "memory")
 
 
-def test_storage_runs_out_too() -> None:
+def test_storage__runs_out_too() -> None:
     storages = (Storage("local", "pve1", total=100 * GIB, used=10 * GIB),)
     report = count(cluster([node("pve1")], storages=storages), vm(disks=(Disk("scsi0", size=40 * GIB),)))
     assert (report.total, report.limited_by) == (2, "storage")
 
 
-def test_vmids_run_out_too_and_that_is_no_nodes_fault() -> None:
+def test_vmids__run_out_too_and_that_is_no_nodes_fault() -> None:
     report = count(cluster([node("pve1")], [guest(101, "pve1")]), vm(vmid_range="100-103"))
     assert (report.total, report.limited_by) == (3, "NoVMIDAvailable")
     assert report.nodes == (NodeCapacity("pve1", 3),)
 
 
-def test_several_shapes_take_turns_until_one_finds_no_place() -> None:
+def test_several_shapes__take_turns_until_one_finds_no_place() -> None:
     report = count(cluster([node("pve1")]), vm("small", gib=1), vm("large", gib=10))
     assert (report.total, report.shapes) == (5, (3, 2))
 
 
-def test_a_fixed_vmid_a_group_and_a_delay_do_not_stand_in_the_way() -> None:
+def test_fixed_vmid_a_group_and_a_delay__do_not_stand_in_the_way() -> None:
     shape = vm(gib=16, vmid=100, gang=GangRef("g", 9), context={"delay": "60"}, scheduling_gates=("x",))
     assert count(cluster([node("pve1")], [guest(100, "pve1", gib=0)]), shape).total == 2
 
@@ -83,7 +83,7 @@ def with_headroom(config: t.Any = None) -> dict[str, Profile]:
     return build_profiles(builtin_registry(), config, N_PLUS_ONE)
 
 
-def test_with_headroom_a_nodes_worth_stays_free() -> None:
+def test_headroom__keeps_a_nodes_worth_free() -> None:
     state = cluster([node("pve1"), node("pve2"), node("pve3")])
     assert count(state, vm(gib=8)).total == 12
     report = how_many(state, with_headroom(), [vm(gib=8)])
@@ -106,12 +106,12 @@ def test_headroom__has_limits_of_its_own_where_they_are_given() -> None:
     assert how_many(state, with_headroom(config), [vm(gib=8)]).total == 4
 
 
-def test_a_shape_that_takes_nothing_ends_at_the_limit() -> None:
+def test_shape_that_takes_nothing__ends_at_the_limit() -> None:
     report = how_many(cluster([node("pve1")]), PROFILES, [vm(cores=0, gib=0)], most=50)
     assert report == CapacityReport(50, (NodeCapacity("pve1", 50),), (50,))
 
 
-def test_a_shape_that_makes_no_sense_is_an_error_and_leaves_nothing_behind() -> None:
+def test_shape_that_makes_no_sense__is_an_error_and_leaves_nothing_behind() -> None:
     state = cluster([node("pve1")])
     with pytest.raises(InvalidRequest):
         count(state, vm(), vm(node_regex="("))
@@ -124,7 +124,7 @@ def test_a_shape_that_makes_no_sense_is_an_error_and_leaves_nothing_behind() -> 
     used=st.lists(st.integers(0, 3), max_size=6),
     gib=st.integers(1, 6),
 )
-def test_the_count_is_what_fits_and_the_cluster_is_left_as_it_was(sizes: list[int], used: list[int], gib: int) -> None:
+def test_count__is_what_fits_and_the_cluster_is_left_as_it_was(sizes: list[int], used: list[int], gib: int) -> None:
     nodes = [node(f"n{index}", cores=64, gib=size) for index, size in enumerate(sizes)]
     state = cluster(nodes, [guest(100 + n, f"n{n % len(sizes)}", 1, amount) for n, amount in enumerate(used)])
     before = [(info.memory, info.cores, sorted(info.guests)) for info in state.nodes]

@@ -50,7 +50,7 @@ def with_first(field: str, **changes: t.Any) -> Snapshot:
         (replace(BEFORE, guests=(), storages=(Storage("new", "pve1"),)), {Event.GUEST, Event.STORAGE}),
     ],
 )
-def test_what_may_help_is_an_event(after: Snapshot, events: set[Event]) -> None:
+def test_what_may_help__is_an_event(after: Snapshot, events: set[Event]) -> None:
     assert events_between(BEFORE, after) == events
 
 
@@ -64,9 +64,9 @@ def test_what_may_help_is_an_event(after: Snapshot, events: set[Event]) -> None:
         replace(BEFORE, nodes=BEFORE.nodes[::-1], guests=BEFORE.guests[::-1], storages=BEFORE.storages[::-1]),
     ],
 )
-def test_what_always_moves_or_cannot_help_is_none(after: Snapshot) -> None:
+def test_what_always_moves_or_cannot_help__is_none(after: Snapshot) -> None:
     assert events_between(BEFORE, after) == frozenset()
 
 
-def test_a_changed_ha_rule_counts_as_a_change_of_the_nodes() -> None:
+def test_changed_ha_rule__counts_as_a_change_of_the_nodes() -> None:
     assert events_between(BEFORE, with_first("ha_rules", disabled=True)) == {Event.NODE}

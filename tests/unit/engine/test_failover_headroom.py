@@ -21,7 +21,7 @@ ON = {"filters": {"FailoverHeadroom": {"enable": True}}}
 LIMITS = Limits(CPULimit(4.0), MemoryLimit(1.0))
 
 
-def test_the_reason_names_the_node_whose_loss_would_strand_which_vm() -> None:
+def test_reason__names_the_node_whose_loss_would_strand_which_vm() -> None:
     state = cluster(
         [node("pve1"), node("pve2"), node("pve3")],
         [guest(100, "pve1", gib=20, name="db"), guest(101, "pve2", gib=10), guest(102, "pve3", gib=13)],
@@ -33,36 +33,36 @@ def test_the_reason_names_the_node_whose_loss_would_strand_which_vm() -> None:
     assert "(the loss of pve1 would strand VM db (100) of 20.0 GiB and 1 vCPU)" in str(refused["pve2"].reason)
 
 
-def test_a_vm_that_would_itself_be_stranded_is_refused() -> None:
+def test_vm_that_would_itself_be_stranded__is_refused() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
     outcome = scheduler(state, ON).schedule(vm(gib=100))
     reasons = {verdict.node: verdict.reason for verdict in outcome.verdicts()}
     assert "the loss of big would strand the new VM of 100.0 GiB" in str(reasons["big"])
 
 
-def test_a_cluster_that_cannot_bear_a_loss_takes_nothing() -> None:
+def test_cluster_that_cannot_bear_a_loss__takes_nothing() -> None:
     state = cluster([node("pve1"), node("pve2")], [guest(100, "pve1", gib=20), guest(101, "pve2", gib=20)])
     assert scheduler(state, ON).schedule(vm(gib=1)).decision is None
     assert scheduler(state).schedule(vm(gib=1)).decision is not None
 
 
-def test_one_node_alone_can_never_be_lost() -> None:
+def test_one_node_alone__can_never_be_lost() -> None:
     assert scheduler(cluster([node("pve1")]), ON).schedule(vm()).decision is None
 
 
-def test_stopped_guests_and_templates_need_no_room() -> None:
+def test_stopped_guests_and_templates__need_no_room() -> None:
     guests = [guest(100, "pve1", gib=30, status="stopped"), guest(101, "pve2", gib=30, template=True)]
     assert scheduler(cluster([node("pve1"), node("pve2")], guests), ON).schedule(vm(gib=8)).decision is not None
 
 
-def test_nodes_in_maintenance_or_offline_take_no_guests() -> None:
+def test_nodes_in_maintenance_or_offline__take_no_guests() -> None:
     nodes = [node("pve1"), node("pve2", maintenance=True), node("pve3", online=False)]
     assert scheduler(cluster(nodes), ON).schedule(vm()).decision is None
     nodes[1] = node("pve2")
     assert scheduler(cluster(nodes), ON).schedule(vm()).decision is not None
 
 
-def test_every_loss_counts_and_not_only_the_last_one() -> None:
+def test_every_loss__counts_and_not_only_the_last_one() -> None:
     # c takes db when a is lost, and web when b is: beside db there is no room for the new VM, beside web there is.
     state = cluster(
         [node("a"), node("b", gib=16), node("c"), node("d", cores=2, gib=16)],
@@ -72,13 +72,13 @@ def test_every_loss_counts_and_not_only_the_last_one() -> None:
     assert "the loss of a would strand VM db" in str(verdicts["c"])
 
 
-def test_cpu_counts_as_memory_does() -> None:
+def test_cpu__counts_as_memory_does() -> None:
     state = cluster([node("pve1", cores=16), node("pve2", cores=16)], [guest(100, "pve1", cores=52, gib=1)])
     assert scheduler(state, ON).schedule(vm(cores=14)).decision is None
     assert scheduler(state, ON).schedule(vm(cores=12)).decision is not None
 
 
-def test_reserves_and_ratios_limit_what_the_others_take() -> None:
+def test_reserves_and_ratios__limit_what_the_others_take() -> None:
     state = cluster([node("pve1"), node("pve2")], [guest(100, "pve1", gib=20)])
     for config, fits in (({}, True), ({"memory_reserved": 4096}, False), ({"memory_ratio": 0.8}, False)):
         outcome = scheduler(state, {"filters": {"FailoverHeadroom": {"config": config}}}).schedule(vm(gib=10))
@@ -87,7 +87,7 @@ def test_reserves_and_ratios_limit_what_the_others_take() -> None:
             state.forget(outcome.decision.vmid)
 
 
-def test_decisions_of_the_run_count() -> None:
+def test_decisions_of_the_run__count() -> None:
     engine = scheduler(cluster([node("pve1"), node("pve2"), node("pve3")]), ON)
     outcomes = engine.schedule_all([vm(f"vm-{i}", gib=10) for i in range(12)])
     # Of 3 x 3 VMs of 10 GiB per node a third must stay free.
@@ -99,7 +99,7 @@ small = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6), st.integers(1, 
 
 @settings(max_examples=150)
 @given(guests=small, sizes=st.lists(st.integers(8, 24), min_size=2, max_size=4), wanted=st.integers(1, 12))
-def test_what_passes_survives_the_loss_of_any_node(
+def test_what_passes__survives_the_loss_of_any_node(
     guests: list[tuple[int, int, int]], sizes: list[int], wanted: int
 ) -> None:
     nodes = [node(f"n{index}", cores=2, gib=size) for index, size in enumerate(sizes)]
@@ -131,7 +131,7 @@ def can_be_absorbed(state: ClusterState, lost: str) -> bool:
 
 
 @given(guests=small, wanted=st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_keeping_up_with_the_run_answers_as_looking_anew_does(
+def test_keeping_up_with_the_run__answers_as_reading_again_does(
     guests: list[tuple[int, int, int]], wanted: list[int]
 ) -> None:
     nodes = [node(f"n{index}", cores=4, gib=24) for index in range(4)]
@@ -145,7 +145,7 @@ def test_keeping_up_with_the_run_answers_as_looking_anew_does(
         state.assume_guest(guest(500 + number, f"n{number % 4}", 1, gib, status="assumed"))
 
 
-def test_fifty_nodes_with_five_hundred_guests_take_little_work() -> None:
+def test_fifty_nodes_with_five_hundred_guests__take_little_work() -> None:
     nodes = [node(f"n{index:02}", cores=64, gib=256) for index in range(50)]
     running = [guest(100 + n, f"n{n % 50:02}", 2 + n % 7, 10 + n % 27) for n in range(500)]
     engine = scheduler(cluster(nodes, running), ON)

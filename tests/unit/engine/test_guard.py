@@ -242,7 +242,7 @@ def run(plugin: type[Plugin]) -> list[t.Any]:
 
 
 @pytest.mark.parametrize("plugin", RAISING)
-def test_a_plugin_that_raises_fails_its_vm_only(plugin: type[Plugin]) -> None:
+def test_plugin_that_raises__fails_its_vm_only(plugin: type[Plugin]) -> None:
     before, victim, after = run(plugin)
     assert victim.error.code == "PluginFailed"
     assert victim.message == "plugin Trap failed: ZeroDivisionError: boom"
@@ -252,14 +252,14 @@ def test_a_plugin_that_raises_fails_its_vm_only(plugin: type[Plugin]) -> None:
 
 
 @pytest.mark.parametrize(("plugin", "told"), WRONG)
-def test_a_plugin_that_answers_nonsense_fails_its_vm_only(plugin: type[Plugin], told: str) -> None:
+def test_plugin_that_answers_nonsense__fails_its_vm_only(plugin: type[Plugin], told: str) -> None:
     before, victim, after = run(plugin)
     assert victim.message == f"plugin Trap failed: {told}"
     assert before.decision is not None
     assert after.decision is not None
 
 
-def test_success_is_a_plain_yes() -> None:
+def test_success__is_a_plain_yes() -> None:
     class Yes(Trap, PreFilterPlugin, FilterPlugin):
         def pre_filter(self, *args: t.Any) -> Status | None:
             return Status(Code.SUCCESS)
@@ -272,7 +272,7 @@ def test_success_is_a_plain_yes() -> None:
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("boom"), InvalidRequest("to the user")])
 @pytest.mark.parametrize("fails_at", [2, 3])
-def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at: int, error: Exception) -> None:
+def test_plugin_that_failed_in_the_midst_of_keeping_up__starts_afresh(fails_at: int, error: Exception) -> None:
     calls: list[str] = []
 
     class Counting(SharedPlugin, PreFilterPlugin, FilterPlugin):
@@ -309,7 +309,7 @@ def test_a_plugin_that_failed_in_the_midst_of_keeping_up_starts_afresh(fails_at:
     assert seen[-1] == 4
 
 
-def test_a_reserve_that_refuses_or_raises_leaves_nothing_behind() -> None:
+def test_reserve_that_refuses_or_raises__leaves_nothing_behind() -> None:
     def reserving(name_: str, answer: Status | None) -> type[Plugin]:
         class Reserving(ReservePlugin):
             name = name_

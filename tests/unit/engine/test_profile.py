@@ -22,7 +22,7 @@ def names(found: Profile, section: str) -> list[str]:
     return [plugin.name for plugin in found.plugins(section)]
 
 
-def test_upstreams_plugins_are_on_by_default_but_two() -> None:
+def test_upstreams_plugins__are_on_by_default_but_two() -> None:
     default = profile()
     assert {"NodeName", "NodeRegex", "NodeReady", "CPUOvercommit", "MemoryOvercommit"} <= set(names(default, "filters"))
     assert "LeastAllocated" in names(default, "scores")
@@ -31,19 +31,19 @@ def test_upstreams_plugins_are_on_by_default_but_two() -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"enable": True}, {"enable": "yes"}, {"config": {"seed": 3}}], ids=str)
-def test_naming_a_plugin_turns_it_on(body: t.Any) -> None:
+def test_naming_a_plugin__turns_it_on(body: t.Any) -> None:
     assert "Random" in names(profile({"scores": {"Random": body}}), "scores")
 
 
 @pytest.mark.parametrize("section", ["filters", "scores"])
-def test_a_plugin_is_turned_off_at_one_point_and_stays_on_at_the_other(section: str) -> None:
+def test_plugin__is_turned_off_at_one_point_and_stays_on_at_the_other(section: str) -> None:
     found = profile({section: {"VMAffinity": {"enable": False}}})
     assert ("VMAffinity" in names(found, "filters")) is (section != "filters")
     assert ("VMAffinity" in names(found, "scores")) is (section != "scores")
     assert [p.name for p in found.all()].count("VMAffinity") == 1
 
 
-def test_a_weight_goes_before_the_plugins_own() -> None:
+def test_weight__goes_before_the_plugins_own() -> None:
     assert profile().weights["LeastAllocated"] == 1.0
     assert profile({"scores": {"LeastAllocated": {"weight": 2.5}}}).weights["LeastAllocated"] == 2.5
 
@@ -84,22 +84,22 @@ def test_a_weight_goes_before_the_plugins_own() -> None:
     ],
     ids=str,
 )
-def test_a_mistake_is_named_with_what_is_known_there(config: t.Any, message: str) -> None:
+def test_mistake__is_named_with_what_is_known_there(config: t.Any, message: str) -> None:
     with pytest.raises(InvalidPluginConfig) as caught:
         profile(config)
     assert caught.value.message.startswith(message)
 
 
-def test_an_unknown_plugin_lists_those_that_there_are() -> None:
+def test_unknown_plugin__lists_those_that_there_are() -> None:
     with pytest.raises(InvalidPluginConfig, match=r"CPUOvercommit, .*MemoryOvercommit, .*NodeName, .*NodeReady"):
         profile({"filters": {"X": {}}})
 
 
-def test_an_empty_section_changes_nothing() -> None:
+def test_empty_section__changes_nothing() -> None:
     assert names(profile({"filters": None}), "filters") == names(profile(), "filters")
 
 
-def test_numbers_may_come_as_text() -> None:
+def test_numbers__may_come_as_text() -> None:
     """Templates make text of everything."""
     (cpu,) = [p for p in profile(_cpu("2.5")).plugins("filters") if p.name == "CPUOvercommit"]
     assert cpu.config["ratio"] == 2.5
@@ -119,7 +119,7 @@ def test_numbers__that_are_none_or_beyond_all_bounds_are_refused(value: t.Any) -
             profile(config)
 
 
-def test_one_plugin_at_two_points_has_one_config() -> None:
+def test_one_plugin_at_two_points__has_one_config() -> None:
     class Both(BUILTIN_BY_NAME["VMAffinity"]):  # type: ignore[misc, valid-type]
         name = "Both"
         settings = {"a": Setting("int", 1, ""), "b": Setting("int", 1, "")}
@@ -135,13 +135,13 @@ def test_one_plugin_at_two_points_has_one_config() -> None:
 BUILTIN_BY_NAME = {plugin.name: plugin for plugin in BUILTIN}
 
 
-def test_a_name_is_taken_once() -> None:
+def test_name__is_taken_once() -> None:
     registry = Registry(BUILTIN)
     with pytest.raises(InvalidPluginConfig, match=r"plugin name 'NodeName' \(mine.py\) is taken already"):
         registry.register(BUILTIN_BY_NAME["NodeName"], "mine.py")
 
 
-def test_a_class_without_its_methods_is_refused() -> None:
+def test_class_without_its_methods__is_refused() -> None:
     class Half(FilterPlugin):
         name = "Half"
 
@@ -150,7 +150,7 @@ def test_a_class_without_its_methods_is_refused() -> None:
 
 
 @pytest.mark.parametrize("plugin", BUILTIN, ids=lambda plugin: plugin.name)
-def test_every_built_in_is_documented_and_made_of_its_defaults(plugin: type[t.Any]) -> None:
+def test_every_built_in__is_documented_and_made_of_its_defaults(plugin: type[t.Any]) -> None:
     assert plugin.__doc__
     assert all(setting.help for setting in plugin.settings.values())
     assert made(plugin).name == plugin.name

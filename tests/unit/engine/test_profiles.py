@@ -45,27 +45,27 @@ def chosen(by: str) -> str:
     return outcome.decision.node
 
 
-def test_the_named_profiles_do_what_their_names_say() -> None:
+def test_named_profiles__do_what_their_names_say() -> None:
     assert set(build_profiles(builtin_registry())) == {"balanced", "pack", "spread", "proxmox"} == set(NAMED)
     assert chosen("balanced") == "tiny"
     assert chosen("pack") == "packed"
     assert chosen("spread") == "idle"
 
 
-def test_proxmox_scores_as_the_ha_manager_does_and_by_nothing_else_that_measures_load() -> None:
+def test_proxmox_profile__scores_as_the_ha_manager_does_and_by_nothing_else_that_measures_load() -> None:
     scores = weights("proxmox")
     assert "ProxmoxStatic" in scores
     assert not {"LeastAllocated", "StorageBalance", "BalancedAllocation", "FewestGuests"} & set(scores)
 
 
-def test_the_plugin_config_is_laid_over_every_profile() -> None:
+def test_plugin_config__is_laid_over_every_profile() -> None:
     config = {"filters": {"MemoryOvercommit": {"config": {"ratio": 1.5}}}, "scores": {"Random": {"weight": 0.5}}}
     for name in NAMED:
         assert config_of(name, "MemoryOvercommit", config)["ratio"] == 1.5
         assert weights(name, config)["Random"] == 0.5
 
 
-def test_what_the_plugin_config_leaves_out_stays_as_the_named_profile_has_it() -> None:
+def test_what_the_plugin_config_leaves_out__stays_as_the_named_profile_has_it() -> None:
     config = {"scores": {"LeastAllocated": {"config": {"cpu_weight": 2}}, "FewestGuests": {"config": {}}}}
     assert "LeastAllocated" not in weights("pack", config)
     assert "LeastAllocated" in weights("balanced", config)
@@ -73,7 +73,7 @@ def test_what_the_plugin_config_leaves_out_stays_as_the_named_profile_has_it() -
     assert "LeastAllocated" in weights("pack", {"scores": {"LeastAllocated": {"enable": True}}})
 
 
-def test_a_profile_of_ones_own_is_laid_over_the_one_that_it_extends() -> None:
+def test_profile_of_ones_own__is_laid_over_the_one_that_it_extends() -> None:
     config = {
         "scores": {"LeastAllocated": {"config": {"cpu_weight": 2}}},
         "profiles": {
@@ -89,7 +89,7 @@ def test_a_profile_of_ones_own_is_laid_over_the_one_that_it_extends() -> None:
     assert weights("balanced", config)["LeastAllocated"] == 1
 
 
-def test_a_profile_of_a_known_name_changes_that_one_only() -> None:
+def test_profile_of_a_known__name_changes_that_one_only() -> None:
     config = {"profiles": {"pack": {"scores": {"MostAllocated": {"weight": 5}}}}}
     assert weights("pack", config)["MostAllocated"] == 5
     assert "LeastAllocated" not in weights("pack", config)
@@ -107,7 +107,7 @@ def test_build_profiles__above__is_laid_over_every_profile_in_the_end() -> None:
         assert [plugin.config["memory_ratio"] for plugin in headroom] == [2]
 
 
-def test_a_dict_setting_is_replaced_as_a_whole() -> None:
+def test_dict_setting__is_replaced_as_a_whole() -> None:
     config = {
         "filters": {"MemoryOvercommit": {"config": {"pools": {"a": 1, "b": 2}}}},
         "profiles": {"mine": {"filters": {"MemoryOvercommit": {"config": {"pools": {"c": 3}}}}}},
@@ -136,19 +136,19 @@ def test_a_dict_setting_is_replaced_as_a_whole() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(config: t.Any, told: str) -> None:
+def test_what_is_wrong__is_named(config: t.Any, told: str) -> None:
     with pytest.raises(InvalidPluginConfig, match=told):
         build_profiles(builtin_registry(), config)
 
 
-def test_a_plugin_that_only_looks_first_is_switched_off_in_its_own_section() -> None:
+def test_plugin_that_only_looks_first__is_switched_off_in_its_own_section() -> None:
     delayed = vm(context={"delay": "9"})
     for config, placed in (({}, False), ({"pre_filters": {"Delay": {"enable": False}}}, True)):
         engine = Scheduler(cluster([node("pve1")]), build_profiles(builtin_registry(), config))
         assert (engine.schedule(delayed).decision is not None) is placed
 
 
-def test_a_filter_is_switched_off_with_what_it_does_first() -> None:
+def test_filter__is_switched_off_with_what_it_does_first() -> None:
     config = {"filters": {"NodeRegex": {"enable": False}}}
     engine = Scheduler(cluster([node("pve1")]), build_profiles(builtin_registry(), config))
     assert engine.schedule(vm(node_regex="(")).decision is not None
@@ -163,7 +163,7 @@ def test_a_filter_is_switched_off_with_what_it_does_first() -> None:
     wanted=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 16)), min_size=1, max_size=6),
     order=st.randoms(use_true_random=False),
 )
-def test_in_every_profile_the_order_of_the_snapshot_says_nothing_and_no_node_is_overfilled(
+def test_order_of_the_snapshot__changes_nothing_in_any_profile_and_no_node_is_overfilled(
     sizes: list[tuple[int, int]],
     guests: list[tuple[int, int, int]],
     wanted: list[tuple[int, int]],
@@ -233,7 +233,7 @@ def test_policy__that_does_not_exist_is_refused_with_the_plugins_name() -> None:
         profile({}, [Misspelt])
 
 
-def test_what_a_filter_is_told_switches_no_score_on() -> None:
+def test_setting_of_a_filter__switches_no_score_on() -> None:
     config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}}}
     names = {plugin.name for plugin in build_profiles(builtin_registry(), config)["balanced"].plugins("scores")}
     assert names == {plugin.name for plugin in build_profiles(builtin_registry())["balanced"].plugins("scores")}

@@ -47,18 +47,18 @@ def ranking(
     return orders
 
 
-def test_a_node_of_twice_the_size_gets_twice_the_services() -> None:
+def test_node_of_twice_the_size__gets_twice_the_services() -> None:
     nodes = {"A": (10.0, 100.0 * GB), "B": (20.0, 200.0 * GB)}
     assert ranking(nodes, [], (4, 20 * GB), 15) == ["BA", "BA", "AB"] * 5
 
 
 @pytest.mark.parametrize("loads", [[], [("A", 4, GB), ("B", 2, GB), ("C", 2, GB)]])
-def test_cpu_decides_where_memory_hardly_differs(loads: list[Load]) -> None:
+def test_cpu__decides_where_memory_hardly_differs(loads: list[Load]) -> None:
     nodes = {"A": (8.0, 10.0 * GB), "B": (4.0, 9.0 * GB), "C": (4.0, 8.0 * GB)}
     assert ranking(nodes, loads, (3, 16 * 10**6), 20) == ["ABC", "ABC", "BCA", "CAB"] * 5
 
 
-def test_an_overcommitted_node_comes_last() -> None:
+def test_overcommitted_node__comes_last() -> None:
     nodes = {
         "A": (4.0, 4_102_062_080.0),
         "B": (4.0, 4_102_062_080.0),
@@ -69,7 +69,7 @@ def test_an_overcommitted_node_comes_last() -> None:
     assert ranking(nodes, [("A", *service)] * 4 + [("B", *service)], service, 1) == ["CDBA"]
 
 
-def test_three_sizes_of_nodes() -> None:
+def test_sizes_of_nodes__are_three() -> None:
     nodes = {"A": (10.0, 100.0 * GB), "B": (20.0, 200.0 * GB), "C": (30.0, 300.0 * GB)}
     service = (4.0, 20.0 * GB)
     loads = [(name, *service) for name in "AABBC"]
@@ -77,7 +77,7 @@ def test_three_sizes_of_nodes() -> None:
     assert ranking(nodes, [(name, *service) for name in "AAC"], service, 1) == ["BCA"]
 
 
-def test_the_score_is_the_one_worked_out_by_hand() -> None:
+def test_score__is_the_one_worked_out_by_hand() -> None:
     # The columns' norms are 5 and 3, the weights 1/4 and 3/4.
     # Weighted: (0.15, 0.25), (0.20, 0.50), (0.00, 0.50); best (0.00, 0.25), worst (0.20, 0.50)
     found = scores([(3, 1), (4, 2), (0, 2)], (1, 3))
@@ -85,29 +85,29 @@ def test_the_score_is_the_one_worked_out_by_hand() -> None:
     assert found == pytest.approx([to_worst / (to_worst + 0.15), 0.0, 0.20 / (0.20 + 0.25)])
 
 
-def test_nothing_to_tell_apart_scores_nothing() -> None:
+def test_nothing_to_tell__apart_scores_nothing() -> None:
     assert scores([(1, 2), (1, 2)], (1, 1)) == [0.0, 0.0]
     assert scores([(0, 0)], (1, 1)) == [0.0]
 
 
-def test_memory_weighs_five_times_as_much_as_cpu() -> None:
+def test_memory__weighs_five_times_as_much_as_cpu() -> None:
     # As much CPU is free on the one as memory on the other: the distances are as the weights, 1 and 2 to 5 and 10.
     found = static_scores(cpu=[(0, 8), (4, 8)], memory=[(4, 8), (0, 8)], added_cpu=1, added_memory=1)
     assert found == pytest.approx([1 / 6, 5 / 6])
 
 
-def test_a_service_without_cpu_limit_counts_as_all_cpus_of_the_node() -> None:
+def test_service_without_cpu__limit_counts_as_all_cpus_of_the_node() -> None:
     memory = [(0.0, 1.0 * GB), (0.0, 1.0 * GB)]
     assert static_scores([(0.0, 4.0), (4.0, 8.0)], memory, 0, 0) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(("added", "cpu"), [(2, [(2, 24), (11, 48), (38, 8)]), (1, [(3, 20), (13.5, 40), (29, 8)])])
-def test_rounding_does_not_break_ties(added: float, cpu: list[tuple[float, float]]) -> None:
+def test_rounding__does_not_break_ties(added: float, cpu: list[tuple[float, float]]) -> None:
     # The new VM adds the same to the average on the first two: (2 x used + added) / capacity^2 is equal.
     assert static_scores(cpu, [(0, 1)] * 3, added, 0) == [1.0, 1.0, 0.0]
 
 
-def test_a_vm_goes_where_the_ha_manager_would_have_put_it() -> None:
+def test_vm__goes_where_the_ha_manager_would_have_put_it() -> None:
     state = cluster(
         [node("pve1", 10, 100), node("pve2", 20, 200)],
         [guest(100, "pve2", 4, 20), guest(101, "pve2", 4, 20)],
@@ -115,12 +115,12 @@ def test_a_vm_goes_where_the_ha_manager_would_have_put_it() -> None:
     assert scheduler(state, ONLY_STATIC).schedule(vm(cores=4, gib=20)).decision.node == "pve1"
 
 
-def test_ties_go_to_the_name_that_sorts_first() -> None:
+def test_ties__go_to_the_name_that_sorts_first() -> None:
     state = cluster([node("pve3"), node("pve2"), node("pve1")])
     assert scheduler(state, ONLY_STATIC).schedule(vm()).decision.node == "pve1"
 
 
-def test_with_ha_only_other_guests_are_not_seen() -> None:
+def test_ha_only__leaves_other_guests_out() -> None:
     state = cluster(
         [node("pve1"), node("pve2")],
         [guest(100, "pve1", 4, 16), guest(101, "pve2", 1, 1, ha_managed=True)],

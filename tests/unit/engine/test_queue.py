@@ -43,12 +43,12 @@ def failed_once(now: float = 0.0, rejected_by: tuple[str, ...] = ("MemoryOvercom
     return queue
 
 
-def test_the_higher_priority_goes_first_and_then_who_came_first() -> None:
+def test_higher_priority__goes_first_and_then_who_came_first() -> None:
     queue = queue_of(vm("a"), vm("b", priority=5), vm("c"), vm("d", priority=5), vm("e", priority=-1))
     assert names(queue, 0) == ["b", "d", "a", "c", "e"]
 
 
-def test_what_failed_is_left_alone_until_an_event_that_may_help() -> None:
+def test_failed_request__is_not_retried_until_an_event_that_may_help() -> None:
     queue = failed_once()
     assert names(queue, 100) == []
     queue.wake([Event.DEVICE])
@@ -57,13 +57,13 @@ def test_what_failed_is_left_alone_until_an_event_that_may_help() -> None:
     assert names(queue, 100) == ["a"]
 
 
-def test_an_event_counts_for_any_one_of_the_plugins_that_rejected() -> None:
+def test_event__counts_for_any_one_of_the_plugins_that_rejected() -> None:
     queue = failed_once(rejected_by=("NodeReady", "MemoryOvercommit"))
     queue.wake([Event.GUEST])
     assert names(queue, 100) == ["a"]
 
 
-def test_any_event_counts_when_no_plugin_is_to_blame() -> None:
+def test_any_event__counts_when_no_plugin_is_to_blame() -> None:
     queue = failed_once(rejected_by=())
     queue.wake([])
     assert names(queue, 100) == []
@@ -71,14 +71,14 @@ def test_any_event_counts_when_no_plugin_is_to_blame() -> None:
     assert names(queue, 100) == ["a"]
 
 
-def test_it_is_tried_again_after_the_longest_wait_though_nothing_happened() -> None:
+def test_it__is_tried_again_after_the_longest_wait_though_nothing_happened() -> None:
     queue = failed_once(now=7)
     assert queue.next_time() == 7 + LONGEST_WAIT
     assert names(queue, 6.9 + LONGEST_WAIT) == []
     assert names(queue, 7 + LONGEST_WAIT) == ["a"]
 
 
-def test_backoff_doubles_from_one_second_to_ten() -> None:
+def test_backoff__doubles_from_one_second_to_ten() -> None:
     queue = queue_of(vm("a"))
     now, waits = 0.0, []
     for _attempt in range(6):
@@ -94,7 +94,7 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_what_waits_for_a_time_is_due_at_that_time_and_pays_no_backoff() -> None:
+def test_what_waits_for_a_time__is_due_at_that_time_and_pays_no_backoff() -> None:
     queue = queue_of(vm("a"))
     for until in (15.0, 15.5):
         queued = queue.pop(until - 0.5)
@@ -107,14 +107,14 @@ def test_what_waits_for_a_time_is_due_at_that_time_and_pays_no_backoff() -> None
     assert queued.attempts == 0
 
 
-def test_an_empty_queue_has_no_next_time() -> None:
+def test_empty_queue__has_no_next_time() -> None:
     queue = queue_of(vm("a"))
     assert names(queue, 0) == ["a"]
     assert queue.next_time() is None
     assert len(queue) == 0
 
 
-def test_a_group_is_due_together() -> None:
+def test_group__is_due_together() -> None:
     gang = GangRef("g", 2)
     queue = queue_of(vm("a", gang=gang), vm("b", gang=gang), vm("c"))
     members = [queue.pop(0) for _ in range(3)]
@@ -131,7 +131,7 @@ def test_a_group_is_due_together() -> None:
     assert names(queue, 5) == ["a", "b"]
 
 
-def test_a_gated_request_never_gets_in() -> None:
+def test_gated_request_never__gets_in() -> None:
     queue = SchedulingQueue(lambda request: PROFILE)
     held = queue.add(vm("a", scheduling_gates=("licence", "disk")), 0)
     assert held is not None
@@ -140,14 +140,14 @@ def test_a_gated_request_never_gets_in() -> None:
 
 
 @pytest.mark.parametrize(("opened", "let_in"), [(["licence"], False), (["licence", "disk"], True)])
-def test_a_gate_is_open_when_the_config_names_it(opened: list[str], let_in: bool) -> None:
+def test_gate__is_open_when_the_config_names_it(opened: list[str], let_in: bool) -> None:
     config = {"gates": {"SchedulingGates": {"config": {"open": opened}}}}
     queue = SchedulingQueue(lambda request: profile(config))
     assert (queue.add(vm("a", scheduling_gates=("licence", "disk")), 0) is None) is let_in
 
 
 @given(priorities=st.lists(st.integers(-3, 3), max_size=12))
-def test_nothing_is_lost_and_the_order_is_that_of_priority_and_arrival(priorities: list[int]) -> None:
+def test_nothing__is_lost_and_the_order_is_that_of_priority_and_arrival(priorities: list[int]) -> None:
     queue = queue_of(*(vm(str(number), priority=priority) for number, priority in enumerate(priorities)))
     expected = sorted(range(len(priorities)), key=lambda number: (-priorities[number], number))
     assert names(queue, 0) == [str(number) for number in expected]

@@ -46,7 +46,7 @@ def used_gib(state: ClusterState) -> float:
 # --- delays and gates ---
 
 
-def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
+def test_delayed_vm__is_placed_when_its_time_has_come() -> None:
     requests = [vm("late", context={"delay": "15"}, created=100.0), vm("now")]
     late, now = scheduler(cluster([node("pve1")])).schedule_all(requests, now=114.9)
     assert late.message == (
@@ -57,20 +57,20 @@ def test_a_delayed_vm_is_placed_when_its_time_has_come() -> None:
     assert placed(scheduler(cluster([node("pve1")])).schedule_all(requests, now=115.0)) == ["late", "now"]
 
 
-def test_a_delay_that_is_over_says_nothing_of_another_one() -> None:
+def test_delay_that_is_over__says_nothing_of_another_one() -> None:
     engine = scheduler(cluster([node("pve1")]))
     outcomes = engine.schedule_all([vm("a", context={"delay": "1"}), vm("b", context={"delay": "15"})], now=5.0)
     assert placed(outcomes) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
-def test_a_delay_that_is_no_time_is_refused(text: str) -> None:
+def test_delay_that_is_no_time__is_refused(text: str) -> None:
     outcome = scheduler(cluster([node("pve1")])).schedule(vm(context={"delay": text}))
     assert isinstance(outcome.error, InvalidRequest)
     assert f"expected a number of seconds, got {text!r}" in outcome.message
 
 
-def test_a_gated_vm_is_told_what_holds_it_and_is_never_due() -> None:
+def test_gated_vm__is_told_what_holds_it_and_is_never_due() -> None:
     [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("gated", scheduling_gates=("licence",))])
     assert outcome.error is not None
     assert outcome.error.code == "SchedulingGated"
@@ -78,19 +78,19 @@ def test_a_gated_vm_is_told_what_holds_it_and_is_never_due() -> None:
     assert not outcome.resolvable
 
 
-def test_what_no_change_can_help_is_not_waited_for() -> None:
+def test_what_no_change_can_help__is_not_waited_for() -> None:
     [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("new", node="pve9")])
     assert (outcome.decision, outcome.resolvable) == (None, False)
 
 
-def test_a_vm_without_a_free_vmid_waits_for_guests_to_change() -> None:
+def test_vm_without_a_free_vmid__waits_for_guests_to_change() -> None:
     engine = scheduler(cluster([node("pve1")], [guest(100, "pve1")]))
     [outcome] = engine.schedule_all([vm("new", vmid_range="100-100")])
     assert outcome.resolvable
     assert outcome.rejected_by == {"Range", "Regex"}
 
 
-def test_a_vm_may_come_before_the_one_that_it_must_be_with() -> None:
+def test_vm__may_come_before_the_one_that_it_must_be_with() -> None:
     beside = [AffinityTerm(True, Selector(name=name)) for name in ("app", "db")]
     requests = [vm("cache", affinity=(beside[0],)), vm("app", affinity=(beside[1],)), vm("db"), vm("huge", gib=40)]
     outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(requests)
@@ -98,7 +98,7 @@ def test_a_vm_may_come_before_the_one_that_it_must_be_with() -> None:
     assert [outcome.decision.vmid for outcome in outcomes if outcome.decision] == [102, 101, 100]
 
 
-def test_a_vm_that_would_break_a_spread_is_placed_when_others_have_evened_it_out() -> None:
+def test_vm_that_would_break_a_spread__is_placed_when_others_have_evened_it_out() -> None:
     spread = (SpreadConstraint("node", Selector(name="web-.*")),)
     requests = [vm(name, gib=gib, topology_spread=spread) for name, gib in (("web-0", 20), ("web-1", 20), ("web-2", 1))]
     outcomes = scheduler(cluster([node("large", gib=64), node("small", gib=16)])).schedule_all(requests)
@@ -108,13 +108,13 @@ def test_a_vm_that_would_break_a_spread_is_placed_when_others_have_evened_it_out
 # --- groups ---
 
 
-def test_a_group_is_placed_whole() -> None:
+def test_group__is_placed_whole() -> None:
     engine = scheduler(cluster([node("pve1"), node("pve2")]))
     outcomes = engine.schedule_all([member(name, "g", 20) for name in ("a", "b")])
     assert placed(outcomes) == ["a", "b"]
 
 
-def test_a_group_that_does_not_fit_whole_leaves_nothing_behind() -> None:
+def test_group_that_does_not_fit_whole__leaves_nothing_behind() -> None:
     state = cluster([node("pve1"), node("pve2")])
     outcomes = scheduler(state).schedule_all([member(name, "g", 20) for name in ("a", "b", "c")])
     assert placed(outcomes) == []
@@ -122,7 +122,7 @@ def test_a_group_that_does_not_fit_whole_leaves_nothing_behind() -> None:
     assert not [g for g in state if g.status == "assumed"]
 
 
-def test_every_member_is_told_why() -> None:
+def test_every_member__is_told_why() -> None:
     outcomes = scheduler(cluster([node("pve1")])).schedule_all([member(name, "g", 20) for name in ("a", "b")])
     assert outcomes[0].message == (
         "VM \"a\" was not placed: Gang: group 'g' could not be placed together "
@@ -132,30 +132,30 @@ def test_every_member_is_told_why() -> None:
     assert all(outcome.resolvable for outcome in outcomes)
 
 
-def test_enough_members_are_enough() -> None:
+def test_enough_members__are_enough() -> None:
     outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(
         [member(name, "g", 20, least=2) for name in ("a", "b", "c")]
     )
     assert placed(outcomes) == ["a", "b"]
 
 
-def test_a_group_that_asks_for_more_than_there_are_is_not_placed() -> None:
+def test_group_that_asks_for_more_than_there_are__is_not_placed() -> None:
     assert placed(scheduler(cluster([node("pve1")])).schedule_all([member("a", "g", 1, least=2)])) == []
 
 
-def test_members_that_exist_already_count() -> None:
+def test_members_that_exist_already__count() -> None:
     engine = scheduler(cluster([node("pve1")]))
     outcomes = engine.schedule_all([member("c", "g", 1, least=3)], present=[member(n, "g", 1, least=3) for n in "ab"])
     assert placed(outcomes) == ["c"]
 
 
-def test_a_gated_member_keeps_the_whole_group_back() -> None:
+def test_gated_member__keeps_the_whole_group_back() -> None:
     engine = scheduler(cluster([node("pve1")]))
     outcomes = engine.schedule_all([member("a", "g", 1), member("b", "g", 1, scheduling_gates=("x",))])
     assert placed(outcomes) == []
 
 
-def test_what_a_group_gave_back_is_offered_to_the_others_that_failed() -> None:
+def test_room_that_a_group_gave_back__is_offered_to_the_others_that_failed() -> None:
     state = cluster([node("pve1"), node("pve2")])
     requests = [
         member("a1", "g", 20, priority=2),
@@ -169,7 +169,7 @@ def test_what_a_group_gave_back_is_offered_to_the_others_that_failed() -> None:
 
 
 @pytest.mark.parametrize("least", [0, 2])
-def test_of_two_groups_that_block_each_other_the_first_is_placed(least: int) -> None:
+def test_two_groups_that_block_each_other__have_the_first_placed(least: int) -> None:
     state = cluster([node("pve1"), node("pve2")])
     requests = [
         member("a1", "a", 20, least, priority=9),
@@ -180,7 +180,7 @@ def test_of_two_groups_that_block_each_other_the_first_is_placed(least: int) -> 
     assert placed(scheduler(state).schedule_all(requests)) == ["a1", "a2"]
 
 
-def test_when_the_first_group_fits_nowhere_the_second_is_placed() -> None:
+def test_first_group_that_fits_nowhere__leaves_the_second_placed() -> None:
     state = cluster([node("pve1"), node("pve2")])
     requests = [
         member("a1", "a", 20, priority=9),
@@ -216,7 +216,7 @@ def test_groups__that_were_barred_get_another_chance_one_by_one() -> None:
     ),
     least=st.integers(0, 4),
 )
-def test_a_group_is_never_placed_in_part_and_memory_is_never_exceeded(
+def test_group__is_never_placed_in_part_and_memory_is_never_exceeded(
     nodes: int, members: list[tuple[str | None, int, int]], least: int
 ) -> None:
     requests = [
@@ -239,7 +239,7 @@ def test_a_group_is_never_placed_in_part_and_memory_is_never_exceeded(
 WITH_DB = (AffinityTerm(True, Selector(name="db-.*")),)
 
 
-def test_who_must_be_with_a_group_that_is_taken_back_is_not_left_alone() -> None:
+def test_vm_that_must_be_with_a_group_that_is_taken_back__is_not_left_alone() -> None:
     requests = [
         member("db-1", "db", 8),
         vm("app", affinity=WITH_DB),
@@ -257,7 +257,7 @@ def test_who_must_be_with_a_group_that_is_taken_back_is_not_left_alone() -> None
     nodes=st.integers(1, 3),
     vms=st.lists(st.tuples(st.sampled_from(["app", "a", "b", None]), st.integers(1, 30)), max_size=10),
 )
-def test_rules_hold_without_what_was_taken_back(nodes: int, vms: list[tuple[str | None, int]]) -> None:
+def test_rules__hold_without_what_was_taken_back(nodes: int, vms: list[tuple[str | None, int]]) -> None:
     requests = [
         vm(f"app-{number}", gib=gib, affinity=WITH_DB)
         if group == "app"
@@ -307,7 +307,7 @@ class Broken(Stubborn):
         return None
 
 
-def test_who_waits_for_nobody_is_taken_back() -> None:
+def test_who_waits_for_nobody__is_taken_back() -> None:
     state = cluster([node("pve1")])
     outcomes = scheduler(state, own=[Stubborn]).schedule_all([vm("a"), vm("b")])
     assert [o.message for o in outcomes] == [
@@ -317,7 +317,7 @@ def test_who_waits_for_nobody_is_taken_back() -> None:
     assert used_gib(state) == 0
 
 
-def test_a_permit_plugin_that_raises_fails_its_vm_and_leaves_nothing_behind() -> None:
+def test_permit_plugin_that_raises__fails_its_vm_and_leaves_nothing_behind() -> None:
     state = cluster([node("pve1")])
     outcomes = scheduler(state, own=[Broken]).schedule_all([vm("a"), vm("b")])
     assert placed(outcomes) == ["b"]
@@ -327,7 +327,7 @@ def test_a_permit_plugin_that_raises_fails_its_vm_and_leaves_nothing_behind() ->
     assert used_gib(state) == 1
 
 
-def test_an_unknown_profile_fails_its_vm_only() -> None:
+def test_unknown_profile__fails_its_vm_only() -> None:
     engine = Scheduler(cluster([node("pve1")]), {"balanced": profile()})
     outcomes = engine.schedule_all([vm("a", profile="nope"), vm("b")])
     assert placed(outcomes) == ["b"]

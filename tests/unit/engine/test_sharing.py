@@ -72,7 +72,7 @@ def told(outcome: Outcome) -> object:
 
 @settings(max_examples=300, deadline=None)
 @given(snapshots(), STEPS)
-def test_what_is_kept_between_requests_changes_no_decision(snapshot: Snapshot, steps: list[Request | int]) -> None:
+def test_what_is_kept_between_requests__changes_no_decision(snapshot: Snapshot, steps: list[Request | int]) -> None:
     shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
     placed: list[Decision] = []
     for step in steps:
@@ -91,7 +91,7 @@ def test_what_is_kept_between_requests_changes_no_decision(snapshot: Snapshot, s
 
 @settings(max_examples=200, deadline=None)
 @given(snapshots(), STEPS)
-def test_no_decision_breaks_a_rule_or_a_limit(snapshot: Snapshot, steps: list[Request | int]) -> None:
+def test_no_decision__breaks_a_rule_or_a_limit(snapshot: Snapshot, steps: list[Request | int]) -> None:
     shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
     placed: list[Decision] = []
     for step in steps:
@@ -127,7 +127,7 @@ def check_limits(snapshot: Snapshot, placed: list[Decision], last: Decision) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(snapshots(), st.lists(requests(), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_the_order_of_the_snapshot_never_matters(
+def test_order_of_the_snapshot__never_matters(
     snapshot: Snapshot, wanted: list[Request], chance: random.Random
 ) -> None:
     def shuffled(items: tuple) -> tuple:  # type: ignore[type-arg]
@@ -144,7 +144,7 @@ def test_the_order_of_the_snapshot_never_matters(
     assert [told(outcome) for outcome in one] == [told(outcome) for outcome in two]
 
 
-def test_equal_scores_go_to_the_name_that_sorts_first() -> None:
+def test_equal_scores__go_to_the_name_that_sorts_first() -> None:
     state = cluster([node("pve3"), node("pve1"), node("pve2")])
     decisions = [scheduler(state).schedule(vm(f"vm-{number}")).decision for number in range(3)]
     assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve3"]
@@ -185,7 +185,7 @@ def test_ties__are_broken_by_name_and_not_by_the_last_digit(noise: type[Noise]) 
     assert outcome.message.endswith("level with n2")
 
 
-def test_evaluations_are_shared_only_among_requests_that_a_decided_vm_treats_alike() -> None:
+def test_evaluations__are_shared_only_among_requests_that_a_decided_vm_treats_alike() -> None:
     """A plain VM was looked at before anything repelled it; the next one of its kind is repelled."""
     where = scheduler(cluster([node("pve1", cores=64, gib=256), node("pve2")]))
     apart_from_db = AffinityTerm(False, Selector(name="db-.*"))
@@ -194,7 +194,7 @@ def test_evaluations_are_shared_only_among_requests_that_a_decided_vm_treats_ali
     assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve1", "pve1"]
 
 
-def test_a_hard_spread_asks_each_domain_once_and_not_each_node() -> None:
+def test_hard__spread_asks_each_domain_once_and_not_each_node() -> None:
     """The nodes of a full rack are refused, in the verdicts as well, though only one of them was asked."""
     nodes = [node(f"pve{n}", labels={"rack": "a" if n < 3 else "b"}) for n in range(1, 5)]
     spread = SpreadConstraint("rack", Selector(name="web-.*"))
@@ -204,7 +204,7 @@ def test_a_hard_spread_asks_each_domain_once_and_not_each_node() -> None:
     assert [v.node for v in outcome.verdicts() if v.rejected_by == "TopologySpread"] == ["pve1", "pve2"]
 
 
-def test_a_full_shared_storage_is_told_of_each_node_that_nothing_else_rejects() -> None:
+def test_full_shared_storage__is_told_of_each_node_that_nothing_else_rejects() -> None:
     """Though only one of them was asked."""
     names = ("pve1", "pve2", "pve3")
     storages = [Storage("ceph", name, "rbd", shared=True, total=GIB) for name in names]
@@ -214,7 +214,7 @@ def test_a_full_shared_storage_is_told_of_each_node_that_nothing_else_rejects() 
     assert rejected_by == ["VolumeBinding", "VCPULimit", "VolumeBinding"]
 
 
-def test_verdicts_stay_as_they_were_when_a_shared_storage_fills_up_later() -> None:
+def test_verdicts__stay_as_they_were_when_a_shared_storage_fills_up_later() -> None:
     storages = [Storage("ceph", name, "rbd", shared=True, total=3 * GIB) for name in ("pve1", "pve2")]
     where = scheduler(cluster([node("pve1"), node("pve2")], storages=storages))
     first, second = (where.schedule(vm(name, disks=(Disk("scsi0", 2 * GIB, "ceph"),))) for name in ("a", "b"))
@@ -233,7 +233,7 @@ class HalfFree(FilterPlugin):
         return None if use.free > use.total // 2 else unschedulable("were half full")
 
 
-def test_a_plugin_with_an_eye_on_storages_is_asked_again_about_every_node_that_shares_one() -> None:
+def test_plugin_with_an_eye_on_storages__is_asked_again_about_every_node_that_shares_one() -> None:
     storages = [Storage("ceph", name, "rbd", shared=True, total=10 * GIB) for name in ("pve1", "pve2")]
     where = scheduler(cluster([node("pve1"), node("pve2")], storages=storages), own=[HalfFree])
     disks = (Disk("scsi0", 6 * GIB, "ceph"),)
@@ -251,7 +251,7 @@ class NotBeside(PreFilterPlugin):
         return unschedulable("were taken") if any(guest.name == "rival" for guest in cluster) else None
 
 
-def test_a_refusal_of_every_node_is_looked_up_anew() -> None:
+def test_refusal_of_every_node__is_looked_up_anew() -> None:
     state = cluster([node("pve1")])
     state.assume_guest(guest(100, "pve1", name="rival"))
     where = scheduler(state, own=[NotBeside])

@@ -39,7 +39,7 @@ CLONE = CloneSource((Template(9000, "pve1", "debian", volumes=(("scsi0", "ceph",
         (vm(clone=CLONE), "; no storage 'cefh', known: ceph, fast"),
     ],
 )
-def test_the_message_ends_with_the_names_that_there_are(request_: Request, end: str) -> None:
+def test_message__ends_with_the_names_that_there_are(request_: Request, end: str) -> None:
     outcome = scheduler(cluster(NODES, storages=STORAGES)).schedule(request_)
     assert outcome.message.endswith(end)
     assert outcome.message.count("known:") == 1
@@ -52,7 +52,7 @@ def test_the_message_ends_with_the_names_that_there_are(request_: Request, end: 
         vm(gib=999, disks=(Disk("scsi0", GIB), Disk("ide2", volume="/dev/cdrom"))),
     ],
 )
-def test_names_that_there_are_and_paths_are_not_told(request_: Request) -> None:
+def test_names_that_there_are_and_paths__are_not_told(request_: Request) -> None:
     outcome = scheduler(cluster(NODES, storages=STORAGES)).schedule(request_)
     assert outcome.error is not None
     assert "known" not in outcome.message
@@ -105,7 +105,7 @@ def test_bridge__that_no_node_has_is_named_with_those_that_there_are() -> None:
     assert "known" not in pinned
 
 
-def test_of_many_names_the_most_alike_are_told() -> None:
+def test_many_names__show_the_most_alike() -> None:
     names = [f"pve{number}" for number in range(1, 41)]
     told = known(names, "pve3a")
     assert told.startswith("pve3, ")

@@ -79,7 +79,7 @@ def obstacle(templates: tuple[Template, ...], at: NodeInfo, **clone: t.Any) -> S
         (shared("ceph", active=False), {}, {}, "storage 'ceph' of its scsi0 is not active"),
     ],
 )
-def test_a_clone_for_another_node_needs_everything_on_shared_storage(
+def test_clone_for_another_node__needs_everything_on_shared_storage(
     storages: list[Storage], fields: dict[str, t.Any], clone: dict[str, t.Any], expected: str | None
 ) -> None:
     found = obstacle((template(**fields),), info("pve2", *storages), **clone)
@@ -94,13 +94,13 @@ def test_a_clone_for_another_node_needs_everything_on_shared_storage(
         (shared() + local(), {"media": (("ide2", "data"),)}, {}),
     ],
 )
-def test_on_its_own_node_a_template_may_have_it_all_on_local_storage(
+def test_template_on_its_own_node__may_have_it_all_on_local_storage(
     storages: list[Storage], fields: dict[str, t.Any], clone: dict[str, t.Any]
 ) -> None:
     assert obstacle((template(**fields),), info("pve1", *storages), **clone) is None
 
 
-def test_only_an_obstacle_that_may_pass_is_worth_waiting_for() -> None:
+def test_obstacle__is_worth_waiting_for_only_if_it_may_pass() -> None:
     down = obstacle((template(),), info("pve2", *shared(active=False)))
     assert down is not None
     assert down.resolvable
@@ -109,19 +109,19 @@ def test_only_an_obstacle_that_may_pass_is_worth_waiting_for() -> None:
     assert not never.resolvable
 
 
-def test_a_node_prefers_its_own_copy_to_one_that_it_can_reach() -> None:
+def test_node__prefers_its_own_copy_to_one_that_it_can_reach() -> None:
     copies = (template("pve1", 900), template("pve2", 901))
     chosen = [source_for(CloneSource(copies), info(name, *shared())) for name in ("pve1", "pve2")]
     assert chosen == [copies[0], copies[1]]
 
 
-def test_without_a_copy_of_its_own_a_node_takes_one_that_it_can_reach() -> None:
+def test_node_without_a_copy_of_its_own__takes_one_that_it_can_reach() -> None:
     copies = (template("pve1", 900, on="data"), template("off", 901))
     storages = local("data", "pve1") + shared("ceph", "off", "pve2")
     assert source_for(CloneSource(copies), info("pve2", *storages)) == copies[1]
 
 
-def test_every_copy_out_of_reach_is_told_but_not_endlessly() -> None:
+def test_every_copy_out_of__reach_is_told_but_not_endlessly() -> None:
     copies = tuple(template(f"pve{number}", 900 + number, on="data") for number in range(3, 9))
     found = obstacle(copies, info("pve2", *local()))
     assert found is not None
@@ -137,14 +137,14 @@ def bound(*disks: Disk, source: Template | None = None, classes: t.Any = (), **c
     return find_volumes(request, at, {each.name: each for each in classes})
 
 
-def test_a_linked_clone_stays_on_its_templates_storage_and_takes_its_growth() -> None:
+def test_linked_clone__stays_on_its_templates_storage_and_takes_its_growth() -> None:
     found = bound(Disk("scsi0", 12 * GIB), Disk("scsi1", GIB, "data"), full=False)
     assert isinstance(found, Binding)
     assert found.storages == {"scsi0": "ceph", "scsi1": "data"}
     assert found.bytes == {"ceph": 2 * GIB, "data": GIB}
 
 
-def test_a_linked_clone_copies_the_cloud_init_drive() -> None:
+def test_linked_clone__copies_the_cloud_init_drive() -> None:
     source = Template(
         900, "pve1", "debian", (("ide2", "data", 4 * MIB), ("scsi0", "ceph", 10 * GIB)), copied=frozenset({"ide2"})
     )
@@ -153,7 +153,7 @@ def test_a_linked_clone_copies_the_cloud_init_drive() -> None:
     assert found.bytes == {"data": 4 * MIB}
 
 
-def test_a_full_clone_takes_all_drives_to_the_storage_that_is_asked_for() -> None:
+def test_full_clone__takes_all_drives_to_the_storage_that_is_asked_for() -> None:
     source = Template(
         900, "pve1", "debian", (("efidisk0", "ceph", 4 * MIB), ("ide2", "ceph", 4 * MIB), ("scsi0", "ceph", GIB))
     )
@@ -164,14 +164,14 @@ def test_a_full_clone_takes_all_drives_to_the_storage_that_is_asked_for() -> Non
 
 
 @pytest.mark.parametrize("clone", [{"full": True}, {"full": False}])
-def test_a_drive_of_the_template_does_not_go_to_another_storage_by_itself(clone: dict[str, t.Any]) -> None:
+def test_drive_of_the_template__does_not_go_to_another_storage_by_itself(clone: dict[str, t.Any]) -> None:
     found = bound(Disk("scsi0", 10 * GIB, "data"), **clone)
     assert found == unresolvable(
         "couldn't get a clone of 'debian' with scsi0 on storage 'data'", "it is made on 'ceph'"
     )
 
 
-def test_the_copy_on_the_right_storage_decides_where_a_drive_can_be_had() -> None:
+def test_copy_on_the_right_storage__decides_where_a_drive_can_be_had() -> None:
     copies = (template("pve1", 900, on="data"), template("pve2", 901, on="fast"))
     request = vm(disks=(Disk("scsi0", 10 * GIB, "fast"),), clone=CloneSource(copies))
     storages = local("data", "pve1") + local("fast", "pve2")
@@ -181,20 +181,20 @@ def test_the_copy_on_the_right_storage_decides_where_a_drive_can_be_had() -> Non
     assert found.template == copies[1]
 
 
-def test_a_drive_of_the_template_is_where_the_request_says_when_the_clone_goes_there() -> None:
+def test_drive_of_the_template__is_where_the_request_says_when_the_clone_goes_there() -> None:
     found = bound(Disk("scsi0", 20 * GIB, "data"), storage="data")
     assert isinstance(found, Binding)
     assert found.bytes == {"data": 20 * GIB}
 
 
-def test_a_class_holds_for_the_drives_of_the_template_as_well() -> None:
+def test_class__holds_for_the_drives_of_the_template_as_well() -> None:
     classes = [StorageClass("shared", shared=True), StorageClass("local", shared=False)]
     assert isinstance(bound(Disk("scsi0", storage_class="shared"), classes=classes), Binding)
     found = bound(Disk("scsi0", storage_class="local"), classes=classes)
     assert found == unresolvable("had storage 'ceph' outside of storage class 'local'", "scsi0")
 
 
-def test_a_linked_clone_that_takes_nothing_fits_where_nothing_is_left() -> None:
+def test_linked_clone_that_takes_nothing__fits_where_nothing_is_left() -> None:
     full = [Storage("ceph", "pve1", "rbd", shared=True, total=10 * GIB, used=11 * GIB)]
     request = vm(clone=CloneSource((template(),), full=False))
     assert isinstance(find_volumes(request, info("pve1", *full), {}), Binding)

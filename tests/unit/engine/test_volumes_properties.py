@@ -236,7 +236,7 @@ def check_clone(decision: Decision, state: ClusterState) -> None:
 
 @settings(deadline=None)
 @given(storages(), requests())
-def test_no_storage_is_promised_beyond_its_limit_and_no_drive_goes_where_it_may_not_be(
+def test_no_storage__is_promised_beyond_its_limit_and_no_drive_goes_where_it_may_not_be(
     found: tuple[Storage, ...], wanted: list[Request]
 ) -> None:
     where = placed_on(found)
@@ -248,7 +248,7 @@ def test_no_storage_is_promised_beyond_its_limit_and_no_drive_goes_where_it_may_
 
 @settings(deadline=None)
 @given(storages(), requests())
-def test_the_same_cluster_and_requests_lead_to_the_same_storages(
+def test_same_cluster_and_requests__lead_to_the_same_storages(
     found: tuple[Storage, ...], wanted: list[Request]
 ) -> None:
     first, second = (
@@ -259,7 +259,7 @@ def test_the_same_cluster_and_requests_lead_to_the_same_storages(
 
 @settings(max_examples=200, deadline=None)
 @given(storages(), requests())
-def test_nodes_of_one_view_get_the_same(found: tuple[Storage, ...], wanted: list[Request]) -> None:
+def test_nodes_of_one_view__get_the_same(found: tuple[Storage, ...], wanted: list[Request]) -> None:
     nodes = cluster([node(name) for name in NODES], storages=found).nodes
     for request in wanted:
         told: dict[Hashable, t.Any] = {}
@@ -272,7 +272,7 @@ def test_nodes_of_one_view_get_the_same(found: tuple[Storage, ...], wanted: list
 
 @settings(max_examples=300, deadline=None)
 @given(storages(), runs(), st.sampled_from([PROFILE, PROFILE, BY_SPACE]))
-def test_what_nodes_share_of_an_evaluation_changes_no_decision(
+def test_what_nodes_share_of_an_evaluation__changes_no_decision(
     found: tuple[Storage, ...], run: list[Request | int], config: dict[str, t.Any]
 ) -> None:
     """Every outcome is that of a scheduler that has never evaluated anything and asks about each node by itself."""
@@ -297,7 +297,7 @@ def test_what_nodes_share_of_an_evaluation_changes_no_decision(
 
 @settings(deadline=None)
 @given(storages(), requests())
-def test_what_is_taken_back_is_free_again(found: tuple[Storage, ...], wanted: list[Request]) -> None:
+def test_what_is_taken_back__is_free_again(found: tuple[Storage, ...], wanted: list[Request]) -> None:
     where = placed_on(found)
     decisions = [decision for request in wanted if (decision := where.schedule(request).decision) is not None]
     for decision in decisions:
@@ -307,7 +307,7 @@ def test_what_is_taken_back_is_free_again(found: tuple[Storage, ...], wanted: li
 
 @settings(deadline=None)
 @given(storages(), drives())
-def test_drives_are_turned_away_only_where_no_way_to_share_them_out_fits(
+def test_drives__are_turned_away_only_where_no_way_to_share_them_out_fits(
     found: tuple[Storage, ...], disks: tuple[Disk, ...]
 ) -> None:
     info = cluster([node(name) for name in NODES], storages=found).nodes[0]

@@ -58,7 +58,7 @@ def storages_of(found: Binding | Status) -> dict[str, str]:
     return found.storages
 
 
-def test_a_large_drive_gives_way_to_one_that_has_no_other_place() -> None:
+def test_large_drive__gives_way_to_one_that_has_no_other_place() -> None:
     disks = new("scsi0", 10), new("scsi1", 8, storage_class="fast")
     found = find(disks, data("fast-1", 12), data("slow", 10))
     assert storages_of(found) == {"scsi0": "slow", "scsi1": "fast-1"}
@@ -66,7 +66,7 @@ def test_a_large_drive_gives_way_to_one_that_has_no_other_place() -> None:
     assert found.bytes == {"slow": 10 * GIB, "fast-1": 8 * GIB}
 
 
-def test_drives_are_shared_out_until_all_fit() -> None:
+def test_drives__are_shared_out_until_all_fit() -> None:
     disks = new("scsi0", 10), new("scsi1", 6), new("scsi2", 6)
     assert storages_of(find(disks, data("a", 12), data("b", 10))) == {"scsi0": "b", "scsi1": "a", "scsi2": "a"}
 
@@ -83,7 +83,7 @@ def test_storage_class__matches_each_storage_name_once() -> None:
     assert again(200) == again(1)
 
 
-def test_the_search_for_room_ends() -> None:
+def test_search_for_room__ends() -> None:
     disks = tuple(new(f"scsi{number}", 10) for number in range(30))
     found = find(disks, *(data(f"s{number}", 59) for number in range(5)))
     assert isinstance(found, Status), "25 drives fit, 30 do not, and there are too many ways to try them all"
@@ -92,7 +92,7 @@ def test_the_search_for_room_ends() -> None:
     assert isinstance(find(disks[:25], *(data(f"s{number}", 59) for number in range(5))), Binding)
 
 
-def test_what_is_told_is_where_the_straight_way_ended() -> None:
+def test_what_is_told__is_where_the_straight_way_ended() -> None:
     found = find((new("scsi0", 10), new("scsi1", 8)), data("a", 12), data("b", 5))
     assert found == unschedulable(
         "had no storage for content type 'images'", "scsi1 needs 8 GiB, 5 GiB free on b", Shortage("storage", 3 * GIB)
@@ -107,7 +107,7 @@ def test_what_is_told_is_where_the_straight_way_ended() -> None:
         ([data(f"fast-{n}", 9, active=False) for n in (1, 2)], "scsi0: fast-1, fast-2 not active", True),
     ],
 )
-def test_a_class_without_a_storage_here_says_whether_one_is_only_inactive(
+def test_class_without_a_storage_here__says_whether_one_is_only_inactive(
     storages: list[Storage], detail: str, resolvable: bool
 ) -> None:
     found = find((new("scsi0", 1, storage_class="fast"),), *storages)
@@ -125,7 +125,7 @@ def test_a_class_without_a_storage_here_says_whether_one_is_only_inactive(
         (StorageClass("roomy", reserved=30 * GIB), 70),
     ],
 )
-def test_what_even_the_empty_storage_could_not_hold_is_not_waited_for(
+def test_what_even_the_empty_storage_could_not_hold__is_not_waited_for(
     wanted: StorageClass, most: int, named: str | None
 ) -> None:
     full = data("data", 100, used=180 * GIB)
@@ -136,7 +136,7 @@ def test_what_even_the_empty_storage_could_not_hold_is_not_waited_for(
         assert (found.resolvable, bool(found.shortages)) == (hopeful, True)
 
 
-def test_drives_that_name_one_storage_must_fit_there_together_to_be_waited_for() -> None:
+def test_drives_that_name_one_storage__must_fit_there_together_to_be_waited_for() -> None:
     for second, hopeful in ((40, True), (50, False)):
         disks = new("scsi0", 60, storage="data"), new("scsi1", second, storage="data")
         found = find(disks, data("data", 100, used=30 * GIB))
@@ -144,7 +144,7 @@ def test_drives_that_name_one_storage_must_fit_there_together_to_be_waited_for()
         assert found.resolvable is hopeful
 
 
-def test_a_storage_that_is_not_active_or_of_unknown_size_may_be_large_enough() -> None:
+def test_storage_that_is_not_active_or_of_unknown_size__may_be_large_enough() -> None:
     small = data("small", 10)
     for other in (data("large", 100, active=False), data("unknown", 0)):
         found = find((new("scsi0", 50),), small, other)
@@ -155,7 +155,7 @@ def test_a_storage_that_is_not_active_or_of_unknown_size_may_be_large_enough() -
     assert not found.resolvable
 
 
-def test_local_storages_of_different_nodes_go_to_no_node_together() -> None:
+def test_local_storages_of_different_nodes__go_to_no_node_together() -> None:
     storages = data("here", 100, "pve1"), data("there", 100, "pve2")
     disks = new("scsi0", 1, storage="here"), new("scsi1", 1, storage="there")
     reasons = [found.reason for at in ("pve1", "pve2") if isinstance(found := find(disks, *storages, at=at), Status)]
@@ -163,7 +163,7 @@ def test_local_storages_of_different_nodes_go_to_no_node_together() -> None:
 
 
 @pytest.mark.parametrize(("gib", "told"), [(64, "64 GiB, 12 GiB"), (0.5, None), (20000, "20000 GiB, 12 GiB")])
-def test_sizes_are_told_in_gib(gib: float, told: str | None) -> None:
+def test_sizes__are_told_in_gib(gib: float, told: str | None) -> None:
     found = find((new("scsi0", gib, storage="data"),), data("data", 12))
     assert (isinstance(found, Status) and found.detail) == (told is not None and f"scsi0 needs {told} free")
 
@@ -175,17 +175,17 @@ DATA = [data("data", 50, at) for at in ("pve1", "pve2")]
 CD = Disk("ide2", content="iso", storage="media", volume=ISO)
 
 
-def test_an_image_on_local_storage_of_one_node_keeps_the_vm_there() -> None:
+def test_image_on_local_storage_of_one_node__keeps_the_vm_there() -> None:
     volumes = {("pve1", ISO): GIB, ("pve2", ISO): None}
     assert isinstance(find((CD,), *LOCAL, volumes=volumes), Binding)
     assert find((CD,), *LOCAL, volumes=volumes, at="pve2") == unresolvable("didn't have 'media:iso/debian.iso'")
 
 
-def test_an_image_of_which_nothing_is_known_may_be_there() -> None:
+def test_image_of_which_nothing_is_known__may_be_there() -> None:
     assert isinstance(find((CD,), *LOCAL), Binding)
 
 
-def test_what_is_imported_takes_its_own_size_or_the_one_asked_for() -> None:
+def test_what_is_imported__takes_its_own_size_or_the_one_asked_for() -> None:
     for asked, size in ((0, 20), (5, 20), (30, 30)):
         found = find((new("scsi0", asked, source=IMAGE),), *LOCAL, *DATA, volumes={("pve1", IMAGE): 20 * GIB})
         assert isinstance(found, Binding)
@@ -198,7 +198,7 @@ def test_what_is_imported_takes_its_own_size_or_the_one_asked_for() -> None:
     )
 
 
-def test_what_is_imported_must_be_on_a_storage_of_the_node() -> None:
+def test_what_is_imported__must_be_on_a_storage_of_the_node() -> None:
     volumes = {("pve1", IMAGE): GIB, ("pve2", IMAGE): None}
     disks = (new("scsi0", 0, source=IMAGE),)
     assert isinstance(find(disks, *LOCAL, *DATA, volumes=volumes), Binding)
@@ -208,14 +208,14 @@ def test_what_is_imported_must_be_on_a_storage_of_the_node() -> None:
         assert found.reason.startswith(reason)
 
 
-def test_a_path_to_import_from_says_nothing_of_storages() -> None:
+def test_path_to_import_from__says_nothing_of_storages() -> None:
     assert isinstance(find((new("scsi0", 1, source="/root/debian.qcow2"),), *DATA), Binding)
 
 
 # --- the classes of one profile ---
 
 
-def test_scores_take_over_the_classes_that_drives_are_bound_by() -> None:
+def test_scores__take_over_the_classes_that_drives_are_bound_by() -> None:
     config = {
         "filters": {"VolumeBinding": {"config": {"storage_classes": {"fast": {"storages": ["fast-.*"]}}}}},
         "scores": {"LeastAllocated": {"config": {"storage_weight": 1}}, "BalancedAllocation": {}},
@@ -240,5 +240,5 @@ def test_storage_classes__of_a_binding_that_is_off_are_known_to_scores_all_the_s
     assert "storage_classes" not in policy.enforced
 
 
-def test_without_classes_a_profile_is_as_it_was() -> None:
+def test_profile_without_classes__is_as_it_was() -> None:
     assert build_profiles(builtin_registry())["balanced"].weights == profile().weights

@@ -24,7 +24,7 @@ NODES = [node("pve1"), node("pve2"), node("pve3", online=False)]
 GUESTS = [guest(100, "pve1", gib=30), guest(101, "pve2", cores=30, gib=28)]
 
 
-def test_the_single_rules_whose_lifting_would_help_are_named_with_the_nodes() -> None:
+def test_single_rules_whose_lifting_would_help__are_named_with_the_nodes() -> None:
     findings = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=4)).findings["WhatIf"]
     assert findings["rules"] == {"CPUOvercommit": ["pve2"], "MemoryOvercommit": ["pve1"], "NodeReady": ["pve3"]}
 
@@ -43,7 +43,7 @@ def test_message__names_some_of_many_nodes() -> None:
     assert "(pve1, pve2, pve3, pve4, pve5, 3 more)" in scheduler(cluster(nodes)).schedule(vm("web", gib=10)).message
 
 
-def test_a_node_that_two_rules_refuse_is_in_nobodys_list() -> None:
+def test_node_that_two_rules_refuse__is_in_nobodys_list() -> None:
     findings = scheduler(cluster(NODES[:1], GUESTS[:1])).schedule(vm(cores=40, gib=4)).findings["WhatIf"]
     assert findings["rules"] == {}
     assert findings["nearest"] == {
@@ -53,7 +53,7 @@ def test_a_node_that_two_rules_refuse_is_in_nobodys_list() -> None:
     }
 
 
-def test_the_nearest_node_lacks_the_smallest_part_of_what_is_asked_for() -> None:
+def test_nearest_node__lacks_the_smallest_part_of_what_is_asked_for() -> None:
     outcome = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=8))
     # pve1 lacks 6 of 8 GiB; pve2 2 of 4 vCPUs and 4 of 8 GiB.
     assert outcome.findings["WhatIf"]["nearest"] == {"node": "pve1", "missing": {"memory": 6 * GIB}, "also": []}
@@ -63,7 +63,7 @@ def test_the_nearest_node_lacks_the_smallest_part_of_what_is_asked_for() -> None
     assert outcome.findings["WhatIf"]["nearest"]["node"] == "pve2"
 
 
-def test_a_node_that_other_rules_refuse_as_well_is_farther_off() -> None:
+def test_node_that_other_rules_refuse_as_well__is_farther_off() -> None:
     outcome = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=8, node="pve2"))
     nearest = outcome.findings["WhatIf"]["nearest"]
     assert (nearest["node"], nearest["also"]) == ("pve2", [])
@@ -71,7 +71,7 @@ def test_a_node_that_other_rules_refuse_as_well_is_farther_off() -> None:
     assert outcome.findings["WhatIf"]["nearest"]["also"] == ["NodeName"]
 
 
-def test_missing_storage_is_told_in_bytes() -> None:
+def test_missing_storage__is_told_in_bytes() -> None:
     storages = (
         Storage("local", "pve1", total=100 * GIB, used=95 * GIB),
         Storage("local", "pve2", total=100 * GIB, used=70 * GIB),
@@ -83,7 +83,7 @@ def test_missing_storage_is_told_in_bytes() -> None:
     assert outcome.findings["WhatIf"]["nearest"]["missing"] == {"storage": 10 * GIB}
 
 
-def test_what_a_clone_asks_for_is_what_its_template_holds() -> None:
+def test_what_a_clone_asks_for__is_what_its_template_holds() -> None:
     storages = [Storage("local", name, total=gib * GIB) for name, gib in (("pve1", 10), ("pve2", 50))]
     templates = tuple(Template(900 + n, f"pve{n}", "golden", (("scsi0", "local", 20 * GIB),)) for n in (1, 2))
     state = cluster([node("pve1"), node("pve2")], [guest(100, "pve2", gib=31)], storages=storages)
@@ -92,7 +92,7 @@ def test_what_a_clone_asks_for_is_what_its_template_holds() -> None:
     assert outcome.findings["WhatIf"]["nearest"] == {"node": "pve1", "missing": {"storage": 10 * GIB}, "also": []}
 
 
-def test_a_node_that_is_offline_or_in_maintenance_is_nearest_only_where_no_other_is_left() -> None:
+def test_node_that_is_offline_or_in_maintenance__is_nearest_only_where_no_other_is_left() -> None:
     away = [node("pve1", gib=64, online=False), node("pve2", gib=64, maintenance=True)]
     findings = scheduler(cluster([*away, node("pve3", gib=8)])).schedule(vm(gib=128)).findings["WhatIf"]
     assert findings["nearest"] == {"node": "pve3", "missing": {"memory": 120 * GIB}, "also": []}
@@ -105,7 +105,7 @@ def test_a_node_that_is_offline_or_in_maintenance_is_nearest_only_where_no_other
     }
 
 
-def test_where_nothing_is_short_the_sentence_tells_who_refuses_the_nearest_node() -> None:
+def test_sentence__names_who_refuses_the_nearest_node_where_nothing_is_short() -> None:
     state = cluster([node("pve1"), node("pve2", maintenance=True)])
     findings = scheduler(state).schedule(vm(node="pve9", node_regex="web.*")).findings["WhatIf"]
     assert findings["rules"] == {}
@@ -115,14 +115,14 @@ def test_where_nothing_is_short_the_sentence_tells_who_refuses_the_nearest_node(
     assert sentence(findings) == "Without NodeName, pve1 would fit; without NodeReady, pve2 would fit"
 
 
-def test_a_rule_that_refuses_every_node_before_any_is_looked_at_is_named_too() -> None:
+def test_rule_that_refuses_every_node_before_any_is_looked_at__is_named_too() -> None:
     outcome = scheduler(cluster([node("pve1"), node("pve2")])).schedule(vm(context={"delay": "5"}), now=1.0)
     assert outcome.findings["WhatIf"]["rules"] == {"Delay": ["pve1", "pve2"]}
     outcome = scheduler(cluster([node("pve1"), node("pve2")])).schedule(vm(gib=64, context={"delay": "5"}), now=1.0)
     assert outcome.findings["WhatIf"]["rules"] == {}
 
 
-def test_findings_follow_what_the_run_decides() -> None:
+def test_findings__follow_what_the_run_decides() -> None:
     engine = scheduler(cluster([node("pve1")]))
     missing = []
     for _again in range(2):
@@ -131,12 +131,12 @@ def test_findings_follow_what_the_run_decides() -> None:
     assert missing == [8, 12]
 
 
-def test_findings_are_data_that_a_module_can_return() -> None:
+def test_findings__are_data_that_a_module_can_return() -> None:
     findings = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=8)).findings
     assert json.loads(json.dumps(findings)) == findings
 
 
-def test_the_findings_read_as_one_sentence() -> None:
+def test_findings__read_as_one_sentence() -> None:
     findings = scheduler(cluster(NODES, GUESTS)).schedule(vm(cores=4, gib=4)).findings["WhatIf"]
     assert sentence(findings) == (
         "Without CPUOvercommit, pve2 would fit; without MemoryOvercommit, pve1 would fit; "
@@ -144,7 +144,7 @@ def test_the_findings_read_as_one_sentence() -> None:
     )
 
 
-def test_the_sentence_names_a_few_nodes_and_counts_the_others() -> None:
+def test_sentence__names_a_few_nodes_and_counts_the_others() -> None:
     rules = {"NodeReady": [f"pve{number}" for number in range(1, 8)]}
     assert sentence({"rules": rules, "nearest": None}) == (
         "Without NodeReady, pve1, pve2, pve3, pve4, pve5 and 2 more would fit"
@@ -152,14 +152,14 @@ def test_the_sentence_names_a_few_nodes_and_counts_the_others() -> None:
     assert sentence({"rules": {}, "nearest": None}) == ""
 
 
-def test_the_sentence_tells_every_resource_with_its_unit_and_who_else_refused() -> None:
+def test_sentence__tells_every_resource_with_its_unit_and_who_else_refused() -> None:
     nearest = {"node": "a", "missing": {"cpu": 1.0, "memory": GIB, "storage": 1.5 * GIB}, "also": ["NodeReady"]}
     assert sentence({"rules": {}, "nearest": nearest}) == (
         "The closest is a: 1 vCPU, 1.0 GiB of memory and 1.5 GiB of storage short, and refused by NodeReady"
     )
 
 
-def test_the_runner_up_is_the_next_best_node_and_its_distance() -> None:
+def test_runner_up__is_the_next_best_node_and_its_distance() -> None:
     state = cluster([node("pve1"), node("pve2"), node("pve3")], [guest(100, "pve1", gib=16), guest(101, "pve3", gib=8)])
     outcome = scheduler(state).schedule(vm())
     assert outcome.decision is not None
@@ -167,7 +167,7 @@ def test_the_runner_up_is_the_next_best_node_and_its_distance() -> None:
     assert outcome.runner_up == RunnerUp("pve3", pytest.approx(outcome.decision.score - 100 * (30 / 32 + 23 / 32) / 2))
 
 
-def test_there_is_no_runner_up_when_one_node_alone_passed_or_none() -> None:
+def test_there__is_no_runner_up_when_one_node_alone_passed_or_none() -> None:
     state = cluster([node("pve1"), node("pve2")])
     assert scheduler(state).schedule(vm(node="pve1")).runner_up is None
     assert scheduler(state).schedule(vm("b", node="pve9")).runner_up is None

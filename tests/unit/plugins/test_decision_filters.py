@@ -69,27 +69,27 @@ FAILED = existing(
 )
 
 
-def test_a_row_says_how_far_ahead_the_node_is_and_how_many_fit() -> None:
+def test_row__says_how_far_ahead_the_node_is_and_how_many_fit() -> None:
     assert decision_table([WEB]) == [
         "VM   ACTION        NODE  VMID  STORAGE  SCORE  WHY",
         "web  create+start  pve2   120  ceph      80.2  10.2 ahead of pve1, 2 of 3 nodes fit",
     ]
 
 
-def test_a_tie_is_called_one() -> None:
+def test_tie__is_called_one() -> None:
     tied = placed("web", "pve1", 120, passed("pve1", 70.0), passed("pve2", 70.0))
     assert decision_table([tied])[1].endswith("level with pve2, 2 of 2 nodes fit")
 
 
-def test_the_only_node_is_explained_by_what_rejected_the_others_without_their_figures() -> None:
+def test_only_node__is_explained_by_what_rejected_the_others_without_their_figures() -> None:
     assert decision_table([ONLY])[1].endswith("the only node: 2 would exceed it, 1 was offline")
 
 
-def test_a_failed_vm_says_why_with_its_code() -> None:
+def test_failed_vm__says_why_with_its_code() -> None:
     assert decision_table([FAILED])[1].split("  ") == ["lost", "failed", "NoNodesAvailable: 0/3 nodes"]
 
 
-def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be() -> None:
+def test_what_was_not_done_because_of_another_vm__says_so_and_where_it_would_be() -> None:
     table = decision_table([HELD_BACK, FAILED])
     assert table[1].split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
     assert table[1].endswith("not done, because another VM failed")
@@ -120,31 +120,31 @@ def test_what_was_not_done_because_of_another_vm_says_so_and_where_it_would_be()
         (existing(status="absent", actions=["stop", "delete"], changed=True), "removed with its disks"),
     ],
 )
-def test_an_existing_vm_says_what_became_of_it(vm: dict[str, Any], why: str) -> None:
+def test_existing_vm__says_what_became_of_it(vm: dict[str, Any], why: str) -> None:
     assert decision_table([vm])[1].endswith(f"  {why}")
 
 
-def test_disks_on_several_storages_are_told_apart() -> None:
+def test_disks_on_several_storages__are_told_apart() -> None:
     row = decision_table([{**WEB, "storages": {"scsi1": "nfs", "scsi0": "ceph"}}])[1]
     assert "  scsi0=ceph,scsi1=nfs  " in row
 
 
-def test_columns_without_a_value_are_left_out() -> None:
+def test_columns_without_a_value__are_left_out() -> None:
     assert decision_table([existing()])[0].split() == ["VM", "ACTION", "NODE", "VMID", "WHY"]
 
 
-def test_a_long_reason_goes_on_below_itself() -> None:
+def test_long_reason__goes_on_below_itself() -> None:
     lines = decision_table([ONLY], width=80)
     column = lines[0].index("WHY")
     assert len(lines) > 2
     assert all(line.startswith(" " * column) and not line[column].isspace() for line in lines[2:])
 
 
-def test_no_vms_are_said_to_be_none() -> None:
+def test_no_vms__are_said_to_be_none() -> None:
     assert decision_table([]) == ["no VMs"]
 
 
-def test_the_explanation_ranks_the_nodes_and_gives_each_its_reason() -> None:
+def test_explanation__ranks_the_nodes_and_gives_each_its_reason() -> None:
     weighted = passed("pve1", 70.0, A=60.0, B=80.0)
     weighted["scores"]["B"]["weight"] = 2.0
     vm = placed("web", "pve2", 120, weighted, passed("pve2", 80.0, A=80.0), DOWN)
@@ -156,25 +156,25 @@ def test_the_explanation_ranks_the_nodes_and_gives_each_its_reason() -> None:
     ]
 
 
-def test_what_plugins_found_out_ends_the_explanation() -> None:
+def test_findings_of_plugins__end_the_explanation() -> None:
     assert explain([FAILED])[-2:] == ["      Own: ask Ann", "      Without NodeRegex, pve1 would fit"]
 
 
-def test_explanations_are_apart_from_each_other() -> None:
+def test_explanations__are_apart_from_each_other() -> None:
     assert explain([existing(), existing()]) == ["db: exists, nothing differs", "", "db: exists, nothing differs"]
 
 
-def test_of_nodes_with_one_score_the_chosen_one_comes_first() -> None:
+def test_nodes_with_one_score__have_the_chosen_one_first() -> None:
     vm = placed("web", "pve2", 120, passed("pve1", 70.0), passed("pve2", 70.0))
     assert [node["node"] for node in ranked(vm)] == ["pve2", "pve1"]
 
 
-def test_facts_leave_out_what_is_not_there() -> None:
+def test_facts__leave_out_what_is_not_there() -> None:
     vms = [WEB, FAILED, existing(status="absent"), HELD_BACK, existing()]
     assert [fact["name"] for fact in vm_facts(vms)] == ["web", "db"]
 
 
-def test_facts_carry_addresses_and_no_reasons() -> None:
+def test_facts__carry_addresses_and_no_reasons() -> None:
     addresses = [{"vmid": 120, "node": "pve2", "address": "192.0.2.7", "addresses": ["192.0.2.7"]}]
     (fact,) = vm_facts([WEB], addresses)
     assert fact["address"] == "192.0.2.7"
@@ -182,7 +182,7 @@ def test_facts_carry_addresses_and_no_reasons() -> None:
     assert vm_facts([existing()], addresses)[0]["address"] is None
 
 
-def test_the_capacity_table_says_what_runs_out_where() -> None:
+def test_capacity_table__says_what_runs_out_where() -> None:
     nodes = [
         {"node": "pve1", "fit": 12, "limited_by": "memory", "reason": "would exceed it"},
         {"node": "pve2", "fit": 0, "limited_by": None, "reason": None},
@@ -199,7 +199,7 @@ def test_the_capacity_table_says_what_runs_out_where() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", {"vms": []}, [1], None])
-def test_other_data_is_refused(wrong: Any) -> None:
+def test_other_data__is_refused(wrong: Any) -> None:
     for filter_ in (decision_table, explain, vm_facts):
         with pytest.raises(AnsibleFilterError, match="list of VMs"):
             filter_(wrong)

@@ -35,7 +35,7 @@ def node(name: str, memory: int, used: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_every_text_is_escaped_wherever_it_stands() -> None:
+def test_every_text__is_escaped_wherever_it_stands() -> None:
     hostile = "<b title='x'>\"&"
     found = escaped({hostile: [hostile, {"a": (hostile, 1, None, True)}]})
     assert found == {
@@ -46,7 +46,7 @@ def test_every_text_is_escaped_wherever_it_stands() -> None:
     }
 
 
-def test_the_loss_of_the_largest_node_can_be_made_up_for_when_the_others_hold_all() -> None:
+def test_loss_of_the_largest_node__can_be_made_up_for_when_the_others_hold_all() -> None:
     nodes = [node("a", 100, 60), node("b", 100, 40), node("c", 50, 0)]
     assert spare_without_largest(nodes, "memory") == {
         "largest": "b",
@@ -58,41 +58,41 @@ def test_the_loss_of_the_largest_node_can_be_made_up_for_when_the_others_hold_al
     assert spare_without_largest([node("a", 100, 60), node("b", 50, 0)], "memory")["fits"] is False
 
 
-def test_a_node_without_a_limit_counts_with_its_size() -> None:
+def test_node_without_a_limit__counts_with_its_size() -> None:
     assert spare_without_largest([node("a", 100, 0, memory_limit=None), node("b", 50, 0)], "memory")["left"] == 50
 
 
-def test_without_nodes_nothing_is_spared() -> None:
+def test_no_nodes__spare_nothing() -> None:
     assert spare_without_largest([], "memory") == {"largest": None, "out": 0, "left": 0, "part": 0, "fits": True}
 
 
-def test_nodes_that_are_down_or_in_maintenance_do_not_count() -> None:
+def test_nodes_that_are_down_or_in_maintenance__do_not_count() -> None:
     nodes = [node("a", 1024, 0), node("b", 2048, 0, online=False), node("c", 4096, 0, maintenance=True)]
     page = placement_page({"vms": [], "nodes": nodes})
     assert page["usable"] == 1
     assert page["spare"]["memory"]["largest"] == "a"
 
 
-def test_a_shared_storage_is_shown_once() -> None:
+def test_shared_storage__is_shown_once() -> None:
     storages = [{"storage": "ceph", "shared": True}, {"storage": "local", "shared": False}]
     nodes = [node(name, 1, 0, storages=storages) for name in ("a", "b")]
     page = placement_page({"vms": [], "nodes": nodes})
     assert [storage["storage"] for storage in page["shared"]] == ["ceph"]
 
 
-def test_memory_is_in_gib() -> None:
+def test_memory__is_in_gib() -> None:
     page = placement_page({"vms": [], "nodes": [node("a", 65536, 1536, memory_limit=None)]})
     shown = page["nodes"][0]
     assert (shown["memory"], shown["memory_before"], shown["memory_limit"]) == (64, 1.5, None)
 
 
-def test_what_was_given_up_is_noticed() -> None:
+def test_what_was_given_up__is_noticed() -> None:
     assert placement_page({"vms": []})["freed"] is False
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4)]})["freed"] is False
     assert placement_page({"vms": [], "nodes": [node("a", 9, 4, memory_after=3)]})["freed"] is True
 
 
-def test_a_vm_that_was_held_back_is_shown_where_it_would_be() -> None:
+def test_vm_that_was_held_back__is_shown_where_it_would_be() -> None:
     decision = {"node": "a", "vmid": 104, "storages": {"scsi0": "ceph"}, "nodes": []}
     web = {"name": "web", "node": None, "vmid": None, "storages": {}, "actions": [], "not_done": ["create"]}
     page = placement_page({"vms": [{**web, "decision": decision}], "nodes": [node("a", 1, 0)]})
@@ -101,7 +101,7 @@ def test_a_vm_that_was_held_back_is_shown_where_it_would_be() -> None:
     assert page["nodes"][0]["placed"] == [{"name": "web", "vmid": 104}]
 
 
-def test_a_nodes_reason_is_told_of_one() -> None:
+def test_nodes_reason__is_told_of_one() -> None:
     verdict = {"feasible": False, "score": None, "scores": {}, "rejected_by": "NodeReady"}
     verdicts = [
         {**verdict, "node": "a", "reason": "were offline"},
@@ -113,6 +113,6 @@ def test_a_nodes_reason_is_told_of_one() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, [], {"nodes": []}])
-def test_other_data_is_refused(wrong: Any) -> None:
+def test_other_data__is_refused(wrong: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="result of qemu_schedule"):
         placement_page(wrong)

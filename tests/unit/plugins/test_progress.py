@@ -42,7 +42,7 @@ def step(**more: Any) -> dict[str, Any]:
         ({"done": 1, "total": 1, "seconds": 0.9}, None),
     ],
 )
-def test_a_line_says_how_many_are_done_which_and_how_long_it_took(given: dict[str, Any], line: str | None) -> None:
+def test_line__says_how_many_are_done_which_and_how_long_it_took(given: dict[str, Any], line: str | None) -> None:
     assert line_of(step(**given)) == line
 
 
@@ -55,12 +55,12 @@ def test_a_line_says_how_many_are_done_which_and_how_long_it_took(given: dict[st
         (["a"], [], "a, 10 s of 300 s"),
     ],
 )
-def test_a_line_says_who_waits_for_what_and_how_long(waiting: list[str], plugins: list[str], line: str) -> None:
+def test_line__says_who_waits_for_what_and_how_long(waiting: list[str], plugins: list[str], line: str) -> None:
     told = {"waiting": waiting, "rejected_by": plugins, "waited": 10, "patience": 300}
     assert line_of(told) == f"qemu_schedule: waiting for capacity: {line}"
 
 
-def test_lines_are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
+def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
     with following(file, shown.append):
         for number in (1, 2):
@@ -74,7 +74,7 @@ def test_lines_are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
     assert [line.split()[1] for line in shown] == ["1/12", "2/12"]
 
 
-def test_what_is_written_last_is_shown_before_the_task_ends(tmp_path: Path) -> None:
+def test_what_is_written_last__is_shown_before_the_task_ends(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
     with following(file, shown.append):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
@@ -82,14 +82,14 @@ def test_what_is_written_last_is_shown_before_the_task_ends(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b'{"waiting": 1}\n', b"\xff\n"])
-def test_nothing_in_the_file_can_break_the_task(tmp_path: Path, content: bytes) -> None:
+def test_nothing_in_the_file__can_break_the_task(tmp_path: Path, content: bytes) -> None:
     file, shown = tmp_path / "progress", list[str]()
     with following(file, shown.append):
         file.write_bytes(content + json.dumps(step()).encode() + b"\n")
     assert len(shown) == 1
 
 
-def test_signals_are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: Path) -> None:
+def test_signals__are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: Path) -> None:
     file, blocked = tmp_path / "progress", list[set[int]]()
     with following(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
@@ -97,6 +97,6 @@ def test_signals_are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: P
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
 
 
-def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
+def test_file_that_never_comes__is_no_error(tmp_path: Path) -> None:
     with following(tmp_path / "nowhere" / "progress", pytest.fail):
         pass

@@ -44,7 +44,7 @@ def failure_of(recorded: dict[str, t.Any], **changes: t.Any) -> CollectionError:
     )
 
 
-def test_refused_parameters_are_all_named_with_their_reasons(recording):
+def test_refused_parameters__are_all_named_with_their_reasons(recording):
     recorded = recording("8.4", "err-create-cores-0")
     recorded["body"]["errors"]["memory"] = "too small\n"
 
@@ -58,48 +58,48 @@ def test_refused_parameters_are_all_named_with_their_reasons(recording):
     assert error.details["errors"] == {"cores": "value must have a minimum value of 1", "memory": "too small"}
 
 
-def test_a_refused_login_gives_the_reason_phrase_as_the_body_is_empty(recording):
+def test_refused_login__gives_the_reason_phrase_as_the_body_is_empty(recording):
     error = failure_of(recording("8.4", "auth-token-wrong-secret"))
 
     assert isinstance(error, AuthenticationFailed)
     assert error.message == "GET /version: Authentication failed!"
 
 
-def test_a_missing_privilege_is_told_in_the_words_of_proxmox(recording):
+def test_missing_privilege__is_told_in_the_words_of_proxmox(recording):
     error = failure_of(recording("9.2", "err-new-perm-bridge-denied-op"))
 
     assert isinstance(error, PermissionDenied)
     assert "Permission check failed (/sdn/zones/localnetwork/vmbr1, SDN.Use)" in error.message
 
 
-def test_the_second_line_of_a_message_is_kept_as_the_reason_phrase_lacks_it(recording):
+def test_second_line_of_a_message__is_kept_as_the_reason_phrase_lacks_it(recording):
     error = failure_of(recording("9.2", "err-ha-rule-positive-vs-negative"))
 
     assert type(error) is ApiError
     assert "rule shares two or more resources with a negative resource affinity rule" in error.message
 
 
-def test_a_path_that_this_version_lacks_is_told_apart(recording):
+def test_path_that_this_version_lacks__is_told_apart(recording):
     assert isinstance(failure_of(recording("8.4", "ha-rules-404")), NotImplementedHere)
 
 
 @pytest.mark.parametrize("name", ["nodedown-get-qemu", "nodedown-immediately-get-qemu"])
-def test_a_node_that_is_down_is_unreachable_to_a_read(recording, name):
+def test_node_that_is_down__is_unreachable_to_a_read(recording, name):
     error = failure_of(recording("8.4", name))
 
     assert isinstance(error, NodeUnreachable)
     assert error.code == ConnectionFailed.code
 
 
-def test_a_write_was_not_done_when_the_node_could_not_be_connected_to(recording):
+def test_write__was_not_done_when_the_node_could_not_be_connected_to(recording):
     assert isinstance(failure_of(recording("8.4", "nodedown-get-qemu"), method="POST"), NodeUnreachable)
 
 
-def test_a_write_may_have_been_done_when_the_connection_to_the_node_broke_later(recording):
+def test_write__may_have_been_done_when_the_connection_to_the_node_broke_later(recording):
     assert isinstance(failure_of(recording("8.4", "nodedown-immediately-get-qemu"), method="POST"), AnswerLost)
 
 
-def test_a_secret_that_proxmox_quotes_is_hidden():
+def test_secret_that_proxmox_quotes__is_hidden():
     params = {"cipassword": "hunter22", "name": "web"}
     body = json.dumps({"message": "bad value 'hunter22' for web", "errors": {"cipassword": "hunter22 is too short"}})
 
@@ -145,7 +145,7 @@ def test_a_refused_create__names_the_pool_that_would_do():
     assert error.message.endswith("Permission check failed (the user needs VM.Allocate on /vms/103 or /pool/web)")
 
 
-def test_a_write_was_not_sent_when_the_connection_was_refused():
+def test_write__was_not_sent_when_the_connection_was_refused():
     error = failure_of_exception(refused(), "POST", "/nodes/a/qemu", "pve:8006", repeatable=False)
 
     assert type(error) is ConnectionFailed
@@ -155,7 +155,7 @@ def test_a_write_was_not_sent_when_the_connection_was_refused():
 @pytest.mark.parametrize(
     "lost", [dropped(), requests.exceptions.ReadTimeout(), requests.exceptions.SSLError("EOF occurred")]
 )
-def test_a_write_without_an_answer_may_have_been_done(lost):
+def test_write_without_an_answer__may_have_been_done(lost):
     def failure(*, repeatable: bool) -> ConnectionFailed:
         return failure_of_exception(lost, "POST", "/nodes/a/qemu", "pve:8006", repeatable=repeatable)
 
@@ -163,7 +163,7 @@ def test_a_write_without_an_answer_may_have_been_done(lost):
     assert type(failure(repeatable=True)) is ConnectionFailed
 
 
-def test_an_untrusted_certificate_is_told_with_its_cure():
+def test_untrusted_certificate__is_told_with_its_cure():
     untrusted = requests.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed"))
     error = failure_of_exception(untrusted, "PUT", "/", "pve:8006", repeatable=False)
 
@@ -172,7 +172,7 @@ def test_an_untrusted_certificate_is_told_with_its_cure():
     assert "ca_path" in error.message
 
 
-def test_a_read_is_worth_another_try_after_a_drop_and_not_after_a_timeout_or_a_bad_certificate():
+def test_read__is_worth_another_try_after_a_drop_and_not_after_a_timeout_or_a_bad_certificate():
     assert worth_another_read(dropped())
     assert worth_another_read(refused())
     assert not worth_another_read(requests.exceptions.ReadTimeout())

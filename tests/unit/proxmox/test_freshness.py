@@ -119,7 +119,7 @@ def cluster(rows: list[t.Any], tasks: list[t.Any], time: float | None = 1000.0, 
         ("timeline-clone-full", "cl"),
     ],
 )
-def test_at_every_moment_of_a_recorded_create_the_guest_is_as_its_node_lists_it(recording, name, real, view):
+def test_guest_in_a_recorded_create__is_at_every_moment_as_its_node_lists_it(recording, name, real, view):
     recorded = recording("8.4", name)
     named = 0
     for at_ms in sorted({event["t_resp_ms"] for event in recorded["events"]}):
@@ -135,46 +135,46 @@ def test_at_every_moment_of_a_recorded_create_the_guest_is_as_its_node_lists_it(
     assert named
 
 
-def test_on_a_quiet_cluster_only_the_tasks_are_read():
+def test_quiet_cluster__has_only_its_tasks_read():
     reader = cluster([row(100)], [task("qmcreate", 100, ended=900), task("vzdump", 100)])
 
     assert settled(reader)[100].name == "vm100"
     assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
 
 
-def test_a_vmid_in_use_again_gets_the_name_of_its_new_guest():
+def test_vmid_in_use_again__gets_the_name_of_its_new_guest():
     reader = cluster([row(100, name="old"), row(101, "pve2")], [task("qmdestroy", 100)], pve1=[listed(100, name="new")])
 
     assert settled(reader)[100].name == "new"
     assert reader.calls[2:] == ["/nodes/pve1/qemu"]
 
 
-def test_a_guest_that_was_just_started_runs():
+def test_guest_that_was_just_started__runs():
     reader = cluster([row(100)], [task("qmstart", 100)], pve1=[listed(100, status="running")])
 
     assert settled(reader)[100].running
 
 
-def test_what_a_clone_made_is_read_though_its_task_names_the_source_only():
+def test_what_a_clone_made__is_read_though_its_task_names_the_source_only():
     reader = cluster([row(100), row(105)], [task("qmclone", 100)], pve1=[listed(100), listed(105, maxmem=2**33)])
 
     assert settled(reader)[105].memory == 2**33
 
 
-def test_a_guest_made_since_the_first_read_is_added():
+def test_guest_made_since_the_first__read_is_added():
     reader = cluster([], [task("qmcreate", 107)], pve1=[listed(107, tags="a;b")])
 
     added = settled(reader)[107]
     assert (added.name, added.node, added.kind, added.tags) == ("vm107", "pve1", "qemu", frozenset("ab"))
 
 
-def test_a_guest_whose_create_failed_meanwhile_is_dropped():
+def test_guest_whose_create_failed_meanwhile__is_dropped():
     reader = cluster([row(100), unknown(101, lock="create")], [], pve1=[listed(100)])
 
     assert list(settled(reader, auditor=True)) == [100]
 
 
-def test_a_clone_that_was_moved_to_its_node_meanwhile_is_found_there():
+def test_clone_that_was_moved_to_its_node_meanwhile__is_found_there():
     reader = cluster([], [task("qmclone", 9000)], pve1=[listed(9000)], pve2=[listed(103, name="web")])
     before, after = [*NODES, unknown(103, lock="clone")], [unknown(103, "pve2")]
     reader.answers["/cluster/resources"] = [before, after]
@@ -183,48 +183,48 @@ def test_a_clone_that_was_moved_to_its_node_meanwhile_is_found_there():
     assert (guest.name, guest.node, guest.lock) == ("web", "pve2", None)
 
 
-def test_a_clone_that_was_seen_before_it_had_a_name_is_read_where_it_is():
+def test_clone_that_was_seen_before_it_had_a_name__is_read_where_it_is():
     rows = [row(103, "pve2", name="VM 103"), row(9000)]
     reader = cluster(rows, [task("qmclone", 9000)], pve1=[listed(9000)], pve2=[listed(103, name="web")])
 
     assert settled(reader)[103].name == "web"
 
 
-def test_a_guest_that_vanished_without_any_doubt_about_it_is_kept():
+def test_guest_that_vanished_without_any_doubt_about_it__is_kept():
     reader = cluster([row(100), unknown(101)], [task("qmstop", 7)], pve1=[listed(101)])
 
     assert sorted(settled(reader)) == [100, 101]
 
 
-def test_pool_and_ha_are_kept_as_a_nodes_list_lacks_them():
+def test_pool_and_ha__are_kept_as_a_nodes_list_lacks_them():
     reader = cluster([row(100, pool="lab", hastate="started")], [task("qmstart", 100)], pve1=[listed(100)])
 
     guest = settled(reader)[100]
     assert (guest.pool, guest.ha_managed) == ("lab", True)
 
 
-def test_a_container_is_read_from_the_list_of_containers():
+def test_container__is_read_from_the_list_of_containers():
     reader = cluster([unknown(200, type="lxc")], [task("vzcreate", 200)])
     reader.answers["/nodes/pve1/lxc"] = [{**listed(200, name="ct"), "vmid": "200"}]
 
     assert settled(reader)[200].name == "ct"
 
 
-def test_a_guest_still_being_made_is_waited_for():
+def test_guest_still_being_made__is_waited_for():
     making, made = [listed(100, name="VM 100", lock="create")], [listed(100, name="web")]
     reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)], pve1=[making, making, made])
 
     assert settled(reader)[100].name == "web"
 
 
-def test_a_vm_that_never_had_a_name_costs_nothing():
+def test_vm_that_never_had_a_name__costs_nothing():
     reader = cluster([row(100, name="VM 100")], [task("vzdump", 100)])
 
     assert settled(reader)[100].name is None
     assert reader.calls == ["/cluster/resources", "/cluster/tasks"]
 
 
-def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
+def test_guest_that_takes_long__keeps_no_name_after_a_bounded_wait():
     pauses: list[float] = []
     making = [listed(100, name="VM 100", lock="create")]
     reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)], pve1=making)
@@ -235,7 +235,7 @@ def test_a_guest_that_takes_long_keeps_no_name_after_a_bounded_wait():
     assert sum(pauses) == 2
 
 
-def test_a_guest_that_the_caller_knows_is_neither_read_nor_waited_for():
+def test_guest_that_the_caller_knows__is_neither_read_nor_waited_for():
     reader = cluster([unknown(100, lock="create")], [task("qmcreate", 100, ended=None)])
 
     assert settled(reader, known={100: BINDING})[100].name is None
@@ -270,27 +270,27 @@ def test_settle__a_guest_that_another_is_making_is_not_read_by_who_does_not_see_
     assert settled(reader, auditor=False, known={100: BINDING})[100].name is None
 
 
-def test_without_a_clock_the_newest_task_tells_the_time():
+def test_missing_clock__takes_the_time_of_the_newest_task():
     tasks = [task("qmdestroy", 100, ended=5000), task("vzdump", 9, ended=5010)]
     reader = cluster([row(100, name="old")], tasks, time=None, pve1=[listed(100, name="new")])
 
     assert settled(reader)[100].name == "new"
 
 
-def test_guests_of_a_node_that_is_offline_are_not_asked_for():
+def test_guests_of_a_node_that_is_offline__are_not_asked_for():
     reader = cluster([unknown(100, "pve3")], [task("qmcreate", 100, "pve3")])
 
     assert settled(reader)[100].name is None
 
 
-def test_guests_of_a_node_that_does_not_answer_stay_as_they_were():
+def test_guests_of_a_node_that_does_not_answer__stay_as_they_were():
     reader = cluster([unknown(100, tags="a")], [task("qmcreate", 100)], pve1=NodeUnreachable("595"))
 
     assert settled(reader)[100].tags == {"a"}
 
 
 @pytest.mark.parametrize("options", [{"allowed-tags": []}, PermissionDenied("403")])
-def test_who_sees_no_tasks_asks_every_node_with_guests(options):
+def test_who_sees_no_tasks__asks_every_node_with_guests(options):
     reader = cluster([row(100, name="old"), row(101)], [], pve1=[listed(100, name="new"), listed(101)])
     reader.answers["/cluster/options"] = options
 
@@ -298,14 +298,14 @@ def test_who_sees_no_tasks_asks_every_node_with_guests(options):
     assert "/nodes/pve2/qemu" not in reader.calls
 
 
-def test_who_may_see_all_tasks_and_sees_none_asks_no_node():
+def test_who_may_see_all_tasks_and_sees_none__asks_no_node():
     reader = cluster([row(100)], [])
 
     assert settled(reader)[100].name == "vm100"
     assert reader.calls[2:] == ["/cluster/options"]
 
 
-def test_the_options_read_for_the_bounds_also_tell_whether_tasks_are_seen():
+def test_options__read_for_the_bounds_also_tell_whether_tasks_are_seen():
     reader = cluster([row(100)], [])
     snapshot = read_settled(reader, Needs(next_id=True))
 

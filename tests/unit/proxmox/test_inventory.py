@@ -42,7 +42,7 @@ class Answers:
         return None
 
 
-def test_rules_of_both_types_are_read_with_one_call(recording):
+def test_rules_of_both_types__are_read_with_one_call(recording):
     reader = Answers(recording("9.2", "ha-rules"))
 
     rules = {rule.name: rule for rule in read_ha_rules(reader)}
@@ -55,14 +55,14 @@ def test_rules_of_both_types_are_read_with_one_call(recording):
     assert [rule.name for rule in rules.values() if rule.disabled] == ["off3"]
 
 
-def test_a_rule_with_errors_is_one_that_the_ha_manager_ignores(recording):
+def test_rule_with_errors__is_one_that_the_ha_manager_ignores(recording):
     recorded = recording("9.2", "ha-rules")
     recorded["body"]["data"] = [recording("9.2", "ha-rule-one-with-errors")["body"]["data"]]
 
     assert [rule.disabled for rule in read_ha_rules(Answers(recorded))] == [True]
 
 
-def test_before_version_9_groups_are_read_with_their_members(recording):
+def test_before_version_9_groups__are_read_with_their_members(recording):
     reader = Answers(
         recording("8.4", "ha-rules-404"), recording("8.4", "ha-groups"), recording("8.4", "ha-resources-just-added")
     )
@@ -72,7 +72,7 @@ def test_before_version_9_groups_are_read_with_their_members(recording):
     )
 
 
-def test_groups_that_an_upgrade_has_not_moved_yet_are_groups(recording):
+def test_groups_that_an_upgrade_has_not_moved_yet__are_groups(recording):
     names = ("premigration-ha-rules", "premigration-ha-groups", "premigration-ha-resources")
     rules = {rule.name: rule for rule in read_ha_rules(Answers(*(recording("9.2", name) for name in names)))}
 
@@ -81,7 +81,7 @@ def test_groups_that_an_upgrade_has_not_moved_yet_are_groups(recording):
     assert rules["g12"].vmids == {102}
 
 
-def test_groups_that_an_upgrade_has_moved_are_rules(recording):
+def test_groups_that_an_upgrade_has_moved__are_rules(recording):
     rules = read_ha_rules(
         Answers(recording("9.2", "postmigration-ha-rules"), recording("9.2", "postmigration-ha-groups"))
     )
@@ -90,14 +90,14 @@ def test_groups_that_an_upgrade_has_moved_are_rules(recording):
     assert not any(rule.from_group for rule in rules)
 
 
-def test_a_cluster_without_rules_has_none(recording):
+def test_cluster_without_rules__has_none(recording):
     empty = {"request": {"path": "/cluster/ha/rules"}, "status": 200, "body": {"data": []}}
 
     assert read_ha_rules(Answers(empty, recording("9.2", "postmigration-ha-groups"))) == ()
     assert read_ha_rules(RecordedReader({"/cluster/resources": []})) == ()
 
 
-def test_who_may_not_see_the_rules_is_told(recording):
+def test_who_may_not_see_the_rules__is_told(recording):
     refused = recording("9.2", "err-new-perm-bridge-denied-op")
     refused["request"]["path"] = "/cluster/ha/rules"
 
@@ -111,7 +111,7 @@ def nodes_with(answers: Mapping[str, t.Any], **needs: bool) -> dict[str, Node]:
     return {node.name: node for node in completed(reader, snapshot, Needs(**needs)).nodes}
 
 
-def test_bridges_are_read_per_node_and_unknown_where_a_node_did_not_answer(recording):
+def test_bridges__are_read_per_node_and_unknown_where_a_node_did_not_answer(recording):
     interfaces = recording("8.4", "node-network")["body"]["data"]
     bridges = [row for row in interfaces if row["type"] == "bridge"]
     nodes = nodes_with({"/nodes/pve1/network?type=any_bridge": bridges}, bridges=True)
@@ -119,7 +119,7 @@ def test_bridges_are_read_per_node_and_unknown_where_a_node_did_not_answer(recor
     assert [nodes[name].bridges for name in ("pve1", "pve2", "pve3")] == [{"vmbr0"}, None, None]
 
 
-def test_cpu_types_are_read_per_node(recording):
+def test_cpu_types__are_read_per_node(recording):
     caps = recording("8.4", "node-qemu-cpu-caps")["body"]
     nodes = nodes_with({"/nodes/pve1/capabilities/qemu/cpu": caps}, cpu_types=True)
 
@@ -127,7 +127,7 @@ def test_cpu_types_are_read_per_node(recording):
     assert nodes["pve2"].cpu_models is None
 
 
-def test_cpu_flags_are_those_that_the_answer_gives_to_the_node(recording):
+def test_cpu_flags__are_those_that_the_answer_gives_to_the_node(recording):
     flags = {"data": [{"name": "aes", "supported-on": ["pve1"]}, {"name": "arat", "supported-on": []}]}
     nodes = nodes_with({"/cluster/qemu/cpu-flags": flags}, cpu_flags=True)
     recorded = nodes_with(
@@ -138,7 +138,7 @@ def test_cpu_flags_are_those_that_the_answer_gives_to_the_node(recording):
     assert "cx16" in (recorded["pve2"].cpu_flags or set())
 
 
-def test_cpu_flags_stay_unknown_where_this_version_does_not_tell():
+def test_cpu_flags__stay_unknown_where_this_version_does_not_tell():
     assert nodes_with({}, cpu_flags=True)["pve1"].cpu_flags is None
 
 
@@ -151,7 +151,7 @@ def samples(*pressures: tuple[float, float, float] | None) -> list[dict[str, t.A
     ]
 
 
-def test_the_pressure_of_a_node_is_its_worst_over_the_last_five_minutes():
+def test_pressure_of_a_node__is_its_worst_over_the_last_five_minutes():
     last_five = [(1, 10, 0), (1, 20, 0), (1, 30, 0), (1, 40, 0), (90, 50, 0)]
     rows = samples((0, 100, 100), *last_five, None, None)
     nodes = nodes_with({"/nodes/pve1/rrddata?cf=AVERAGE&timeframe=hour": rows}, pressure=True)
@@ -159,14 +159,14 @@ def test_the_pressure_of_a_node_is_its_worst_over_the_last_five_minutes():
     assert nodes["pve1"].pressure == pytest.approx(0.30)
 
 
-def test_pressure_is_unknown_where_proxmox_does_not_tell():
+def test_pressure__is_unknown_where_proxmox_does_not_tell():
     unfilled = samples(None, None)
     nodes = nodes_with({"/nodes/pve1/rrddata?cf=AVERAGE&timeframe=hour": unfilled}, pressure=True)
 
     assert [nodes[name].pressure for name in ("pve1", "pve2", "pve3")] == [None, None, None]
 
 
-def test_nothing_is_read_that_is_not_needed():
+def test_nothing__is_read_that_is_not_needed():
     assert completed(Answers(), Snapshot(), Needs()) == Snapshot()
 
 

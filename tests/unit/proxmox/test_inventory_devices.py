@@ -158,7 +158,7 @@ def test_mapping__looks_at_each_function_of_an_entry() -> None:
     assert [d.fault for d in read(answers) if d.mapping == "gpu"] == ["PCI device '0000:41:00.1' not found"]
 
 
-def test_a_usb_mapping_whose_device_is_not_plugged_in_has_a_fault(recording: t.Any) -> None:
+def test_usb_mapping_whose_device_is_not_plugged_in__has_a_fault(recording: t.Any) -> None:
     answers = {
         **cluster(),
         "/cluster/mapping/usb": recording("9.2", "mapping-usb")["body"],
@@ -180,7 +180,7 @@ def test_usb_mapping__is_compared_with_the_port_that_it_names() -> None:
     assert [d.fault for d in read(answers) if d.driver == "usb"] == ["USB device '1-2' not found"]
 
 
-def test_a_mapping_with_several_paths_on_a_node_has_as_many_devices() -> None:
+def test_mapping_with_several_paths_on_a_node__has_as_many_devices() -> None:
     assert [(d.node, d.id) for d in read(cluster()) if d.mapping == "gpu"] == [
         ("pve1", "0000:42:00.0"),
         ("pve1", "0000:41:00.0"),
@@ -188,7 +188,7 @@ def test_a_mapping_with_several_paths_on_a_node_has_as_many_devices() -> None:
     ]
 
 
-def test_a_usb_device_known_by_its_number_alone_is_found_wherever_it_is_plugged_in() -> None:
+def test_usb_device_known_by_its_number_alone__is_found_wherever_it_is_plugged_in() -> None:
     answers = cluster()
     answers["/cluster/mapping/usb"] = [{"id": "key", "map": ["node=pve1,id=0403:6001"]}]
     answers["/nodes/pve1/hardware/usb"] = [usb_row(1, "2"), usb_row(2, "1.3"), usb_row(2, "4", product="0x9999")]
@@ -196,7 +196,7 @@ def test_a_usb_device_known_by_its_number_alone_is_found_wherever_it_is_plugged_
     assert [device.id for device in read(answers) if device.driver == "usb"] == ["1-2", "2-1.3"]
 
 
-def test_a_usb_mapping_with_two_entries_for_a_node_is_not_usable_there() -> None:
+def test_usb_mapping_with_two_entries_for_a_node__is_not_usable_there() -> None:
     answers = cluster()
     answers["/cluster/mapping/usb"] = [
         {"id": "key", "map": ["node=pve1,id=0403:6001,path=1-2", "node=pve1,id=0403:6001,path=1-3"]}
@@ -206,7 +206,7 @@ def test_a_usb_mapping_with_two_entries_for_a_node_is_not_usable_there() -> None
     assert found == [("1-2", SEVERAL), ("1-3", SEVERAL)]
 
 
-def test_several_functions_in_one_entry_are_one_device() -> None:
+def test_several_functions_in_one_entry__are_one_device() -> None:
     answers = cluster()
     answers["/cluster/mapping/pci"] = [
         {
@@ -221,7 +221,7 @@ def test_several_functions_in_one_entry_are_one_device() -> None:
     ]
 
 
-def test_a_card_of_a_class_that_lists_leave_out_is_found_by_a_second_look() -> None:
+def test_card_of_a_class_that_lists_leave_out__is_found_by_a_second_look() -> None:
     answers = cluster()
     answers["/nodes/pve2/hardware/pci"] = []
     answers["/nodes/pve2/hardware/pci?pci-class-blacklist="] = [gpu_row("0000:41:00.0")]
@@ -229,7 +229,7 @@ def test_a_card_of_a_class_that_lists_leave_out_is_found_by_a_second_look() -> N
     assert [device.fault for device in read(answers) if device.node == "pve2"] == [""]
 
 
-def test_types_of_mediated_devices_are_counted_per_card() -> None:
+def test_types_of_mediated_devices__are_counted_per_card() -> None:
     answers = cluster(vm(100), vm(101, status="running"), vm100={"hostpci0": "mapping=gpu,mdev=t1"})
     answers["/nodes/pve1/qemu/101/config"] = {"hostpci0": "mapping=gpu,mdev=t1"}
     answers["/cluster/mapping/pci"][0]["mdev"] = 1
@@ -250,7 +250,7 @@ def test_types_of_mediated_devices_are_counted_per_card() -> None:
 
 
 @pytest.mark.parametrize("refusal", [PermissionDenied("no Sys.Audit"), None])
-def test_without_the_hardware_list_the_mapping_is_believed(refusal: Exception | None) -> None:
+def test_missing_hardware_list__has_the_mapping_believed(refusal: Exception | None) -> None:
     answers = cluster()
     for path in ("/nodes/pve1/hardware/pci", "/nodes/pve1/hardware/usb"):
         if refusal is None:
@@ -263,7 +263,7 @@ def test_without_the_hardware_list_the_mapping_is_believed(refusal: Exception | 
     assert found[0].attributes == {"vendor": "10de", "device": "2684"}
 
 
-def test_nodes_that_are_offline_or_do_not_answer_have_no_devices() -> None:
+def test_nodes_that_are_offline_or_do_not_answer__have_no_devices() -> None:
     answers = cluster(vm(100))
     answers["/nodes/pve1/qemu/100/config"] = NodeUnreachable("gone")
     assert {device.node for device in read(answers)} == {"pve2"}
@@ -280,7 +280,7 @@ def test_nodes_that_are_offline_or_do_not_answer_have_no_devices() -> None:
 # --- attributes ---
 
 
-def test_pairs_in_descriptions_become_attributes_the_entrys_own_winning() -> None:
+def test_pairs_in_descriptions__become_attributes_the_entrys_own_winning() -> None:
     answers = cluster()
     answers["/cluster/mapping/pci"] = [
         {
@@ -295,7 +295,7 @@ def test_pairs_in_descriptions_become_attributes_the_entrys_own_winning() -> Non
     assert {key: attributes[key] for key in expected} == expected
 
 
-def test_what_the_user_says_wins_the_more_particular_over_the_general() -> None:
+def test_what_the_user_says__wins_the_more_particular_over_the_general() -> None:
     given = {
         "gpu": {"memory": 24, "numa-node": "7", "vendor": "ours"},
         "gpu@pve1": {"memory": 48},
@@ -314,7 +314,7 @@ def test_what_the_user_says_wins_the_more_particular_over_the_general() -> None:
 # --- who holds them ---
 
 
-def test_each_vm_of_a_mapping_holds_one_of_its_devices_running_or_not() -> None:
+def test_each_vm_of_a_mapping__holds_one_of_its_devices_running_or_not() -> None:
     answers = cluster(vm(100), vm(101, status="running"), vm100={"hostpci0": "mapping=gpu,pcie=1"})
     assert use(answers)["gpu", "0000:42:00.0"] == 1
     assert use(answers)["gpu", "0000:41:00.0"] == 0
@@ -323,7 +323,7 @@ def test_each_vm_of_a_mapping_holds_one_of_its_devices_running_or_not() -> None:
     assert set(use(answers).values()) == {1}
 
 
-def test_vms_beyond_the_number_of_devices_are_counted_all_the_same() -> None:
+def test_vms_beyond_the_number_of_devices__are_counted_all_the_same() -> None:
     guests = [vm(100 + number) for number in range(3)]
     answers = cluster(*guests, **{f"vm{each['vmid']}": {"hostpci0": "mapping=gpu"} for each in guests})
 
@@ -333,7 +333,7 @@ def test_vms_beyond_the_number_of_devices_are_counted_all_the_same() -> None:
 @pytest.mark.parametrize(
     "value", ["0000:41:00.0", "41:00.0,pcie=1", "host=0000:41:00", "0000:41:00.0;0000:41:00.1", "0000:41:00,x-vga=1"]
 )
-def test_a_device_passed_through_by_its_address_is_in_use_in_every_mapping(value: str) -> None:
+def test_device_passed_through_by_its_address__is_in_use_in_every_mapping(value: str) -> None:
     answers = cluster(vm(100), vm100={"hostpci0": value})
     answers["/cluster/mapping/pci"].append({"id": "also", "map": ["node=pve1,path=0000:41:00.0,id=10de:2684"]})
 
@@ -343,11 +343,11 @@ def test_a_device_passed_through_by_its_address_is_in_use_in_every_mapping(value
 
 
 @pytest.mark.parametrize(("value", "count"), [("host=1-2", 1), ("0403:6001", 1), ("spice", 0), ("host=1-9", 0)])
-def test_a_usb_device_is_in_use_by_port_or_by_number(value: str, count: int) -> None:
+def test_usb_device__is_in_use_by_port_or_by_number(value: str, count: int) -> None:
     assert use(cluster(vm(100), vm100={"usb0": value}))["key", "1-2"] == count
 
 
-def test_a_mapping_with_one_device_is_booked_before_one_that_has_others() -> None:
+def test_mapping_with_one_device__is_booked_before_one_that_has_others() -> None:
     answers = cluster(vm(100), vm(101), vm100={"hostpci0": "mapping=gpu"}, vm101={"hostpci0": "mapping=first"})
     answers["/cluster/mapping/pci"].append({"id": "first", "map": ["node=pve1,path=0000:42:00.0,id=10de:2684"]})
 
@@ -356,7 +356,7 @@ def test_a_mapping_with_one_device_is_booked_before_one_that_has_others() -> Non
     assert in_use["gpu", "0000:41:00.0"] == 1
 
 
-def test_templates_and_containers_hold_nothing() -> None:
+def test_templates_and_containers__hold_nothing() -> None:
     guests = [vm(100, template=1), vm(101, type="lxc")]
     answers = cluster(*guests, vm100={"hostpci0": "mapping=gpu"}, vm101={"hostpci0": "mapping=gpu"})
 
@@ -366,7 +366,7 @@ def test_templates_and_containers_hold_nothing() -> None:
 # --- what it costs ---
 
 
-def test_a_run_without_claims_reads_nothing_about_devices() -> None:
+def test_run_without_claims__reads_nothing_about_devices() -> None:
     reader = CountingReader(cluster(vm(100)))
     snapshot: Snapshot = read_snapshot(reader, Needs())
 
@@ -374,14 +374,14 @@ def test_a_run_without_claims_reads_nothing_about_devices() -> None:
     assert reader.asked == ["/cluster/resources"]
 
 
-def test_only_nodes_with_mapped_devices_and_their_guests_are_read() -> None:
+def test_nodes_with_mapped_devices_and_their_guests__are_the_only_ones_read() -> None:
     answers = cluster(vm(100), vm(101, "pve3"))
     answers["/cluster/resources"].append({"type": "node", "node": "pve3", "status": "online"})
 
     assert not [path for path in asked(answers, DeviceNeeds()) if "pve3" in path]
 
 
-def test_nodes_that_no_vm_may_go_to_are_not_read() -> None:
+def test_nodes_that_no_vm_may_go_to__are_not_read() -> None:
     paths = asked(cluster(vm(100), vm(101, "pve2")), DeviceNeeds(node=lambda node: node.name == "pve2"))
 
     assert sorted(paths) == [
@@ -393,7 +393,7 @@ def test_nodes_that_no_vm_may_go_to_are_not_read() -> None:
     ]
 
 
-def test_guests_are_read_only_where_there_is_a_device_that_is_wanted() -> None:
+def test_guests__are_read_only_where_there_is_a_device_that_is_wanted() -> None:
     needs = DeviceNeeds(device=lambda device, node: device.driver == "usb" and node.cores == 8)
     answers = cluster(vm(100), vm(101, "pve2"))
 

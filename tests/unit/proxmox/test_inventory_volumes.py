@@ -48,14 +48,14 @@ def row(volume: str, gib: float = 1) -> dict[str, t.Any]:
     return {"volid": volume, "size": int(gib * GIB), "content": "iso", "format": "iso"}
 
 
-def test_an_image_on_local_storage_is_looked_for_on_every_node_that_is_online() -> None:
+def test_image_on_local_storage__is_looked_for_on_every_node_that_is_online() -> None:
     lists = Lists({"pve2 local": [row("local:iso/debian.iso", 0.5)]})
     found = read_volumes(lists, NODES, STORAGES, ["local:iso/debian.iso"])
     assert found == {("pve1", "local:iso/debian.iso"): None, ("pve2", "local:iso/debian.iso"): GIB // 2}
     assert sorted(lists.calls) == ["pve1 local content=iso", "pve2 local content=iso"]
 
 
-def test_one_node_tells_what_is_on_shared_storage() -> None:
+def test_one_node__tells_what_is_on_shared_storage() -> None:
     lists = Lists({"pve1 nfs": [row("nfs:import/a.qcow2", 2), row("nfs:import/b.qcow2", 3)]})
     volumes = ["nfs:import/a.qcow2", "nfs:import/b.qcow2", "nfs:import/c.qcow2"]
     found = read_volumes(lists, NODES, STORAGES, volumes)
@@ -64,14 +64,14 @@ def test_one_node_tells_what_is_on_shared_storage() -> None:
     assert len(found) == 6
 
 
-def test_of_a_disk_only_its_vms_images_are_listed_and_one_that_is_not_may_be_hidden() -> None:
+def test_disk__has_only_its_vms_images_listed_and_one_that_is_not_may_be_hidden() -> None:
     lists = Lists({"pve1 data": [row("data:vm-100-disk-0", 32)]})
     found = read_volumes(lists, NODES, STORAGES, ["data:vm-100-disk-0"])
     assert found == {("pve1", "data:vm-100-disk-0"): 32 * GIB}
     assert sorted(lists.calls) == ["pve1 data content=images vmid=100", "pve2 data content=images vmid=100"]
 
 
-def test_a_disk_in_an_archive_is_there_when_the_archive_is() -> None:
+def test_disk_in_an_archive__is_there_when_the_archive_is() -> None:
     lists = Lists({"pve1 local": [row("local:import/vm.ova")]})
     inside = "local:import/vm.ova/disk-1.vmdk"
     assert read_volumes(lists, NODES, STORAGES, [inside]) == {("pve2", inside): None}
@@ -80,25 +80,25 @@ def test_a_disk_in_an_archive_is_there_when_the_archive_is() -> None:
 @pytest.mark.parametrize(
     "volume", ["/root/debian.qcow2", "local:snippets/x.yml", "data:iso/debian.iso", "elsewhere:iso/debian.iso"]
 )
-def test_of_what_no_list_tells_nothing_is_known(volume: str) -> None:
+def test_unlisted_volume__is_unknown(volume: str) -> None:
     lists = Lists({})
     assert read_volumes(lists, NODES, STORAGES, [volume]) == {}
     assert lists.calls == []
 
 
-def test_what_may_not_be_listed_is_not_known() -> None:
+def test_what_may_not_be_listed__is_not_known() -> None:
     found = read_volumes(Lists({"pve1 local": None}), NODES, STORAGES, ["local:iso/debian.iso"])
     assert found == {("pve2", "local:iso/debian.iso"): None}
 
 
-def test_a_storage_that_is_not_active_is_not_asked() -> None:
+def test_storage_that_is_not_active__is_not_asked() -> None:
     storages = (Storage("local", "pve1", content=FILES, active=False), Storage("local", "pve2", content=FILES))
     lists = Lists({})
     read_volumes(lists, NODES, storages, ["local:iso/debian.iso"])
     assert lists.calls == ["pve2 local content=iso"]
 
 
-def test_a_snapshot_has_the_volumes_that_are_needed_and_costs_nothing_without() -> None:
+def test_snapshot__has_the_volumes_that_are_needed_and_costs_nothing_without() -> None:
     lists = Lists({"pve1 local": [row("local:iso/debian.iso")]})
     snapshot = Snapshot(nodes=NODES, storages=STORAGES)
     assert completed(lists, snapshot, Needs()).volumes == {}

@@ -23,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.out
         ("race-clone-same-newid-0", 420),
     ],
 )
-def test_every_loser_of_a_race_knows_that_the_vmid_is_taken(recording, name, vmid):
+def test_every_loser_of_a_race__knows_that_the_vmid_is_taken(recording, name, vmid):
     results = recording("8.4", name)["results"]
     losers = [result for result in results if result.get("exitstatus") != "OK"]
 
@@ -38,7 +38,7 @@ def test_every_loser_of_a_race_knows_that_the_vmid_is_taken(recording, name, vmi
     ("name", "vmid"),
     [("err-create-vmid-used-by-lxc", 200), ("err-clone-newid-used-lxc", 200), ("err-clone-newid-used", 111)],
 )
-def test_a_vmid_of_a_container_or_a_vm_is_taken(recording, name, vmid):
+def test_vmid_of_a_container_or_a_vm__is_taken(recording, name, vmid):
     recorded = recording("8.4", name)
     text = recorded["task_status"]["exitstatus"] if recorded["status"] == 200 else recorded["body"]["message"]
 
@@ -53,7 +53,7 @@ def test_a_vmid_of_a_container_or_a_vm_is_taken(recording, name, vmid):
         "VM 1001 already exists",
     ],
 )
-def test_other_failures_do_not_mean_that_the_vmid_is_taken(text):
+def test_other_failures__do_not_mean_that_the_vmid_is_taken(text):
     assert not is_vmid_taken(text, 100)
 
 
@@ -61,12 +61,12 @@ def test_other_failures_do_not_mean_that_the_vmid_is_taken(text):
     "name",
     ["err-create-op-tags", "err-tags-create-vms-user-registered", "err-tags-create-allowed-tag-user-allow-list"],
 )
-def test_tags_that_may_not_be_set_by_a_create_are_told_from_other_refusals(recording, name):
+def test_tags_that_may_not_be_set_by_a_create__are_told_from_other_refusals(recording, name):
     assert is_tag_refusal(recording("9.2", name)["task_status"]["exitstatus"])
     assert not is_tag_refusal("403 Permission check failed (/storage/local, Datastore.AllocateSpace)")
 
 
-def test_a_lock_that_was_not_to_be_had_in_time_is_worth_another_try():
+def test_lock_that_was_not_to_be_had_in_time__is_worth_another_try():
     assert is_busy("can't lock file '/var/lock/qemu-server/lock-9000.conf' - got timeout")
     assert is_busy("cfs-lock 'storage-ceph' error: got lock request timeout")
     assert not is_busy("unable to create VM 100 - storage 'x' is disabled")
@@ -85,5 +85,5 @@ def test_a_lock_that_was_not_to_be_had_in_time_is_worth_another_try():
         (4, False),
     ],
 )
-def test_changes_that_make_a_volume_are_told_from_those_that_can_be_sent_twice(value, allocates):
+def test_changes_that_make_a_volume__are_told_from_those_that_can_be_sent_twice(value, allocates):
     assert bool(allocations({"scsi0": value})) is allocates

@@ -18,12 +18,12 @@ RESOURCES = "/cluster/resources"
 
 
 @pytest.mark.parametrize("answers", [None, [], "text", {}, {RESOURCES: None}, {1: []}, {"cluster/resources": []}])
-def test_a_snapshot_must_map_api_paths_to_answers_and_hold_the_resources(answers):
+def test_snapshot__must_map_api_paths_to_answers_and_hold_the_resources(answers):
     with pytest.raises(InvalidSnapshot):
         RecordedReader(answers)
 
 
-def test_an_answer_may_be_bare_or_in_the_envelope_of_the_api():
+def test_answer__may_be_bare_or_in_the_envelope_of_the_api():
     rows = [{"type": "node", "node": "a"}]
     reader = RecordedReader({RESOURCES: {"data": rows, "total": 1}, "/version": {"release": "9.2"}})
 
@@ -31,7 +31,7 @@ def test_an_answer_may_be_bare_or_in_the_envelope_of_the_api():
     assert reader.get("/version") == {"release": "9.2"}
 
 
-def test_a_query_is_part_of_the_path_whatever_its_order():
+def test_query__is_part_of_the_path_whatever_its_order():
     reader = RecordedReader({RESOURCES: [], "/nodes/a/tasks?vmid=100&source=all": [{"upid": "U"}]})
 
     assert reader.get("/nodes/a/tasks", source="all", vmid=100) == [{"upid": "U"}]
@@ -39,21 +39,21 @@ def test_a_query_is_part_of_the_path_whatever_its_order():
         reader.get("/nodes/a/tasks")
 
 
-def test_what_was_not_recorded_is_an_error_of_the_snapshot_that_names_the_path():
+def test_what_was_not_recorded__is_an_error_of_the_snapshot_that_names_the_path():
     with pytest.raises(NotRecorded, match="/nodes/a/qemu") as raised:
         RecordedReader({RESOURCES: []}).get("/nodes/a/qemu")
 
     assert raised.value.code == "InvalidSnapshot"
 
 
-def test_changing_an_answer_does_not_change_the_recording():
+def test_changing_an_answer__does_not_change_the_recording():
     reader = RecordedReader({RESOURCES: [{"type": "node", "node": "a"}]})
     reader.get(RESOURCES).clear()
 
     assert reader.get(RESOURCES)
 
 
-def test_a_file_holds_a_snapshot_as_json(tmp_path):
+def test_file__holds_a_snapshot_as_json(tmp_path):
     file = tmp_path / "snapshot.json"
     file.write_text(json.dumps({RESOURCES: [{"type": "node", "node": "a"}]}))
 
@@ -61,7 +61,7 @@ def test_a_file_holds_a_snapshot_as_json(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", None])
-def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path, content):
+def test_file_that_is_no_json_or_not_there__is_named(tmp_path, content):
     file = tmp_path / "snapshot.json"
     if content is not None:
         file.write_text(content)
@@ -70,7 +70,7 @@ def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path, content):
         RecordedReader.from_file(str(file))
 
 
-def test_what_a_recorder_kept_can_be_read_again_without_secrets():
+def test_recorded_snapshot__can_be_read_again_without_secrets():
     config = {
         "name": "web",
         "cipassword": "s3cret",

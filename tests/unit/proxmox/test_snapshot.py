@@ -30,7 +30,7 @@ def guest(snapshot: Snapshot, vmid: int) -> Guest:
     return next(guest for guest in snapshot.guests if guest.vmid == vmid)
 
 
-def test_one_answer_gives_nodes_guests_and_storages(recording):
+def test_one_answer__gives_nodes_guests_and_storages(recording):
     snapshot = read(recording("9.2", "cluster-resources-full-mix"))
 
     assert {node.name: (node.online, node.cores, node.memory) for node in snapshot.nodes} == dict.fromkeys(
@@ -45,7 +45,7 @@ def test_one_answer_gives_nodes_guests_and_storages(recording):
     assert len(snapshot.guests) == 14
 
 
-def test_storages_are_listed_per_node_with_what_they_may_hold(recording):
+def test_storages__are_listed_per_node_with_what_they_may_hold(recording):
     snapshot = read(recording("9.2", "cluster-resources-full-mix"))
 
     assert (
@@ -57,14 +57,14 @@ def test_storages_are_listed_per_node_with_what_they_may_hold(recording):
 
 
 @pytest.mark.parametrize("version", ["8.4", "9.2"])
-def test_rows_of_types_not_known_are_ignored(recording, version):
+def test_rows_of_types_not_known__are_ignored(recording, version):
     recorded = recording(version, "cluster-resources-full-mix")
     recorded["body"]["data"].append({"type": "quantum", "id": "quantum/1"})
 
     assert read(recorded) == read(recording(version, "cluster-resources-full-mix"))
 
 
-def test_a_node_in_maintenance_is_online_and_marked(recording):
+def test_node_in_maintenance__is_online_and_marked(recording):
     snapshot = read(recording("9.2", "maintenance-cluster-resources"))
 
     assert {node.name: (node.online, node.maintenance) for node in snapshot.nodes} == {
@@ -76,7 +76,7 @@ def test_a_node_in_maintenance_is_online_and_marked(recording):
     assert not guest(snapshot, 102).ha_managed
 
 
-def test_a_dead_node_is_offline_and_its_guests_are_kept_without_names(recording):
+def test_dead_node__is_offline_and_its_guests_are_kept_without_names(recording):
     snapshot = read(recording("8.4", "nodedown-cluster-resources-after-5min"))
 
     assert {node.name for node in snapshot.nodes if not node.online} == {"pve2", "pve3"}
@@ -85,14 +85,14 @@ def test_a_dead_node_is_offline_and_its_guests_are_kept_without_names(recording)
     assert {storage.active for storage in snapshot.storages if storage.node == "pve2"} == {False}
 
 
-def test_a_user_without_rights_sees_nodes_without_figures(recording):
+def test_user_without_rights__sees_nodes_without_figures(recording):
     snapshot = read(recording("8.4", "cluster-resources-as-nobody_pve_tok"))
 
     assert {(node.online, node.cores, node.memory) for node in snapshot.nodes} == {(True, 0, 0)}
     assert snapshot.guests == ()
 
 
-def test_a_new_guest_has_no_name_and_no_placeholder_for_one(recording):
+def test_new_guest__has_no_name_and_no_placeholder_for_one(recording):
     recorded = recording("9.2", "cluster-resources-shortly-after-create")
     recorded["body"]["data"].append(
         {"type": "qemu", "vmid": 621, "node": "pve1", "name": "VM 621", "maxmem": 512, "maxcpu": 1, "status": "stopped"}
@@ -110,25 +110,25 @@ def next_id(options: t.Any = None, nextid: t.Any = None) -> Snapshot:
     )
 
 
-def test_the_upper_bound_of_next_id_is_the_first_id_not_given(recording):
+def test_upper_bound_of_next_id__is_the_first_id_not_given(recording):
     assert next_id({"mac_prefix": "x", "next-id": {"lower": "5000", "upper": "5003"}}).next_id == (5000, 5002)
 
 
-def test_without_a_setting_the_defaults_of_proxmox_hold(recording):
+def test_missing_setting__has_the_defaults_of_proxmox(recording):
     assert next_id(recording("8.4", "cluster-options-default")["body"]).next_id == (100, 999_999)
 
 
-def test_a_lower_bound_below_the_lowest_vmid_is_raised_to_it():
+def test_lower_bound_below_the_lowest_vmid__is_raised_to_it():
     assert next_id({"mac_prefix": "x", "next-id": {"lower": "50"}}).next_id == (100, 999_999)
 
 
-def test_who_may_not_see_the_bounds_starts_at_the_id_that_proxmox_suggests(recording):
+def test_who_may_not_see_the_bounds__starts_at_the_id_that_proxmox_suggests(recording):
     filtered = recording("9.2", "cluster-options-as-op3-list")["body"]
 
     assert next_id(filtered, {"data": "5000"}).next_id[0] == 5000
 
 
-def test_the_bounds_are_not_read_unless_needed():
+def test_bounds__are_not_read_unless_needed():
     assert read_snapshot(RecordedReader({RESOURCES: []}), Needs()).next_id == (100, 999_999)
 
 

@@ -57,7 +57,7 @@ class World:
         return None
 
 
-def test_a_upid_tells_node_start_kind_and_user():
+def test_upid__tells_node_start_kind_and_user():
     upid = Upid.parse(UPID)
 
     assert (upid.node, upid.started, upid.type, upid.id, upid.user) == (
@@ -70,12 +70,12 @@ def test_a_upid_tells_node_start_kind_and_user():
 
 
 @pytest.mark.parametrize("text", [None, "", "UPID:pve1", {"a": 1}])
-def test_what_is_no_upid_is_an_error(text):
+def test_what_is_no_upid__is_an_error(text):
     with pytest.raises(ApiError, match="UPID"):
         Upid.parse(text)
 
 
-def test_a_task_is_looked_at_soon_and_then_ever_more_rarely():
+def test_task__is_looked_at_soon_and_then_ever_more_rarely():
     world = World(*[RUNNING] * 30, OK)
 
     assert world.follower.wait(UPID).warnings == 0
@@ -84,20 +84,20 @@ def test_a_task_is_looked_at_soon_and_then_ever_more_rarely():
     assert max(world.pauses) == 2.0
 
 
-def test_the_status_is_asked_for_on_the_node_of_the_task():
+def test_status__is_asked_for_on_the_node_of_the_task():
     world = World(OK)
     world.follower.wait(UPID)
 
     assert world.calls == [f"/nodes/pve2/tasks/{UPID}/status"]
 
 
-def test_warnings_are_a_good_end_and_are_returned_with_the_log():
+def test_warnings__are_a_good_end_and_are_returned_with_the_log():
     result = World({"status": "stopped", "exitstatus": "WARNINGS: 2"}, log=["a", "b"]).follower.wait(UPID)
 
     assert (result.warnings, result.log) == (2, ("a", "b"))
 
 
-def test_a_failed_task_is_told_with_the_end_of_a_log_of_any_length():
+def test_failed_task__is_told_with_the_end_of_a_log_of_any_length():
     log = [f"line {number}" for number in range(1234)]
     world = World({"status": "stopped", "exitstatus": "disk full"}, log=[*log, "TASK ERROR: disk full"])
 
@@ -111,7 +111,7 @@ def test_a_failed_task_is_told_with_the_end_of_a_log_of_any_length():
     assert len(raised.value.details["log"]) == 10
 
 
-def test_a_recorded_failure_is_told_in_its_own_words(recording):
+def test_recorded_failure__is_told_in_its_own_words(recording):
     status = recording("8.4", "task-status-stopped-by-user")["body"]["data"]
     log = [line["t"] for line in recording("8.4", "task-log-finished")["body"]["data"]]
 
@@ -119,7 +119,7 @@ def test_a_recorded_failure_is_told_in_its_own_words(recording):
         World(status, log=log).follower.wait(status["upid"])
 
 
-def test_a_task_that_outlasts_its_time_is_named_with_its_node():
+def test_task_that_outlasts_its_time__is_named_with_its_node():
     world = World(RUNNING)
 
     with pytest.raises(TaskTimeout) as raised:
@@ -130,25 +130,25 @@ def test_a_task_that_outlasts_its_time_is_named_with_its_node():
     assert UPID in raised.value.message
 
 
-def test_the_end_is_seen_although_the_node_was_out_of_reach_on_the_way():
+def test_end__is_seen_although_the_node_was_out_of_reach_on_the_way():
     world = World(RUNNING, NodeUnreachable("595"), ConnectionFailed("dropped"), OK)
 
     assert world.follower.wait(UPID).upid == UPID
 
 
-def test_a_node_that_stays_out_of_reach_ends_the_waiting_in_time():
+def test_node_that_stays_out_of_reach__ends_the_waiting_in_time():
     with pytest.raises(TaskTimeout, match="No route to host"):
         World(NodeUnreachable("No route to host")).follower.wait(UPID)
 
 
 @pytest.mark.parametrize("refusal", [ApiError("500"), AuthenticationFailed("401"), PermissionDenied("403")])
-def test_the_end_is_seen_although_the_status_was_refused_on_the_way(refusal):
+def test_end__is_seen_although_the_status_was_refused_on_the_way(refusal):
     world = World(RUNNING, refusal, refusal, RUNNING, refusal, OK)
 
     assert world.follower.wait(UPID).upid == UPID
 
 
-def test_a_task_whose_status_is_refused_for_good_goes_on_and_is_named():
+def test_task_whose_status_is_refused_for_good__goes_on_and_is_named():
     world = World(ApiError("no such task"))
 
     with pytest.raises(TaskTimeout, match="cannot be followed to its end: no such task") as raised:

@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.unf
 @pytest.mark.parametrize(
     "decided", [{}, {"storages": {"scsi1": "fast"}, "devices": {"hostpci0": "mapping=gpu,pcie=1"}}]
 )
-def test_what_a_mark_keeps_is_read_again(description: str, decided: dict[str, dict[str, str]]) -> None:
+def test_what_a_mark_keeps__is_read_again(description: str, decided: dict[str, dict[str, str]]) -> None:
     written = Unfinished(description, **decided).marked_description
     # Proxmox ends each line of a description with a newline.
     assert unfinished({"description": f"{written}\n"}) == Unfinished(description.rstrip("\n"), **decided)
@@ -29,20 +29,20 @@ def test_what_a_mark_keeps_is_read_again(description: str, decided: dict[str, di
 
 
 @pytest.mark.parametrize("config", [{}, {"description": "mine"}, {"description": f"see below\n{MARK}"}])
-def test_a_vm_without_the_mark_at_the_top_is_whole(config: dict[str, str]) -> None:
+def test_vm_without_the_mark_at_the_top__is_whole(config: dict[str, str]) -> None:
     assert unfinished(config) is None
 
 
 @pytest.mark.parametrize("edited", [f"{MARK}!", f"{MARK} [1]", f'{MARK} {{"storages": 5}}'])
-def test_a_mark_that_was_edited_is_one_that_keeps_nothing(edited: str) -> None:
+def test_mark_that_was_edited__is_one_that_keeps_nothing(edited: str) -> None:
     assert unfinished({"description": f"{edited}\nmine\n"}) == Unfinished("mine")
 
 
-def test_a_description_that_fits_only_without_the_mark_is_left_out_of_it() -> None:
+def test_description_that_fits_only_without_the_mark__is_left_out_of_it() -> None:
     assert Unfinished("x" * 8192).marked_description == MARK
 
 
-def test_a_mark_keeps_what_was_decided_and_only_that() -> None:
+def test_mark__keeps_what_was_decided_and_only_that() -> None:
     given = {"scsi0": {"size": 20}, "scsi1": {"size": 8}, "scsi2": {"size": 8, "storage": "slow"}}
     request = vm_request({"name": "web-1", "clone": "tpl", "scsi": given})
     gpu = DeviceAllocation("gpu", "pci", "0000:01:00.0", "pve1", "gpu", "hostpci0", "mapping=gpu")

@@ -66,7 +66,7 @@ def kept(ledger: Ledger, cluster: str = CLUSTER) -> list[int]:
     return outside
 
 
-def test_a_reservation_is_read_back_as_it_was_made(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_reservation__is_read_back_as_it_was_made(ledger: Ledger, clock: Clock, me: Holder) -> None:
     full = reservation(
         100,
         cores=2.5,
@@ -84,7 +84,7 @@ def test_a_reservation_is_read_back_as_it_was_made(ledger: Ledger, clock: Clock,
     assert (made.storage_bytes, made.devices, made.tags) == (full.storage_bytes, full.devices, full.tags)
 
 
-def test_reservations_of_one_cluster_do_not_concern_another(ledger: Ledger, me: Holder) -> None:
+def test_reservations_of_one_cluster__do_not_concern_another(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, reservation(100))
     with ledger.scheduling_cycle(OTHER_CLUSTER, holder=me, wait=0) as cycle:
         assert cycle.reservations() == []
@@ -103,7 +103,7 @@ def test_reservations_of_one_cluster_do_not_concern_another(ledger: Ledger, me: 
         (reservation(100, "vm100"), "Cannot reserve VMID 100 "),
     ],
 )
-def test_what_is_reserved_is_refused_and_nothing_of_that_call_is_written(
+def test_what_is_reserved__is_refused_and_nothing_of_that_call_is_written(
     ledger: Ledger, me: Holder, wanted: Reservation, message: str
 ) -> None:
     reserve(ledger, me, reservation(100))
@@ -113,13 +113,13 @@ def test_what_is_reserved_is_refused_and_nothing_of_that_call_is_written(
 
 
 @pytest.mark.parametrize("twice", [reservation(100, "other"), reservation(101, "vm100")])
-def test_one_call_cannot_reserve_a_vmid_or_name_twice(ledger: Ledger, me: Holder, twice: Reservation) -> None:
+def test_one_call__cannot_reserve_a_vmid_or_name_twice(ledger: Ledger, me: Holder, twice: Reservation) -> None:
     with pytest.raises(AlreadyReserved):
         reserve(ledger, me, reservation(100), twice)
     assert kept(ledger) == []
 
 
-def test_a_reservation_expires(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_reservation__expires(ledger: Ledger, clock: Clock, me: Holder) -> None:
     reserve(ledger, me, reservation(100))
     clock.now += 59.9
     assert kept(ledger) == [100]
@@ -128,7 +128,7 @@ def test_a_reservation_expires(ledger: Ledger, clock: Clock, me: Holder) -> None
     reserve(ledger, me, reservation(100, "other"))
 
 
-def test_renewing_prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_renewing__prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clock, me: Holder) -> None:
     reserve(ledger, me, reservation(100), reservation(101), reservation(102))
     clock.now += 50
     assert ledger.renew(CLUSTER, [100, 101, 999], me) == {100, 101}
@@ -140,7 +140,7 @@ def test_renewing_prolongs_what_is_still_the_holders(ledger: Ledger, clock: Cloc
     assert kept(ledger) == [100]
 
 
-def test_marking_prolongs_too(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_marking__prolongs_too(ledger: Ledger, clock: Clock, me: Holder) -> None:
     reserve(ledger, me, reservation(100))
     clock.now += 50
     ledger.mark_binding(CLUSTER, [100], me)
@@ -153,7 +153,7 @@ def test_marking_prolongs_too(ledger: Ledger, clock: Clock, me: Holder) -> None:
     assert kept(ledger) == []
 
 
-def test_nothing_may_be_sent_for_a_reservation_that_is_not_ones_own(ledger: Ledger, me: Holder) -> None:
+def test_nothing__may_be_sent_for_a_reservation_that_is_not_ones_own(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, reservation(100), reservation(101))
     with pytest.raises(ReservationLost, match="VMID 102 "):
         ledger.mark_binding(CLUSTER, [100, 102], me)
@@ -162,7 +162,7 @@ def test_nothing_may_be_sent_for_a_reservation_that_is_not_ones_own(ledger: Ledg
     assert {found.phase for found in ledger.reservations(CLUSTER)} == {"reserved"}
 
 
-def test_only_the_holder_releases_but_everybody_confirms(ledger: Ledger, me: Holder) -> None:
+def test_holder__alone_releases_but_everybody_confirms(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, *(reservation(vmid) for vmid in range(100, 105)))
     other = Holder.here()
     ledger.release(CLUSTER, [100], other)
@@ -188,7 +188,7 @@ def test_forget__drops_what_was_created_whoever_holds_it_and_nothing_that_is_bei
     assert kept(ledger) == [100, 101, 103]
 
 
-def test_steps_on_no_vm_at_all_change_nothing(ledger: Ledger, me: Holder) -> None:
+def test_steps_on_no_vm_at_all__change_nothing(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, reservation(100))
     ledger.mark_binding(CLUSTER, [], me)
     ledger.release(CLUSTER, [], me)
@@ -198,7 +198,7 @@ def test_steps_on_no_vm_at_all_change_nothing(ledger: Ledger, me: Holder) -> Non
     assert [(found.vmid, found.phase) for found in ledger.reservations(CLUSTER)] == [(100, "reserved")]
 
 
-def test_of_a_dead_holder_only_what_was_sent_to_proxmox_is_kept(ledger: Ledger) -> None:
+def test_dead_holder__keeps_only_what_was_sent_to_proxmox(ledger: Ledger) -> None:
     dead = dead_holder()
     reserve(ledger, dead, reservation(100), reservation(101), reservation(102))
     assert kept(ledger) == []
@@ -208,7 +208,7 @@ def test_of_a_dead_holder_only_what_was_sent_to_proxmox_is_kept(ledger: Ledger) 
     assert kept(ledger) == [101, 102]
 
 
-def test_a_dead_holders_unfinished_vm_is_taken_over_and_a_finished_one_is_not(ledger: Ledger, me: Holder) -> None:
+def test_dead_holders_unfinished_vm__is_taken_over_and_a_finished_one_is_not(ledger: Ledger, me: Holder) -> None:
     dead = dead_holder()
     with ledger.scheduling_cycle(CLUSTER, holder=dead, wait=0) as cycle:
         cycle.reserve([reservation(101), reservation(102)])
@@ -220,13 +220,13 @@ def test_a_dead_holders_unfinished_vm_is_taken_over_and_a_finished_one_is_not(le
         reserve(ledger, me, reservation(102))
 
 
-def test_the_lease_is_free_again_after_a_cycle_that_failed(ledger: Ledger, me: Holder) -> None:
+def test_lease__is_free_again_after_a_cycle_that_failed(ledger: Ledger, me: Holder) -> None:
     with pytest.raises(ZeroDivisionError), ledger.scheduling_cycle(CLUSTER, holder=me, wait=0):
         raise ZeroDivisionError
     assert kept(ledger) == []
 
 
-def test_whoever_waits_in_vain_is_told_who_holds_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_whoever_waits_in_vain__is_told_who_holds_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0):
         clock.now += 14
         message = f"cluster '{CLUSTER}': process {me.pid} on {me.host} has held it for 14 s, 0 more were waiting"
@@ -239,7 +239,7 @@ def test_whoever_waits_in_vain_is_told_who_holds_the_lease(ledger: Ledger, clock
     assert kept(ledger) == []
 
 
-def test_an_expired_lease_is_taken_and_its_former_holder_is_fenced_off(
+def test_expired_lease__is_taken_and_its_former_holder_is_fenced_off(
     ledger: Ledger, clock: Clock, me: Holder
 ) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as slow:
@@ -256,7 +256,7 @@ def test_an_expired_lease_is_taken_and_its_former_holder_is_fenced_off(
     assert kept(ledger) == [101]
 
 
-def test_the_end_of_a_lost_cycle_does_not_end_its_successors(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_end_of_a_lost_cycle__does_not_end_its_successors(ledger: Ledger, clock: Clock, me: Holder) -> None:
     slow = ledger.scheduling_cycle(CLUSTER, holder=me, wait=0)
     slow.__enter__()
     clock.now += 15
@@ -265,7 +265,7 @@ def test_the_end_of_a_lost_cycle_does_not_end_its_successors(ledger: Ledger, clo
         quick.reserve([reservation(100)])
 
 
-def test_every_call_on_the_cycle_prolongs_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_every_call_on_the_cycle__prolongs_the_lease(ledger: Ledger, clock: Clock, me: Holder) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
         for step in (cycle.reservations, lambda: cycle.reserve([]), lambda: cycle.confirm([])):
             clock.now += 14
@@ -274,14 +274,14 @@ def test_every_call_on_the_cycle_prolongs_the_lease(ledger: Ledger, clock: Clock
             pass
 
 
-def test_a_cycle_is_of_no_use_after_its_end(ledger: Ledger, me: Holder) -> None:
+def test_cycle__is_of_no_use_after_its_end(ledger: Ledger, me: Holder) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
         pass
     with pytest.raises(LeaseLost, match="it has ended"):
         cycle.reserve([reservation(100)])
 
 
-def test_the_cluster_behind_an_address_is_remembered(ledger: Ledger) -> None:
+def test_cluster_behind_an_address__is_remembered(ledger: Ledger) -> None:
     assert ledger.endpoint("pve1.example", 8006) is None
     ledger.remember_endpoint("pve1.example", 8006, CLUSTER, ["pve1", "pve2"])
     ledger.remember_endpoint("pve1.example", 8007, OTHER_CLUSTER, ["a"])
@@ -301,7 +301,7 @@ def test_remember_endpoint__forgets_other_addresses_of_a_cluster_that_was_instal
     assert ledger.endpoint("elsewhere", 8006) == (CLUSTER, {"pve3"})
 
 
-def test_threads_share_one_ledger(anywhere: str) -> None:
+def test_threads__share_one_ledger(anywhere: str) -> None:
     with open_ledger(anywhere) as ledger:
 
         def create(vmid: int) -> None:

@@ -26,15 +26,15 @@ def holder_of(process: subprocess.Popen[bytes]) -> Holder:
     return replace(Holder.here(), pid=process.pid, started=holder._start_time(process.pid))
 
 
-def test_the_calling_process_lives() -> None:
+def test_calling_process__lives() -> None:
     assert not Holder.here().is_dead()
 
 
-def test_two_holders_of_one_process_are_two() -> None:
+def test_two_holders_of_one_process__are_two() -> None:
     assert Holder.here() != Holder.here()
 
 
-def test_a_killed_process_is_dead_before_and_after_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
+def test_killed_process__is_dead_before_and_after_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
     holder = holder_of(sleeper)
     assert not holder.is_dead()
     sleeper.kill()
@@ -45,14 +45,14 @@ def test_a_killed_process_is_dead_before_and_after_it_is_reaped(sleeper: subproc
     assert holder.is_dead()
 
 
-def test_a_later_process_of_the_same_number_is_another() -> None:
+def test_later_process_of_the_same_number__is_another() -> None:
     assert replace(Holder.here(), started="1").is_dead()
 
 
 @pytest.mark.parametrize("space", ["another boot", ""])
-def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(space: str) -> None:
+def test_process_that_cannot_be_seen_from_here__is_not_called_dead(space: str) -> None:
     assert not replace(Holder.here(), pid=2**22 + 1, space=space).is_dead()
 
 
-def test_messages_name_process_and_host() -> None:
+def test_messages__name_process_and_host() -> None:
     assert str(replace(Holder.here(), pid=12, host="ctl1")) == "process 12 on ctl1"

@@ -65,7 +65,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [None, "default"])
-def test_by_default_it_is_a_private_file_in_the_users_state_directory(
+def test_default_ledger__is_a_private_file_in_the_users_state_directory(
     where: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -80,7 +80,7 @@ def test_by_default_it_is_a_private_file_in_the_users_state_directory(
 
 
 @pytest.mark.parametrize("state", [None, "", "relative"])
-def test_the_state_directory_is_in_the_home_unless_an_absolute_one_is_set(
+def test_state_directory__is_in_the_home_unless_an_absolute_one_is_set(
     state: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -92,20 +92,20 @@ def test_the_state_directory_is_in_the_home_unless_an_absolute_one_is_set(
 
 
 @pytest.mark.parametrize("form", ["{}", "sqlite://{}", "sqlite:///{}"])
-def test_a_path_can_be_given_as_such_or_as_a_url(form: str, tmp_path: Path) -> None:
+def test_path__can_be_given_as_such_or_as_a_url(form: str, tmp_path: Path) -> None:
     path = tmp_path / "with space/ledger.db"
     with open_ledger(form.format(path).replace(" ", "%20" if "://" in form else " ")) as ledger:
         assert ledger.location == str(path)
 
 
 @pytest.mark.parametrize("where", ["ledger.db", "", "Postgres", "mysql://user:secret@host/db", "sqlite://ledger.db"])
-def test_what_is_neither_a_place_nor_an_absolute_path_is_refused(where: str) -> None:
+def test_what_is_neither_a_place_nor_an_absolute_path__is_refused(where: str) -> None:
     with pytest.raises(InvalidRequest, match="expected default, none, an absolute path") as refused:
         open_ledger(where)
     assert "secret" not in refused.value.message
 
 
-def test_an_existing_ledger_is_opened_with_what_is_in_it(tmp_path: Path) -> None:
+def test_existing_ledger__is_opened_with_what_is_in_it(tmp_path: Path) -> None:
     fill(tmp_path / "ledger.db")
     with open_ledger(str(tmp_path / "ledger.db")) as ledger:
         ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
@@ -113,7 +113,7 @@ def test_an_existing_ledger_is_opened_with_what_is_in_it(tmp_path: Path) -> None
         assert ledger.endpoint("pve1", 8006) == (CLUSTER, frozenset())
 
 
-def test_none_shares_nothing() -> None:
+def test_none__shares_nothing() -> None:
     with open_ledger("none") as first, open_ledger("none") as second:
         first.remember_endpoint("pve1", 8006, CLUSTER, [])
         assert second.endpoint("pve1", 8006) is None
@@ -126,7 +126,7 @@ def test_none_shares_nothing() -> None:
         (b"no database at all, but long enough to be one" * 100, "not a database"),
     ],
 )
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_file_that_is_no_ledger__is_refused_and_left_alone(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(content)
     refuse(str(path), LedgerIncompatible, str(path), reason)
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(content: bytes, reas
 
 
 @pytest.mark.parametrize("kept_bytes", [100, 4096, 8192, 20480])
-def test_a_truncated_ledger_is_refused_and_left_alone(kept_bytes: int, tmp_path: Path) -> None:
+def test_truncated_ledger__is_refused_and_left_alone(kept_bytes: int, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     fill(path)
     os.truncate(path, kept_bytes)
@@ -142,7 +142,7 @@ def test_a_truncated_ledger_is_refused_and_left_alone(kept_bytes: int, tmp_path:
     assert path.stat().st_size == kept_bytes
 
 
-def test_a_ledger_with_overwritten_pages_is_refused(tmp_path: Path) -> None:
+def test_ledger_with_overwritten_pages__is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     fill(path)
     with path.open("r+b") as file:
@@ -151,7 +151,7 @@ def test_a_ledger_with_overwritten_pages_is_refused(tmp_path: Path) -> None:
     refuse(str(path), LedgerIncompatible, str(path))
 
 
-def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+def test_database_of_another_program__is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE theirs (id INTEGER)")
@@ -166,7 +166,7 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
         ("DELETE FROM qemu_scheduler_schema", "no single version"),
     ],
 )
-def test_a_ledger_of_another_version_is_refused(change: str, found: str, tmp_path: Path) -> None:
+def test_ledger_of_another_version__is_refused(change: str, found: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     open_ledger(str(path)).close()
     with closing(sqlite3.connect(path)) as database:
@@ -175,19 +175,19 @@ def test_a_ledger_of_another_version_is_refused(change: str, found: str, tmp_pat
     refuse(str(path), LedgerIncompatible, str(path), found, "supports version 1")
 
 
-def test_a_path_below_a_file_and_one_to_a_directory_are_refused(tmp_path: Path) -> None:
+def test_path_below_a_file_and_one_to_a_directory__are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refuse(str(tmp_path / "file/ledger.db"), LedgerUnavailable, str(tmp_path), "cannot be created")
     refuse(str(tmp_path), LedgerUnavailable, str(tmp_path), "unable to open database file")
 
 
-def test_a_link_into_the_void_is_refused_and_not_filled(tmp_path: Path) -> None:
+def test_link_into_the_void__is_refused_and_not_filled(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").symlink_to(tmp_path / "gone.db")
     refuse(str(tmp_path / "ledger.db"), LedgerUnavailable, "unable to open database file")
     assert not (tmp_path / "gone.db").exists()
 
 
-def test_a_directory_or_file_without_write_permission_is_refused(tmp_path: Path) -> None:
+def test_directory_or_file_without_write_permission__is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents:
         if parent.owner() == tmp_path.owner() and parent != Path("/"):
@@ -215,11 +215,11 @@ def test_a_directory_or_file_without_write_permission_is_refused(tmp_path: Path)
         ("/over/ledger.db", None),
     ],
 )
-def test_network_file_systems_are_told_by_the_mount_that_is_seen(path: str, file_system: str | None) -> None:
+def test_network_file_systems__are_told_by_the_mount_that_is_seen(path: str, file_system: str | None) -> None:
     assert network_file_system(Path(path), MOUNTS) == file_system
 
 
-def test_a_ledger_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_on_a_network_file_system__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import sqlite
 
     (tmp_path / "mountinfo").write_text("30 22 0:40 / / rw - nfs4 server:/ rw\n")

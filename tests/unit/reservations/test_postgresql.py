@@ -43,7 +43,7 @@ def change(url: str, sql: bytes) -> None:
         (f"postgresql://127.0.0.1:1/awx?passwort={SECRET}", InvalidRequest),
     ],
 )
-def test_a_server_out_of_reach_is_named_and_the_password_is_not(url: str, kind: type[CollectionError]) -> None:
+def test_server_out_of__reach_is_named_and_the_password_is_not(url: str, kind: type[CollectionError]) -> None:
     with pytest.raises(kind) as refused:
         open_ledger(url)
     assert SECRET not in "".join(traceback.format_exception(refused.value)) + str(refused.value.details)
@@ -52,7 +52,7 @@ def test_a_server_out_of_reach_is_named_and_the_password_is_not(url: str, kind: 
         assert "refused" in refused.value.message
 
 
-def test_the_location_shows_no_password(empty_postgres: str) -> None:
+def test_location__shows_no_password(empty_postgres: str) -> None:
     with open_ledger(f"{empty_postgres}&password={SECRET}") as ledger:
         assert ledger.location.startswith("postgresql://")
         assert SECRET not in ledger.location
@@ -66,27 +66,27 @@ def test_the_location_shows_no_password(empty_postgres: str) -> None:
         (b"DELETE FROM qemu_scheduler_schema", "no single version"),
     ],
 )
-def test_tables_of_another_version_are_refused(empty_postgres: str, damage: bytes, message: str) -> None:
+def test_tables_of_another_version__are_refused(empty_postgres: str, damage: bytes, message: str) -> None:
     open_ledger(empty_postgres).close()
     change(empty_postgres, damage)
     with pytest.raises(LedgerIncompatible, match=message):
         open_ledger(empty_postgres)
 
 
-def test_a_missing_table_is_reported_and_not_made_anew(empty_postgres: str) -> None:
+def test_missing_table__is_reported_and_not_made_anew(empty_postgres: str) -> None:
     open_ledger(empty_postgres).close()
     change(empty_postgres, b"DROP TABLE qemu_scheduler_reservations")
     with open_ledger(empty_postgres) as ledger, pytest.raises(LedgerIncompatible, match="are not complete"):
         ledger.reservations(CLUSTER)
 
 
-def test_a_database_in_which_we_may_not_make_tables_is_refused(empty_postgres: str) -> None:
+def test_database_in_which_we_may_not_make_tables__is_refused(empty_postgres: str) -> None:
     change(empty_postgres, b"DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
     with pytest.raises(LedgerUnavailable, match="no schema has been selected to create in"):
         open_ledger(empty_postgres.replace("postgres@", "guest@"))
 
 
-def test_a_connection_that_was_cut_between_two_steps_is_made_anew(empty_postgres: str) -> None:
+def test_connection_that_was_cut_between_two_steps__is_made_anew(empty_postgres: str) -> None:
     cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'qemu_scheduler'"
     with open_ledger(empty_postgres) as ledger:
         with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
@@ -96,7 +96,7 @@ def test_a_connection_that_was_cut_between_two_steps_is_made_anew(empty_postgres
         assert ledger.reservations(CLUSTER) == []
 
 
-def test_the_servers_clock_counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_clock__counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_ledger(empty_postgres) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 3600)
@@ -104,7 +104,7 @@ def test_the_servers_clock_counts(empty_postgres: str, monkeypatch: pytest.Monke
             fast.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0).__enter__()
 
 
-def test_a_client_that_hangs_within_a_transaction_is_cut_off(empty_postgres: str) -> None:
+def test_client_that_hangs_within_a_transaction__is_cut_off(empty_postgres: str) -> None:
     with open_ledger(empty_postgres) as hung, open_ledger(empty_postgres) as other:
         inside, over = threading.Event(), threading.Event()
         failures = []
@@ -126,7 +126,7 @@ def test_a_client_that_hangs_within_a_transaction_is_cut_off(empty_postgres: str
     assert len(failures) == 1
 
 
-def test_without_the_driver_the_message_names_package_and_interpreter() -> None:
+def test_missing_driver__names_package_and_interpreter() -> None:
     program = f"""
 import sys
 sys.path[:] = [path for path in {sys.path!r} if "site-packages" not in path]

@@ -17,7 +17,7 @@ def socket_folder(url: str) -> Path:
     return Path(parse_qs(urlsplit(url).query)["host"][0])
 
 
-def test_it_is_an_empty_server_that_keeps_what_is_committed() -> None:
+def test_it__is_an_empty_server_that_keeps_what_is_committed() -> None:
     with postgres_server() as url:
         with psycopg.connect(url) as connection:
             tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
@@ -27,7 +27,7 @@ def test_it_is_an_empty_server_that_keeps_what_is_committed() -> None:
     assert (tables, kept) == ((0,), (0,))
 
 
-def test_two_run_side_by_side_and_share_nothing() -> None:
+def test_two__run_side_by_side_and_share_nothing() -> None:
     with postgres_server() as first, postgres_server() as second:
         with psycopg.connect(first) as connection:
             connection.execute("CREATE TABLE only_here (id integer)")
@@ -35,7 +35,7 @@ def test_two_run_side_by_side_and_share_nothing() -> None:
             connection.execute("SELECT * FROM only_here")
 
 
-def test_nothing_is_left_even_after_an_error_and_with_a_client_still_connected() -> None:
+def test_nothing__is_left_even_after_an_error_and_with_a_client_still_connected() -> None:
     clients = []
 
     def fail() -> None:

@@ -56,27 +56,27 @@ class Agents:
         return wait_for_addresses(self, vmids, [], seconds, self.clock, self.sleep)
 
 
-def test_addresses_of_the_loopback_and_of_the_link_do_not_count() -> None:
+def test_addresses_of_the_loopback_and_of_the_link__do_not_count() -> None:
     found = usable_addresses([interface("127.0.0.1", "::1"), interface("fe80::1%eth0", "169.254.1.1", "192.0.2.1")], [])
     assert found == ["192.0.2.1"]
 
 
-def test_ipv4_comes_before_ipv6_and_else_the_guests_order_is_kept() -> None:
+def test_ipv4__comes_before_ipv6_and_else_the_guests_order_is_kept() -> None:
     found = usable_addresses([interface("2001:db8::1", "192.0.2.9"), interface("192.0.2.1")], [])
     assert found == ["192.0.2.9", "192.0.2.1", "2001:db8::1"]
 
 
-def test_only_addresses_of_the_wanted_networks_count() -> None:
+def test_addresses__count_only_in_the_wanted_networks() -> None:
     networks = [ipaddress.ip_network("192.0.2.0/24"), ipaddress.ip_network("2001:db8::/64")]
     found = usable_addresses([interface("172.17.0.1", "192.0.2.1", "2001:db8:1::1")], networks)
     assert found == ["192.0.2.1"]
 
 
-def test_an_interface_without_addresses_is_fine() -> None:
+def test_interface_without_addresses__is_fine() -> None:
     assert usable_addresses([{"name": "eth0"}, {"name": "eth1", "ip-addresses": None}], []) == []
 
 
-def test_guests_are_asked_until_each_has_answered_and_no_longer() -> None:
+def test_guests__are_asked_until_each_has_answered_and_no_longer() -> None:
     agents = Agents({101: (0, ["192.0.2.1"]), 102: (5, ["192.0.2.2"])})
     found = agents.wait([101, 102], 60)
     assert [vm["address"] for vm in found] == ["192.0.2.1", "192.0.2.2"]
@@ -84,7 +84,7 @@ def test_guests_are_asked_until_each_has_answered_and_no_longer() -> None:
     assert agents.asked.count(101) == 1
 
 
-def test_when_time_is_up_those_that_answered_are_returned_with_the_others() -> None:
+def test_timeout__returns_those_that_answered_with_the_others() -> None:
     agents = Agents({101: (0, ["192.0.2.1"]), 102: (99, [])})
     found = agents.wait([101, 102], 10)
     assert [(vm["vmid"], vm["node"], vm["address"], vm["reason"]) for vm in found] == [
@@ -94,13 +94,13 @@ def test_when_time_is_up_those_that_answered_are_returned_with_the_others() -> N
     assert agents.now == 10
 
 
-def test_without_waiting_each_is_asked_once() -> None:
+def test_no_waiting__asks_each_once() -> None:
     agents = Agents({101: (99, [])})
     assert agents.wait([101], 0)[0]["addresses"] == []
     assert agents.asked == [101]
 
 
-def test_a_vm_that_does_not_exist_is_not_asked() -> None:
+def test_vm_that_does_not_exist__is_not_asked() -> None:
     agents = Agents({})
     missing = {"vmid": 101, "node": None, "address": None, "addresses": [], "reason": "there is no such VM"}
     assert agents.wait([101], 0) == [missing]
@@ -108,7 +108,7 @@ def test_a_vm_that_does_not_exist_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("version", ["9.2", "8.4"])
-def test_a_vm_without_an_agent_is_not_waited_for(recording: Callable[[str, str], dict[str, Any]], version: str) -> None:
+def test_vm_without_an_agent__is_not_waited_for(recording: Callable[[str, str], dict[str, Any]], version: str) -> None:
     name = {"9.2": "err-perm-agent-network-viewer", "8.4": "err-agent-not-running"}[version]
     recorded = recording(version, name)
     refusal = failure_of_answer("GET", "", recorded["status"], recorded["reason"], json.dumps(recorded["body"]), {})
@@ -117,12 +117,12 @@ def test_a_vm_without_an_agent_is_not_waited_for(recording: Callable[[str, str],
     assert (agents.now, agents.asked) == (0, [101])
 
 
-def test_an_agent_that_tells_no_address_that_counts_is_said_to() -> None:
+def test_agent_that_tells_no_address_that_counts__is_said_to() -> None:
     agents = Agents({101: (0, ["127.0.0.1"])})
     assert agents.wait([101], 0)[0]["reason"] == "its guest agent reported no matching address"
 
 
-def test_a_lack_of_rights_is_told_and_not_waited_for() -> None:
+def test_lack_of_rights__is_told_and_not_waited_for() -> None:
     agents = Agents({101: (99, [])}, PermissionDenied("no VM.GuestAgent.Audit"))
     with pytest.raises(PermissionDenied):
         agents.wait([101], 60)

@@ -89,7 +89,7 @@ def web(**values: t.Any) -> Guest:
         (web(name="other"), "reserved", "not counted"),
     ],
 )
-def test_a_reservation_against_what_was_read_a_moment_ago(shown: Guest | None, phase: str, expected: str) -> None:
+def test_reservation_against_what_was__read_a_moment_ago(shown: Guest | None, phase: str, expected: str) -> None:
     assert outcome(counted(shown, mine(phase=phase))) == expected
 
 
@@ -104,7 +104,7 @@ def test_a_reservation_against_what_was_read_a_moment_ago(shown: Guest | None, p
     ],
 )
 @pytest.mark.parametrize("why", [{"known": True}, {"online": False}])
-def test_a_row_that_may_be_late_is_believed_only_when_it_agrees(
+def test_row_that_may_be_late__is_believed_only_when_it_agrees(
     shown: Guest, expected: str, why: dict[str, bool]
 ) -> None:
     assert outcome(counted(shown, mine(), **why)) == expected
@@ -158,11 +158,11 @@ def test_count_reservations__a_vm_that_was_made_and_is_gone_counts_no_longer(
         (web(gib=0.5), "stands in"),
     ],
 )
-def test_a_dead_holders_reservation_is_done_with_when_its_vm_counts_for_as_much(shown: Guest, expected: str) -> None:
+def test_dead_holders_reservation__is_done_with_when_its_vm_counts_for_as_much(shown: Guest, expected: str) -> None:
     assert outcome(counted(shown, mine(phase="binding", holder=dead_holder()))) == expected
 
 
-def test_a_stand_in_counts_like_its_vm() -> None:
+def test_stand_in__counts_like_its_vm() -> None:
     apart = AffinityTerm(False, Selector(name="db-.*", tags=frozenset({"x"}), pool="p", group="h"), topology_key="rack")
     request = Request(
         "web-1",
@@ -188,7 +188,7 @@ def test_a_stand_in_counts_like_its_vm() -> None:
     assert stand_in.running, "it counts at once, as its sizes will soon"
 
 
-def test_a_reservation_of_an_older_version_is_understood() -> None:
+def test_reservation_of_an_older_version__is_understood() -> None:
     held = mine()
     row = list(to_row(held))
     resources = json.loads(row[-1])

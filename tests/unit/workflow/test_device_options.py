@@ -33,7 +33,7 @@ def claim(**body: t.Any) -> DeviceClaim:
     return made
 
 
-def test_a_claim_has_the_driver_and_the_constraints_of_its_class_and_its_own() -> None:
+def test_claim__has_the_driver_and_the_constraints_of_its_class_and_its_own() -> None:
     made = claim(**{"class": "gpu"}, count="2", constraints=["device.memory > 16"], match_attributes=["numa_node"])
 
     assert made == DeviceClaim(
@@ -46,7 +46,7 @@ def test_a_claim_has_the_driver_and_the_constraints_of_its_class_and_its_own() -
     )
 
 
-def test_options_that_are_not_given_are_not_missed() -> None:
+def test_options_that_are_not_given__are_not_missed() -> None:
     empty = dict.fromkeys(devices_argument_spec()["devices"]["options"])
 
     assert claim(**{**empty, "name": "c", "mapping": "gpu"}) == DeviceClaim("c", mapping="gpu")
@@ -54,7 +54,7 @@ def test_options_that_are_not_given_are_not_missed() -> None:
     assert device_classes(None) == {}
 
 
-def test_alternatives_keep_their_order_and_the_claims_name() -> None:
+def test_alternatives__keep_their_order_and_the_claims_name() -> None:
     made = claim(one_of=[{"class": "gpu", "count": 2}, {"mapping": "old"}])
 
     assert [(each.name, each.mapping, each.driver, each.count) for each in made.one_of] == [
@@ -63,7 +63,7 @@ def test_alternatives_keep_their_order_and_the_claims_name() -> None:
     ]
 
 
-def test_properties_get_proxmoxs_spelling_and_tell_the_kind_of_device() -> None:
+def test_properties__get_proxmoxs_spelling_and_tell_the_kind_of_device() -> None:
     pci = claim(mapping="gpu", options={"pcie": True, "x_vga": "no"})
     assert (pci.driver, dict(pci.options)) == ("pci", {"pcie": "1", "x-vga": "0"})
 
@@ -97,18 +97,18 @@ def test_properties_get_proxmoxs_spelling_and_tell_the_kind_of_device() -> None:
         ({"one_of": [{"class": "tpu"}]}, ["devices.c.one_of[0].class", "'tpu'"]),
     ],
 )
-def test_a_mistake_in_a_claim_is_named_with_its_value(body: dict[str, t.Any], words: list[str]) -> None:
+def test_mistake_in_a_claim__is_named_with_its_value(body: dict[str, t.Any], words: list[str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         claim(**body)
     assert [word for word in words if word not in caught.value.message] == []
 
 
-def test_a_mistake_in_an_entry_of_vms_is_named_with_the_entry() -> None:
+def test_mistake_in_an_entry_of_vms__is_named_with_the_entry() -> None:
     with pytest.raises(InvalidRequest, match=r"^vms\[2\]\.devices\.c\.class: "):
         device_claims([{"name": "c", "class": "tpu"}], {}, prefix="vms[2].")
 
 
-def test_two_claims_of_one_name_are_refused() -> None:
+def test_two_claims_of_one_name__are_refused() -> None:
     with pytest.raises(InvalidRequest, match="'c' is given twice"):
         device_claims([{"name": "c", "mapping": "a"}, {"name": "c", "mapping": "b"}], {})
 
@@ -122,13 +122,13 @@ def test_two_claims_of_one_name_are_refused() -> None:
         ({"constraints": ["nodes.x"]}, ["device_classes.gpu.constraints", "'nodes.x'", "'nodes' is not defined"]),
     ],
 )
-def test_a_mistake_in_a_class_is_named_with_its_value(body: t.Any, words: list[str]) -> None:
+def test_mistake_in_a_class__is_named_with_its_value(body: t.Any, words: list[str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         device_classes({"gpu": body})
     assert [word for word in words if word not in caught.value.message] == []
 
 
-def test_attributes_are_given_for_mappings_for_mappings_on_nodes_and_for_devices() -> None:
+def test_attributes__are_given_for_mappings_for_mappings_on_nodes_and_for_devices() -> None:
     given = {"gpu": {"memory": 24}, "gpu@pve1": {"numa-node": 0}, "0000:AF:00.0@pve1": {"x": "y"}, "1-2@pve1": {"z": 1}}
 
     assert device_attributes(given) == {
@@ -149,7 +149,7 @@ def test_attributes_are_given_for_mappings_for_mappings_on_nodes_and_for_devices
         ({"gpu": {"sizes": [1]}}, ["device_attributes.gpu.sizes", "[1]"]),
     ],
 )
-def test_a_mistake_in_attributes_is_named_with_its_value(given: dict[str, t.Any], words: list[str]) -> None:
+def test_mistake_in_attributes__is_named_with_its_value(given: dict[str, t.Any], words: list[str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         device_attributes(given)
     assert [word for word in words if word not in caught.value.message] == []
@@ -162,11 +162,11 @@ def wanting(*claims: DeviceClaim, **more: t.Any) -> Request:
     return Request("vm", devices=claims, **more)
 
 
-def test_without_claims_no_device_is_read() -> None:
+def test_request_without_claims__reads_no_device() -> None:
     assert device_needs([Request("vm")]) is None
 
 
-def test_nodes_are_read_that_some_vm_with_claims_may_go_to() -> None:
+def test_nodes__are_read_that_some_vm_with_claims_may_go_to() -> None:
     gpu = DeviceClaim("c", mapping="gpu")
     needs = device_needs([wanting(gpu, node="pve1"), wanting(gpu, node_regex="pve[23]"), Request("free")])
 
@@ -174,7 +174,7 @@ def test_nodes_are_read_that_some_vm_with_claims_may_go_to() -> None:
     assert [n for n in ("pve1", "pve2", "pve3", "pve4") if needs.node(Node(n))] == ["pve1", "pve2", "pve3"]
 
 
-def test_devices_are_wanted_that_some_alternative_of_a_vm_accepts_on_that_node() -> None:
+def test_devices__are_wanted_that_some_alternative_of_a_vm_accepts_on_that_node() -> None:
     either = DeviceClaim(
         "c",
         one_of=(DeviceClaim("c", mapping="gpu", constraints=("device.memory > 16",)), DeviceClaim("c", mapping="old")),
@@ -192,7 +192,7 @@ def test_devices_are_wanted_that_some_alternative_of_a_vm_accepts_on_that_node()
     assert wanted(Device("usb", "old", "pve2", "1-2"))
 
 
-def test_what_is_wrong_with_one_vm_does_not_keep_others_from_being_read() -> None:
+def test_what_is_wrong_with_one_vm__does_not_keep_others_from_being_read() -> None:
     fine = wanting(DeviceClaim("c", mapping="gpu"), node="pve1")
     broken = wanting(DeviceClaim("c", mapping="gpu", constraints=("device.id > 5",)), node="pve2")
     needs = device_needs([wanting(DeviceClaim("c"), node_regex="("), broken, fine])
@@ -215,7 +215,7 @@ def test_what_is_wrong_with_one_vm_does_not_keep_others_from_being_read() -> Non
         ("serial1", "/dev/ttyS0"),
     ],
 )
-def test_a_device_by_its_address_needs_root_with_a_password(option: str, value: str) -> None:
+def test_device_by_its_address__needs_root_with_a_password(option: str, value: str) -> None:
     reason = needs_root(Request("vm", options={option: value}))
 
     assert reason is not None
@@ -227,14 +227,14 @@ def test_a_device_by_its_address_needs_root_with_a_password(option: str, value: 
     ("option", "value"),
     [("hostpci0", "mapping=gpu"), ("usb0", "spice"), ("usb0", "mapping=key"), ("serial0", "socket")],
 )
-def test_mapped_devices_need_no_root(option: str, value: str) -> None:
+def test_mapped_devices__need_no_root(option: str, value: str) -> None:
     assert needs_root(Request("vm", options={option: value, "memory": 512})) is None
 
 
 # --- documentation ---
 
 
-def test_every_option_is_documented_as_it_is_declared() -> None:
+def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
     declared = {**devices_argument_spec(), **device_classes_argument_spec()}
 

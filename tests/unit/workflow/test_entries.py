@@ -25,14 +25,14 @@ def entries(**params: Any) -> list[Entry]:
     return build_entries(params, PER_VM, 1000.0)
 
 
-def test_without_vms_the_options_at_the_top_are_one_vm() -> None:
+def test_options_at_the_top__are_one_vm_without_vms() -> None:
     (entry,) = entries(name="web", cores=2, sockets=2, memory=1024, state="started")
     assert (entry.position, entry.state, entry.label) == (0, "started", 'VM "web"')
     assert (entry.request.cores, entry.request.memory, entry.request.running) == (4, GIB, True)
     assert entry.request.created == 1000.0
 
 
-def test_an_entry_replaces_a_default_as_a_whole_and_keeps_the_others() -> None:
+def test_entry__replaces_a_default_as_a_whole_and_keeps_the_others() -> None:
     plain, own = entries(
         memory=2048,
         tags=["a", "b"],
@@ -48,11 +48,11 @@ def test_an_entry_replaces_a_default_as_a_whole_and_keeps_the_others() -> None:
     assert [entry.position for entry in (plain, own)] == [0, 1]
 
 
-def test_an_empty_list_of_vms_is_none() -> None:
+def test_empty_list_of_vms__is_none() -> None:
     assert entries(memory=512, vms=[]) == []
 
 
-def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
+def test_vm_without_a_name__is_called_by_its_vmid() -> None:
     (entry,) = entries(vmid=100)
     assert entry.label == "VM 100"
 
@@ -89,13 +89,13 @@ def test_a_vm_without_a_name_is_called_by_its_vmid() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named(params: dict[str, Any], told: str) -> None:
+def test_mistake__is_named(params: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         entries(**params)
     assert told in error.value.message
 
 
-def test_options_for_clones_may_be_defaults_where_some_vms_are_none() -> None:
+def test_options_for_clones__may_be_defaults_where_some_vms_are_none() -> None:
     clone, plain, gone = entries(
         storage="fast", vms=[{"name": "a", "clone": "t"}, {"name": "b"}, {"name": "c", "state": "absent"}]
     )
@@ -106,7 +106,7 @@ def test_options_for_clones_may_be_defaults_where_some_vms_are_none() -> None:
     entries(vms=[], storage="fast")
 
 
-def test_groups_of_other_names_and_vms_that_are_to_go_have_no_say_in_a_group() -> None:
+def test_groups_of_other__names_and_vms_that_are_to_go_have_no_say_in_a_group() -> None:
     two = {"name": "g", "min_available": 2}
     entries(group=two, vms=[{"name": "a"}, {"name": "b", "group": {"name": "h"}}, {"name": "c", "state": "absent"}])
     entries(group=two, vms=[{"name": "a"}, {"name": "c", "state": "absent", "group": {"name": "g"}}])
@@ -123,7 +123,7 @@ def test_groups_of_other_names_and_vms_that_are_to_go_have_no_say_in_a_group() -
         ({"state": "absent", "ha": {"state": "started"}, "template": True}, "started"),
     ],
 )
-def test_ha_is_not_left_to_start_what_is_not_to_run(options: dict[str, Any], state: str | None) -> None:
+def test_ha__is_not_left_to_start_what_is_not_to_run(options: dict[str, Any], state: str | None) -> None:
     (entry,) = entries(**{"name": "web", "ha": {"rule": "apart"}, **options})
     assert entry.request.ha is not None
     assert entry.request.ha.state == state
@@ -139,11 +139,11 @@ def test_ha_is_not_left_to_start_what_is_not_to_run(options: dict[str, Any], sta
         ({"clone": "g", "full": False, "format": "unspecified"}, Clone("g", full=False)),
     ],
 )
-def test_a_clone_is_full_unless_it_is_said_otherwise(given: dict[str, Any], clone: Clone | None) -> None:
+def test_clone__is_full_unless_it_is_said_otherwise(given: dict[str, Any], clone: Clone | None) -> None:
     (entry,) = entries(name="web", **given)
     assert entry.clone == clone
 
 
-def test_given_are_the_options_that_were_set_anywhere() -> None:
+def test_given__are_the_options_that_were_set_anywhere() -> None:
     (entry,) = entries(memory=512, vms=[{"name": "web", "cores": 2}])
     assert entry.given == {"memory", "name", "cores"}

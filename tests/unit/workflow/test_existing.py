@@ -57,11 +57,11 @@ def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "runn
         ("absent", "running", ["delete"]),
     ],
 )
-def test_power_is_changed_where_it_is_not_as_asked_for(state: str, status: str, actions: list[str]) -> None:
+def test_power__is_changed_where_it_is_not_as_asked_for(state: str, status: str, actions: list[str]) -> None:
     assert plan(entry(state=state), status=status).actions == actions
 
 
-def test_a_vm_that_stands_still_is_told_and_not_started() -> None:
+def test_vm_that_stands_still__is_told_and_not_started() -> None:
     """Proxmox refuses to start it, as it runs; the list of the cluster has QEMU's word for it."""
     found = plan(entry(state="started"), status="paused")
     assert found.actions == []
@@ -69,7 +69,7 @@ def test_a_vm_that_stands_still_is_told_and_not_started() -> None:
     assert plan(entry(), status="paused").report().warnings == []
 
 
-def test_drift_is_applied_only_where_that_is_asked_for() -> None:
+def test_drift__is_applied_only_where_that_is_asked_for() -> None:
     assert plan(entry(cores=4), {"cores": 2}).actions == []
     assert plan(entry(cores=4, update=True), {"cores": 2}).actions == ["update"]
     assert plan(entry(cores=2, update=True), {"cores": 2}).actions == []
@@ -77,7 +77,7 @@ def test_drift_is_applied_only_where_that_is_asked_for() -> None:
         plan(entry(scsi={"scsi0": {"size": 4}}, update=True), {"scsi0": "local:vm-100-disk-0,size=8G"})
 
 
-def test_a_vm_is_stopped_before_it_becomes_a_template() -> None:
+def test_vm__is_stopped_before_it_becomes_a_template() -> None:
     asked = {"template": True, "cores": 4, "update": True}
     found = plan(entry(state="stopped", **asked))
     assert found.actions == ["stop", "update"]
@@ -88,7 +88,7 @@ def test_a_vm_is_stopped_before_it_becomes_a_template() -> None:
 
 
 @pytest.mark.parametrize("pool", [None, "lab"])
-def test_another_pool_is_drift_that_an_update_applies(pool: str | None) -> None:
+def test_another_pool__is_drift_that_an_update_applies(pool: str | None) -> None:
     for update, actions in ((False, []), (True, ["update"])):
         planner = converger({})
         planner.pools = {"web"}
@@ -108,19 +108,19 @@ def test_pool__is_no_drift_where_neither_pool_can_be_seen() -> None:
     assert elsewhere.drift == {"pool": {"old": "lab", "new": "web"}}
 
 
-def test_a_vm_that_is_called_otherwise_by_now_is_not_touched() -> None:
+def test_vm_that_is_called_otherwise_by_now__is_not_touched() -> None:
     with pytest.raises(GuestVanished, match="'precious'"):
         plan(entry(), {"name": "precious"})
 
 
 @pytest.mark.parametrize("lock", ["create", "clone"])
-def test_a_vm_that_is_being_made_is_waited_for_and_then_given_up(lock: str) -> None:
+def test_vm_that_is_being_made__is_waited_for_and_then_given_up(lock: str) -> None:
     with pytest.raises(TaskTimeout, match="still being created"):
         plan(entry(), {"lock": lock})
     assert plan(entry(), {"lock": "backup"}).actions == []
 
 
-def test_the_status_of_a_vm_that_the_list_does_not_show_whole_is_read() -> None:
+def test_vm_that_the_list_does_not_show_whole__has_its_status_read() -> None:
     asked = entry(state="started")
     for status, actions in (("running", []), ("stopped", ["start"])):
         current = {f"{PATH}/status/current": {"status": status}}
@@ -129,7 +129,7 @@ def test_the_status_of_a_vm_that_the_list_does_not_show_whole_is_read() -> None:
 
 
 @pytest.mark.parametrize("update", [False, True])
-def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool) -> None:
+def test_vm_on_another_node_than_asked_for__is_told_and_not_moved(update: bool) -> None:
     found = plan(entry(node="pve2", update=update))
     assert found.actions == []
     report = found.report()
@@ -139,12 +139,12 @@ def test_a_vm_on_another_node_than_asked_for_is_told_and_not_moved(update: bool)
     ]
 
 
-def test_a_template_is_not_started() -> None:
+def test_template__is_not_started() -> None:
     with pytest.raises(InvalidRequest, match="is a template, which cannot be started"):
         converger({}).plan(entry(state="started"), guest(100, "pve1", name="web", template=True))
 
 
-def test_a_warning_of_drift_speaks_of_what_is_not_set_as_unset() -> None:
+def test_warning_of_drift__calls_what_is_not_set_unset() -> None:
     assert plan(entry(cores=4)).report().warnings == [
         'VM "web" has drifted: cores is unset, requested 4. Set update=true to apply.'
     ]

@@ -46,14 +46,14 @@ def plan(
     ("resources", "joins"),
     [([], True), ([{"sid": "vm:100"}], False), ([{"sid": "vm:1"}], True), (None, True)],
 )
-def test_a_vm_joins_ha_unless_it_is_there_already(resources: list[dict[str, str]] | None, joins: bool) -> None:
+def test_vm__joins_ha_unless_it_is_there_already(resources: list[dict[str, str]] | None, joins: bool) -> None:
     found = plan({"state": "started"}, resources, update=True)
     assert found.drift == ({"ha": {"old": None, "new": {"state": "started"}}} if joins else {})
     assert found.actions == (["update"] if joins else [])
 
 
 @pytest.mark.parametrize(("given", "wanted"), [({"group": "g12"}, "g3"), ({}, "g3"), ({"group": "g3"}, None)])
-def test_another_group_is_drift_that_an_update_applies(given: dict[str, str], wanted: str | None) -> None:
+def test_another_group__is_drift_that_an_update_applies(given: dict[str, str], wanted: str | None) -> None:
     resources = [{"sid": "vm:100", **given}]
     for update in (False, True):
         found = plan({"group": "g3"}, resources, GROUPS, update=update)
@@ -63,7 +63,7 @@ def test_another_group_is_drift_that_an_update_applies(given: dict[str, str], wa
         assert bool(found.report().warnings) is bool(wanted and not update)
 
 
-def test_a_rule_that_the_vm_is_not_in_is_drift() -> None:
+def test_rule_that_the_vm_is_not_in__is_drift() -> None:
     resources = [{"sid": "vm:100"}]
     assert plan({"rule": "ha-group-g12"}, resources, RULES).drift == {}
     found = plan({"rule": "apart"}, resources, RULES, update=True)
@@ -79,7 +79,7 @@ def test_a_rule_that_the_vm_is_not_in_is_drift() -> None:
         ({"rule": "ha-group-g3"}, RULES, "the VM is in node-affinity rule 'ha-group-g12' already"),
     ],
 )
-def test_what_cannot_be_joined_is_said_before_anything_is_written(
+def test_what_cannot_be_joined__is_said_before_anything_is_written(
     resources: list[dict[str, str]], ha: dict[str, str], answers: Any, reason: str
 ) -> None:
     told = plan(ha, resources, answers)
@@ -108,7 +108,7 @@ def test_what_cannot_be_joined_is_said_before_anything_is_written(
         ({"group": "g12"}, "disabled", {"state": "stopped", "status": "stopped"}, None),
     ],
 )
-def test_the_state_that_ha_keeps_it_in_is_compared(
+def test_state_that_ha_keeps_it_in__is_compared(
     ha: dict[str, str], kept: str, options: dict[str, str], old: str | None
 ) -> None:
     found = plan(ha, [{"sid": "vm:100", "state": kept, "group": "g12"}], GROUPS, **options)

@@ -55,7 +55,7 @@ CONTAINER = guest(102, "pve2", name="ct", kind="lxc")
         (entry(vmid=200, state="absent"), None),
     ],
 )
-def test_a_vm_is_matched_by_vmid_or_else_by_name(asked: Entry, expected: Guest | None) -> None:
+def test_vm__is_matched_by_vmid_or_else_by_name(asked: Entry, expected: Guest | None) -> None:
     assert match(asked, [WEB, OTHER, CONTAINER]) == Match(guest=expected)
 
 
@@ -70,24 +70,24 @@ def test_a_vm_is_matched_by_vmid_or_else_by_name(asked: Entry, expected: Guest |
         (entry(vmid=200), "InvalidRequest"),
     ],
 )
-def test_a_contradiction_is_an_error(asked: Entry, expected: str) -> None:
+def test_contradiction__is_an_error(asked: Entry, expected: str) -> None:
     assert code(match(asked, [WEB, OTHER, CONTAINER])) == expected
 
 
-def test_two_vms_of_a_name_are_told_apart_by_vmid_only() -> None:
+def test_two_vms_of_a_name__are_told_apart_by_vmid_only() -> None:
     twin = guest(103, "pve3", name="web")
     assert code(match(entry("web"), [twin, WEB])) == "AmbiguousName"
     assert match(entry("web", 103), [twin, WEB]) == Match(guest=twin)
 
 
-def test_two_entries_that_mean_one_vm_are_both_errors() -> None:
+def test_two_entries_that_mean_one_vm__are_both_errors() -> None:
     entries = [entry("web"), entry(vmid=100, position=1), entry("other", position=2)]
     found = match_entries(entries, [WEB, OTHER], [], ())
     assert [code(found[0]), code(found[1])] == ["InvalidRequest"] * 2
     assert found[2] == Match(guest=OTHER)
 
 
-def test_a_vm_that_was_created_but_is_not_shown_is_matched_by_its_reservation() -> None:
+def test_vm_that_was_created_but_is_not_shown__is_matched_by_its_reservation() -> None:
     held = reservation(100, "web", phase="created", holder=Holder.here())
     found = match(entry("web"), pending=[held])
     assert (found.guest.vmid, found.guest.name, found.guest.status) == (100, "web", "assumed")
@@ -96,7 +96,7 @@ def test_a_vm_that_was_created_but_is_not_shown_is_matched_by_its_reservation() 
     assert code(match(entry("other", 100), pending=[held])) == "VMIDConflict"
 
 
-def test_a_vm_that_somebody_creates_now_is_an_error_that_names_it() -> None:
+def test_vm_that_another_process_creates_now__is_an_error_that_names_it() -> None:
     held = reservation(100, "web", phase="binding", holder=Holder.here())
     found = match(entry("web"), pending=[held])
     assert code(found) == "AlreadyReserved"
@@ -104,7 +104,7 @@ def test_a_vm_that_somebody_creates_now_is_an_error_that_names_it() -> None:
     assert code(match(entry("web", 200), pending=[held])) == "VMIDConflict"
 
 
-def test_what_a_dead_process_left_is_taken_over_with_its_vmid() -> None:
+def test_leftover_of_a_dead_process__is_taken_over_with_its_vmid() -> None:
     held = reservation(100, "web", phase="binding", holder=dead_holder())
     assert match(entry("web"), pending=[held]) == Match(take_over=100)
     found = match(entry("web"), pending=[held], shown={100})

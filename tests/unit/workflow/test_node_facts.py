@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.no
 NAMES = ["pve1", "pve2", "pve10"]
 
 
-def test_facts_become_fields_of_the_node() -> None:
+def test_facts__become_fields_of_the_node() -> None:
     facts = {
         "labels": {"rack": "a", "row": 7, "spare": True},
         "taints": [{"key": "gpu", "value": "yes", "effect": "PreferNoSchedule"}, {"key": "old"}],
@@ -38,12 +38,12 @@ def test_facts_become_fields_of_the_node() -> None:
     assert replace(Node("pve1"), **fields["pve1"]).labels["row"] == "7"
 
 
-def test_a_pattern_reaches_every_node_that_it_matches_in_full() -> None:
+def test_pattern__reaches_every_node_that_it_matches_in_full() -> None:
     assert set(parse_nodes({"pve[12]": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1", "pve2"}
     assert set(parse_nodes({"pve1": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1"}
 
 
-def test_what_is_not_given_is_left_to_the_filters() -> None:
+def test_what_is_not_given__is_left_to_the_filters() -> None:
     assert parse_nodes({"pve1": {"reserved": {"cores": 1}, "overcommit": {}}}, NAMES) == {
         "pve1": {"reserved_cores": 1.0}
     }
@@ -51,7 +51,7 @@ def test_what_is_not_given_is_left_to_the_filters() -> None:
     assert parse_nodes(None, NAMES) == {}
 
 
-def test_several_that_speak_of_one_node_add_up_and_its_own_name_wins() -> None:
+def test_several_entries_about_one_node__add_up_and_its_own_name_wins() -> None:
     nodes = {
         "pve1": {"labels": {"rack": "own"}, "overcommit": {"cpu": 1}},
         "pve.*": {"labels": {"rack": "a", "room": "x"}, "taints": [{"key": "t"}], "overcommit": {"cpu": 2}},
@@ -103,7 +103,7 @@ def test_several_that_speak_of_one_node_add_up_and_its_own_name_wins() -> None:
     ],
     ids=str,
 )
-def test_a_mistake_names_option_value_and_what_was_expected(nodes: t.Any, message: str) -> None:
+def test_mistake__names_option_value_and_what_was_expected(nodes: t.Any, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_nodes(nodes, NAMES)
     assert caught.value.message.startswith(message)

@@ -86,7 +86,7 @@ def nodes_allowed(registry: Registry, plugin_config: dict[str, object]) -> list[
     return [verdict.node for verdict in outcome.verdicts() if verdict.feasible]
 
 
-def test_a_plugin_from_a_file_runs_and_is_configured_like_the_built_in_ones(folder: Path) -> None:
+def test_plugin_from_a_file__runs_and_is_configured_like_the_built_in_ones(folder: Path) -> None:
     registry = builtin_registry()
     load_plugin_paths(registry, [write(folder / "odd.py", GOOD)])
     assert nodes_allowed(registry, {}) == ["pve1", "pve3"]
@@ -94,7 +94,7 @@ def test_a_plugin_from_a_file_runs_and_is_configured_like_the_built_in_ones(fold
     assert nodes_allowed(registry, {"filters": {"OddNodes": {"enable": False}}}) == ["pve1", "pve2", "pve3"]
 
 
-def test_a_directory_gives_its_files_but_not_hidden_or_deeper_ones(folder: Path) -> None:
+def test_directory__gives_its_files_but_not_hidden_or_deeper_ones(folder: Path) -> None:
     write(folder / "b.py", own("B"))
     write(folder / "a.py", own("A"))
     write(folder / "_helpers.py", "raise SystemExit")
@@ -105,7 +105,7 @@ def test_a_directory_gives_its_files_but_not_hidden_or_deeper_ones(folder: Path)
     assert [plugin.name for plugin in registry] == ["A", "B"]
 
 
-def test_files_of_the_same_name_do_not_get_into_each_others_way(folder: Path) -> None:
+def test_files_of_the_same_name__do_not_get_into_each_others_way(folder: Path) -> None:
     registry = Registry()
     load_plugin_paths(registry, [write(folder / "x" / "p.py", own("A")), write(folder / "y" / "p.py", own("B"))])
     assert [plugin.name for plugin in registry] == ["A", "B"]
@@ -131,33 +131,33 @@ def test_files_of_the_same_name_do_not_get_into_each_others_way(folder: Path) ->
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_with_its_name(folder: Path, text: str, told: str) -> None:
+def test_what_is_wrong_with_a_file__is_told_with_its_name(folder: Path, text: str, told: str) -> None:
     path = write(folder / "broken.py", text)
     message = refusal(path)
     assert told in message
     assert path in message
 
 
-def test_a_name_taken_by_another_file_names_both(folder: Path) -> None:
+def test_name_taken_by_another_file__names_both(folder: Path) -> None:
     first, second = write(folder / "one.py", own("Same")), write(folder / "two.py", own("Same"))
     told = f"plugin name 'Same' ({second}) is taken already ({first}): choose another one"
     assert refusal(first, second) == told
 
 
-def test_a_path_that_does_not_exist_is_told() -> None:
+def test_path_that_does_not_exist__is_told() -> None:
     assert refusal("/nowhere/plugins") == "plugin_paths: /nowhere/plugins is neither a file nor a directory"
 
 
-def test_a_file_that_is_not_python_is_told(folder: Path) -> None:
+def test_file_that_is_not_python__is_told(folder: Path) -> None:
     assert "is not a Python file" in refusal(write(folder / "plugin.txt", GOOD))
 
 
-def test_a_file_that_failed_is_not_half_imported(folder: Path) -> None:
+def test_file_that_failed__is_not_partly_imported(folder: Path) -> None:
     refusal(write(folder / "broken.py", "1 / 0"))
     assert not [name for name in sys.modules if name.startswith("qemu_scheduler_plugin_")]
 
 
-def test_a_plugin_whose_constructor_raises_is_told_when_the_profile_is_made(folder: Path) -> None:
+def test_plugin_whose_constructor_raises__is_told_when_the_profile_is_made(folder: Path) -> None:
     registry = builtin_registry()
     body = """
     def __init__(self, config):
@@ -185,7 +185,7 @@ def install(folder: Path, entry: str, text: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("entry", ["rules = own_rules", "odd = own_rules:OddNodes"])
-def test_an_installed_package_offers_a_class_or_a_module_of_them(
+def test_installed_package__offers_a_class_or_a_module_of_them(
     folder: Path, entry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(folder, entry, GOOD, monkeypatch)
@@ -204,7 +204,7 @@ def test_an_installed_package_offers_a_class_or_a_module_of_them(
         ("rules = own_rules", own("NodeRegex"), "plugin name 'NodeRegex'"),
     ],
 )
-def test_what_is_wrong_with_a_package_is_told_with_its_name(
+def test_what_is_wrong_with_a_package__is_told_with_its_name(
     folder: Path, entry: str, text: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(folder, entry, text, monkeypatch)

@@ -48,7 +48,7 @@ profile: pack
 """
 
 
-def test_rules_become_fields_of_the_request() -> None:
+def test_rules__become_fields_of_the_request() -> None:
     fields = parse_rules(yaml.safe_load(EVERYTHING))
     assert fields == {
         "affinity": (
@@ -72,12 +72,12 @@ def test_rules_become_fields_of_the_request() -> None:
     assert Request("web-1", **fields).priority == 7
 
 
-def test_what_is_not_given_is_left_out() -> None:
+def test_what_is_not_given__is_left_out() -> None:
     assert parse_rules({}) == {}
     assert parse_rules(dict.fromkeys(rules_argument_spec())) == {}
 
 
-def test_suboptions_that_ansible_filled_with_none_are_not_given() -> None:
+def test_suboptions_that_ansible_filled_with_none__are_not_given() -> None:
     spec = rules_argument_spec()
     body = {**dict.fromkeys(spec["affinity"]["options"]), "type": "apart", "name": "web-.*"}
     assert parse_rules({"affinity": [body]})["affinity"] == (AffinityTerm(False, Selector(name="web-.*")),)
@@ -206,13 +206,13 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
     ],
     ids=str,
 )
-def test_a_mistake_names_option_value_and_what_was_expected(params: dict[str, t.Any], message: str) -> None:
+def test_mistake__names_option_value_and_what_was_expected(params: dict[str, t.Any], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_rules(params, priority_classes={"high": 100, "low": -5})
     assert caught.value.message.startswith(message)
 
 
-def test_the_prefix_tells_which_vm_is_meant() -> None:
+def test_prefix__tells_which_vm_is_meant() -> None:
     with pytest.raises(InvalidRequest, match=r"^vms\[3\]\.affinity\[0\]\.type: is missing"):
         parse_rules({"affinity": web()}, prefix="vms[3].")
 
@@ -220,11 +220,11 @@ def test_the_prefix_tells_which_vm_is_meant() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"), [("high", 100), ("low", -5), (3, 3), ("3", 3), ("-3", -3), (0, 0)], ids=str
 )
-def test_a_priority_is_a_number_or_a_class(value: t.Any, expected: int) -> None:
+def test_priority__is_a_number_or_a_class(value: t.Any, expected: int) -> None:
     assert parse_rules({"priority": value}, priority_classes={"high": 100, "low": -5}) == {"priority": expected}
 
 
-def test_priority_classes_are_whole_numbers() -> None:
+def test_priority_classes__are_whole_numbers() -> None:
     assert parse_priority_classes(None) == {}
     assert parse_priority_classes({"high": "100", "low": -5}) == {"high": 100, "low": -5}
     with pytest.raises(InvalidRequest, match=r"^priority_classes\.high: 'x' is not valid, expected a whole number"):
@@ -233,7 +233,7 @@ def test_priority_classes_are_whole_numbers() -> None:
         parse_priority_classes(["high"])
 
 
-def test_every_option_is_documented_as_it_is_declared() -> None:
+def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
     assert set(documented) - set(rules_argument_spec()) == {"node", "node_regex", "vmid_range", "vmid_regex", "context"}
     assert_documented(rules_argument_spec(), documented)

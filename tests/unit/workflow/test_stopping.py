@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import GRACE, Stop
 
 
-def test_what_is_under_way_is_followed_until_its_grace_is_over() -> None:
+def test_what_is_under_way__is_followed_until_its_grace_is_over() -> None:
     now = [100.0]
 
     def sleep(seconds: float) -> None:
@@ -34,7 +34,7 @@ def test_what_is_under_way_is_followed_until_its_grace_is_over() -> None:
         stop.sleep(1)
 
 
-def test_what_waits_for_a_thread_is_dropped_and_what_has_begun_is_waited_for() -> None:
+def test_what_waits_for_a_thread__is_dropped_and_what_has_begun_is_waited_for() -> None:
     stop = Stop()
     begun = threading.Event()
     waiting: list[Future[None]] = []

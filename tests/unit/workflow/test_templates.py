@@ -81,7 +81,7 @@ def source(*guests: Guest, **given: t.Any) -> CloneSource:
     return found
 
 
-def test_a_clone_has_its_templates_volumes_and_sizes() -> None:
+def test_clone__has_its_templates_volumes_and_sizes() -> None:
     request = resolve(golden())
     assert (request.cores, request.memory) == (4, 3 * GIB)
     assert request.clone == CloneSource(
@@ -98,24 +98,24 @@ def test_a_clone_has_its_templates_volumes_and_sizes() -> None:
     )
 
 
-def test_sizes_that_are_asked_for_go_before_the_templates() -> None:
+def test_requested_sizes__go_before_the_templates() -> None:
     request = resolve(golden(), cores=1, memory=1024)
     assert (request.cores, request.memory) == (2, GIB)  # the template has two sockets
 
 
-def test_of_several_copies_the_largest_counts() -> None:
+def test_several_copies__count_by_the_largest() -> None:
     request = resolve(golden(), golden(901, "pve2"), configs={"900/config": {**CONFIG, "cores": 8, "memory": "512"}})
     assert (request.cores, request.memory) == (16, 3 * GIB)
     assert request.clone is not None
     assert [each.node for each in request.clone.templates] == ["pve1", "pve2"]
 
 
-def test_by_vmid_it_is_that_guest_whatever_others_are_called() -> None:
+def test_template_by_vmid__is_that_guest_whatever_others_are_called() -> None:
     found = source(golden(), golden(901, "pve2"), clone="901")
     assert [each.vmid for each in found.templates] == [901]
 
 
-def test_a_guest_that_is_no_template_can_be_cloned_in_full() -> None:
+def test_guest_that_is_no_template__can_be_cloned_in_full() -> None:
     plain = golden(template=False, status="running")
     assert source(plain, clone="golden").full
     assert source(plain, clone="golden", full=True).full
@@ -131,7 +131,7 @@ def test_clone__starts_with_the_vcpus_of_the_template_and_can_have_more() -> Non
     assert (found.cores, found.cores_max) == (1, 4)
 
 
-def test_a_linked_clone_of_what_is_no_template_is_refused() -> None:
+def test_linked_clone_of_what_is_no_template__is_refused() -> None:
     plain = {key: value for key, value in CONFIG.items() if key != "template"}
     error = refused(golden(template=False), configs={"900/config": plain}, full=False)
     assert isinstance(error, InvalidRequest)
@@ -148,7 +148,7 @@ def test_a_linked_clone__of_a_template_that_the_list_does_not_show_as_one_yet() 
     assert not request.clone.full
 
 
-def test_a_snapshot_is_cloned_as_it_was() -> None:
+def test_snapshot__is_cloned_as_it_was() -> None:
     then = {**CONFIG, "cores": 1, "sockets": 1, "scsi0": "data:vm-900-disk-0,size=5G"}
     given = {"configs": {"900/config?snapshot=clean": then}, "snapname": "clean"}
     plain = golden(template=False, status="running")
@@ -159,11 +159,11 @@ def test_a_snapshot_is_cloned_as_it_was() -> None:
         assert ("scsi0", "data", 5 * GIB) in request.clone.templates[0].volumes
 
 
-def test_a_snapshot_that_is_not_there_is_not_taken_for_the_present() -> None:
+def test_snapshot_that_is_not_there__is_not_taken_for_the_present() -> None:
     assert isinstance(refused(golden(), snapname="nope"), NotRecorded)
 
 
-def test_the_tpm_state_of_a_running_guest_is_not_copied() -> None:
+def test_tpm_state_of_a_running_guest__is_not_copied() -> None:
     with_tpm = {"900/config": {**CONFIG, "tpmstate0": "ceph:vm-900-disk-2,size=4M,version=v2.0"}}
     error = refused(golden(template=False, status="running"), configs=with_tpm)
     assert isinstance(error, InvalidRequest)
@@ -174,30 +174,30 @@ def test_the_tpm_state_of_a_running_guest_is_not_copied() -> None:
 # --- which guests ---
 
 
-def test_a_source_that_is_half_made_is_not_cloned() -> None:
+def test_source_that_is_half_made__is_not_cloned() -> None:
     marked = {"900/config": {**CONFIG, "description": Unfinished("Debian").marked_description}}
     error = refused(golden(), configs=marked)
     assert error.message.startswith("clone: VM 900 (golden) is not finished")
 
 
-def test_a_clone_is_to_have_its_templates_description() -> None:
+def test_clone__is_to_have_its_templates_description() -> None:
     (template,) = source(golden(), configs={"900/config": {**CONFIG, "description": "Debian\n\n13\n"}}).templates
     assert template.description == "Debian\n\n13"
 
 
-def test_copies_on_nodes_that_are_offline_are_passed_over() -> None:
+def test_copies_on_nodes_that_are_offline__are_passed_over() -> None:
     found = source(golden(), golden(901, "pve2"), offline="pve2")
     assert [each.vmid for each in found.templates] == [900]
 
 
-def test_when_all_copies_are_offline_that_is_told() -> None:
+def test_copies_that_are_all_offline__are_reported() -> None:
     error = refused(golden(901, "pve2"), offline="pve2")
     assert isinstance(error, TemplateNotFound)
     assert error.message == 'clone: VM 901 (golden) is on pve2, which is offline, for VM "new"'
 
 
 @pytest.mark.parametrize("clone", ["other", "4711"])
-def test_what_is_not_there_cannot_be_cloned(clone: str) -> None:
+def test_what_is_not_there__cannot_be_cloned(clone: str) -> None:
     assert isinstance(refused(golden(), clone=clone), TemplateNotFound)
 
 
@@ -205,11 +205,11 @@ def test_what_is_not_there_cannot_be_cloned(clone: str) -> None:
     "guests",
     [(golden(), golden(901)), (golden(), golden(901, "pve2", template=False)), (golden(template=False), golden(901))],
 )
-def test_several_of_one_name_must_be_templates_on_different_nodes(guests: tuple[Guest, ...]) -> None:
+def test_several_of_one_name__must_be_templates_on_different_nodes(guests: tuple[Guest, ...]) -> None:
     assert isinstance(refused(*guests), AmbiguousName)
 
 
-def test_a_container_is_never_cloned() -> None:
+def test_container__is_never_cloned() -> None:
     assert isinstance(refused(golden(kind="lxc")), TemplateNotFound)
 
 
@@ -245,7 +245,7 @@ def test_a_container_is_never_cloned() -> None:
         ),
     ],
 )
-def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any], reason: str) -> None:
+def test_drive_that_the_clone_would_not_get__is_refused(drives: dict[str, t.Any], reason: str) -> None:
     error = refused(golden(), **drives)
     assert isinstance(error, InvalidRequest)
     slot = error.details["option"]
@@ -266,5 +266,5 @@ def test_a_drive_that_the_clone_would_not_get_is_refused(drives: dict[str, t.Any
         {"efidisk0": {"efitype": "4m"}},
     ],
 )
-def test_drives_that_are_new_or_the_templates_own_are_welcome(drives: dict[str, t.Any]) -> None:
+def test_drives_that_are_new_or_the_templates_own__are_welcome(drives: dict[str, t.Any]) -> None:
     assert resolve(golden(), **drives).clone is not None

@@ -76,14 +76,14 @@ def rejected() -> Callable[..., dict[int, Outcome]]:
     return lambda **fields: {0: outcome(vm("new", gib=4, **fields))}
 
 
-def test_it_is_tried_again_soon_after_room_was_made(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_it__is_tried_again_soon_after_room_was_made(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster(free_at=30)
     wait = waiting(300, shown)
     assert wait.until_worth_a_try(rejected(), FULL)
     assert 30 <= wait.waited <= 45
 
 
-def test_the_cluster_is_read_ever_more_rarely(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     assert not waiting(250, shown).until_worth_a_try(rejected(), FULL)
     pauses = [later - earlier for earlier, later in zip(shown.reads, shown.reads[1:], strict=False)]
@@ -92,14 +92,14 @@ def test_the_cluster_is_read_ever_more_rarely(rejected: Callable[..., dict[int, 
     assert max(pauses) <= 10
 
 
-def test_time_runs_out_where_nothing_happens(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_time__runs_out_where_nothing_happens(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     wait = waiting(20, shown)
     assert not wait.until_worth_a_try(rejected(), FULL)
     assert 20 <= wait.waited < 21
 
 
-def test_it_is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_it__is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     hopeless = outcome(vm("huge", gib=99))
     waiting(100, shown).until_worth_a_try({**rejected(), 1: hopeless}, FULL)
@@ -114,13 +114,13 @@ def test_it_is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[.
     assert 5 <= len(patient.told) <= 21
 
 
-def test_without_patience_the_cluster_is_not_read_again(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_no_timeout__does_not_read_the_cluster_again(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster(free_at=0)
     assert not waiting(0, shown).until_worth_a_try(rejected(), FULL)
     assert shown.reads == []
 
 
-def test_what_no_change_can_help_is_given_up_at_once(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_what_no_change_can_help__is_given_up_at_once(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     wait = waiting(300, shown)
     assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
@@ -149,7 +149,7 @@ def test_waiting__a_guest_that_went_may_have_held_a_device() -> None:
     assert 30 <= wait.waited <= 45
 
 
-def test_a_delay_is_over_without_anything_happening(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_delay__is_over_without_anything_happening(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     found = outcome(vm("late", gib=1, context={"delay": "15"}, created=0.0))
     wait = waiting(300, shown)
@@ -159,7 +159,7 @@ def test_a_delay_is_over_without_anything_happening(rejected: Callable[..., dict
 
 
 @pytest.mark.parametrize("failure", [ConnectionFailed("gone"), ApiError("out of order")])
-def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for(
+def test_cluster_that_does_not_answer_for_a_while__is_waited_for(
     rejected: Callable[..., dict[int, Outcome]], failure: Exception
 ) -> None:
     shown = Cluster(free_at=40)
@@ -167,7 +167,7 @@ def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for(
     assert waiting(300, shown).until_worth_a_try(rejected(), FULL)
 
 
-def test_a_token_that_is_revoked_meanwhile_ends_the_wait(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_token_that_is_revoked_meanwhile__ends_the_wait(rejected: Callable[..., dict[int, Outcome]]) -> None:
     shown = Cluster()
     shown.failure = AuthenticationFailed("no ticket")
     with pytest.raises(AuthenticationFailed):

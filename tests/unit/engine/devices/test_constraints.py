@@ -40,7 +40,7 @@ def device(**attributes: t.Any) -> Device:
         "device.numa_node == 0",
     ],
 )
-def test_what_holds_of_a_device_holds(constraint: str) -> None:
+def test_true_constraint_of_a_device__holds(constraint: str) -> None:
     assert compiled(constraint)(GPU)
 
 
@@ -55,7 +55,7 @@ def test_what_holds_of_a_device_holds(constraint: str) -> None:
         "device.vendor.nothing == 1",
     ],
 )
-def test_what_needs_an_attribute_that_the_device_lacks_does_not_hold(constraint: str) -> None:
+def test_what_needs_an_attribute_that_the_device_lacks__does_not_hold(constraint: str) -> None:
     assert not compiled(constraint)(GPU)
 
 
@@ -71,7 +71,7 @@ def test_what_needs_an_attribute_that_the_device_lacks_does_not_hold(constraint:
         ("device.vendor == '" + "x" * 1000 + "'", "expected at most 1000"),
     ],
 )
-def test_a_text_that_cannot_be_a_constraint_is_told_apart_when_it_is_read(constraint: str, why: str) -> None:
+def test_text_that_cannot_be_a_constraint__is_told_apart_when_it_is_read(constraint: str, why: str) -> None:
     with pytest.raises(ConstraintError, match=why.replace("(", r"\(")):
         compiled(constraint)
 
@@ -90,13 +90,13 @@ def test_a_text_that_cannot_be_a_constraint_is_told_apart_when_it_is_read(constr
         "1 / 0",
     ],
 )
-def test_a_constraint_that_fails_or_would_never_end_is_an_error(constraint: str) -> None:
+def test_constraint_that_fails_or_would_never_end__is_an_error(constraint: str) -> None:
     holds = compiled(constraint)
     with pytest.raises(ConstraintError, match="failed with"):
         holds(GPU)
 
 
-def test_an_error_names_the_claim_the_constraint_and_the_device() -> None:
+def test_error__names_the_claim_the_constraint_and_the_device() -> None:
     with pytest.raises(InvalidRequest) as caught:
         Matcher().meets(device(memory="24"), "trainer", "device.memory > 16")
 
@@ -104,11 +104,11 @@ def test_an_error_names_the_claim_the_constraint_and_the_device() -> None:
         assert word in caught.value.message
 
 
-def test_what_a_device_is_cannot_be_overwritten_by_its_attributes() -> None:
+def test_what_a_device_is__cannot_be_overwritten_by_its_attributes() -> None:
     assert Matcher().meets(device(node="other", driver="usb"), "c", "device.node == 'pve1' and device.driver == 'pci'")
 
 
-def test_each_device_is_looked_at_once_per_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_device__is_looked_at_once_per_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
     class Watched(dict[str, t.Any]):

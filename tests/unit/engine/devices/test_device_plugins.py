@@ -53,7 +53,7 @@ def place(where: Scheduler, name: str, devices: tuple[DeviceClaim, ...] = (), **
     return where.schedule(Request(name, devices=devices, **more))
 
 
-def test_vms_with_a_claim_go_where_devices_are_until_none_is_left() -> None:
+def test_vms_with_a_claim__go_where_devices_are_until_none_is_left() -> None:
     where = scheduler({"pve2": 2, "pve3": 1})
     outcomes = [place(where, f"vm{number}", GPU) for number in range(4)]
 
@@ -76,25 +76,25 @@ def test_vms_with_a_claim_go_where_devices_are_until_none_is_left() -> None:
 
 
 @pytest.mark.parametrize("offline", [None, "pve3"])
-def test_what_no_node_has_may_be_on_one_that_is_offline(offline: str | None) -> None:
+def test_what_no_node_has__may_be_on_one_that_is_offline(offline: str | None) -> None:
     outcome = place(scheduler({}, offline=offline), "vm", GPU)
     assert outcome.resolvable is (offline is not None)
 
 
-def test_a_vm_without_claims_leaves_nodes_with_free_devices_alone() -> None:
+def test_vm_without_claims__leaves_nodes_with_free_devices_alone() -> None:
     where = scheduler({"pve1": 1, "pve2": 4})
 
     assert [o.decision.node for n in range(3) if (o := place(where, f"vm{n}")).decision] == ["pve3"] * 3
 
 
-def test_a_vm_without_claims_prefers_the_node_with_fewer_free_devices() -> None:
+def test_vm_without_claims__prefers_the_node_with_fewer_free_devices() -> None:
     decision = place(scheduler({"pve1": 4, "pve2": 1}, nodes=2), "vm").decision
 
     assert decision is not None
     assert decision.node == "pve2"
 
 
-def test_a_node_whose_devices_are_all_taken_is_as_good_as_one_without() -> None:
+def test_node_whose_devices_are_all_taken__is_as_good_as_one_without() -> None:
     where = scheduler({"pve1": 1}, nodes=1)
     place(where, "gpu", GPU)
 
@@ -102,7 +102,7 @@ def test_a_node_whose_devices_are_all_taken_is_as_good_as_one_without() -> None:
     assert verdict.scores["DeviceScarcity"].raw == 100
 
 
-def test_a_vm_with_a_claim_prefers_the_node_where_fewest_devices_are_left_over() -> None:
+def test_vm_with_a_claim__prefers_the_node_where_fewest_devices_are_left_over() -> None:
     decision = place(scheduler({"pve1": 4, "pve2": 1, "pve3": 2}), "vm", GPU).decision
 
     assert decision is not None
@@ -142,7 +142,7 @@ def test_device_fit__spaces_nodes_evenly_by_what_is_left() -> None:
     assert normalized(outcome, "DeviceFit") == {"pve1": 100, "pve2": 50, "pve3": 0}
 
 
-def test_a_full_node_is_not_spared_for_its_devices() -> None:
+def test_full_node__is_not_spared_for_its_devices() -> None:
     where = scheduler({"pve1": 1}, nodes=2)
     nodes = [o.decision.node for n in range(12) if (o := place(where, f"vm{n}", memory=2**33, running=True)).decision]
 
@@ -150,11 +150,11 @@ def test_a_full_node_is_not_spared_for_its_devices() -> None:
     assert "pve1" in nodes
 
 
-def test_nothing_is_scored_in_a_cluster_without_devices() -> None:
+def test_nothing__is_scored_in_a_cluster_without_devices() -> None:
     assert all("DeviceScarcity" not in verdict.scores for verdict in place(scheduler({}), "vm").verdicts())
 
 
-def test_the_first_free_device_of_a_mapping_weighs_most() -> None:
+def test_first_free_device_of_a_mapping__weighs_most() -> None:
     assert left_free([]) == left_free([0, 0]) == 100
     steps = [left_free([count]) for count in range(4)]
     losses = [before - after for before, after in itertools.pairwise(steps)]
@@ -169,7 +169,7 @@ def test_device_scarcity__is_100_by_one_and_what_each_mapping_has_left(left: lis
     assert left_free(left) == pytest.approx(score)
 
 
-def test_a_constraint_that_fails_on_a_device_fails_that_vm_with_a_clear_error() -> None:
+def test_constraint_that_fails_on_a_device__fails_that_vm_with_a_clear_error() -> None:
     broken = (DeviceClaim("gpu", mapping="gpu", constraints=("device.id > 5",)),)
     where = scheduler({"pve1": 1})
 
@@ -180,7 +180,7 @@ def test_a_constraint_that_fails_on_a_device_fails_that_vm_with_a_clear_error() 
 
 
 @pytest.mark.parametrize("vms", [1, 3])
-def test_a_decision_taken_back_frees_its_devices(vms: int) -> None:
+def test_decision_taken_back__frees_its_devices(vms: int) -> None:
     where = scheduler({"pve1": vms})
     decisions = [place(where, f"vm{number}", GPU).decision for number in range(vms)]
     assert place(where, "late", GPU).decision is None

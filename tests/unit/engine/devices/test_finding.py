@@ -72,7 +72,7 @@ def refused(where: NodeInfo, *claims: DeviceClaim, **options: t.Any) -> Status:
 # --- reasons ---
 
 
-def test_each_pool_says_why_it_was_passed_over() -> None:
+def test_each_pool__says_why_it_was_passed_over() -> None:
     where = node(pci("full", A, in_use=1, vendor="10de"), pci("old", B, vendor="1002"), usb("stick", "1-2"))
 
     unmet = refused(where, claim("gpu", driver="pci", constraints=("device.vendor == '10de'",)))
@@ -84,13 +84,13 @@ def test_each_pool_says_why_it_was_passed_over() -> None:
     )
 
 
-def test_a_pool_with_too_few_devices_says_how_many_it_has() -> None:
+def test_pool_with_too_few_devices__says_how_many_it_has() -> None:
     unmet = refused(node(pci("gpu", A), pci("gpu", B)), claim(mapping="gpu", count=3))
 
     assert unmet.detail == "gpu: 2 available; unable to satisfy 1 of 3 device requests"
 
 
-def test_only_pools_of_the_mapping_asked_for_are_spoken_of() -> None:
+def test_error__names_only_pools_of_the_requested_mapping() -> None:
     assert refused(node(pci("nic", A)), claim(mapping="gpu")).detail.startswith("gpu: not mapped here; unable")
 
 
@@ -104,13 +104,13 @@ def test_mapping__that_proxmox_finds_wrong_is_refused_with_what_is_wrong() -> No
     assert given(node(broken, pci("other", B)), claim(driver="pci")) == [("c", B)]
 
 
-def test_devices_in_use_can_become_free_but_devices_that_do_not_fit_cannot() -> None:
+def test_devices_in_use__can_become_free_but_devices_that_do_not_fit_cannot() -> None:
     assert refused(node(pci("gpu", A, in_use=1)), claim(mapping="gpu")).resolvable
     assert not refused(node(pci("gpu", A, vendor="1002")), claim(constraints=("device.vendor == '10de'",))).resolvable
     assert not refused(node(pci("gpu", A, in_use=1)), claim(mapping="gpu", count=2)).resolvable
 
 
-def test_claims_that_fail_only_together_say_so() -> None:
+def test_claims_that_fail_only_together__say_so() -> None:
     unmet = refused(node(pci("gpu", A)), claim("one", mapping="gpu"), claim("two", mapping="gpu"))
 
     assert unmet.reason == "couldn't satisfy device claim 'two' beside the others"
@@ -120,25 +120,25 @@ def test_claims_that_fail_only_together_say_so() -> None:
 # --- sets of pools ---
 
 
-def test_one_pool_that_has_enough_is_preferred_to_an_earlier_one_that_has_not() -> None:
+def test_one_pool_that_has_enough__is_preferred_to_an_earlier_one_that_has_not() -> None:
     where = node(pci("a", A), pci("b", B), pci("b", C))
 
     assert [device for _claim, device in given(where, claim(count=2))] == [B, C]
 
 
-def test_several_pools_together_serve_a_claim_that_none_serves_alone() -> None:
+def test_several_pools_together__serve_a_claim_that_none_serves_alone() -> None:
     where = node(pci("a", A), pci("b", B), pci("c", C))
 
     assert [device for _claim, device in given(where, claim(count=2))] == [A, B]
 
 
-def test_pools_are_filled_in_order_of_their_names_and_addresses() -> None:
+def test_pools__are_filled_in_order_of_their_names_and_addresses() -> None:
     where = node(pci("b", A), pci("a", C), pci("a", B))
 
     assert [device for _claim, device in given(where, claim(count=3))] == [B, C, A]
 
 
-def test_matched_attributes_are_equal_among_all_devices_of_a_claim() -> None:
+def test_matched_attributes__are_equal_among_all_devices_of_a_claim() -> None:
     where = node(pci("gpu", A, numa_node=0), pci("gpu", B, numa_node=1), pci("gpu", C, numa_node=1))
 
     assert [d for _claim, d in given(where, claim(count=2, match_attributes=("numa_node",)))] == [B, C]
@@ -147,7 +147,7 @@ def test_matched_attributes_are_equal_among_all_devices_of_a_claim() -> None:
     )
 
 
-def test_a_device_without_the_matched_attribute_is_not_taken() -> None:
+def test_device_without_the_matched_attribute__is_not_taken() -> None:
     where = node(pci("gpu", A), pci("gpu", B, numa_node=0))
 
     assert given(where, claim(match_attributes=("numa_node",))) == [("c", B)]
@@ -156,7 +156,7 @@ def test_a_device_without_the_matched_attribute_is_not_taken() -> None:
 # --- several claims ---
 
 
-def test_an_early_claim_leaves_a_later_one_the_only_device_that_fits_it() -> None:
+def test_early_claim__leaves_a_later_one_the_only_device_that_fits_it() -> None:
     where = node(pci("gpu", A, memory=48), pci("gpu", B, memory=16))
 
     assert given(where, claim("any", mapping="gpu"), claim("big", constraints=("device.memory > 24",))) == [
@@ -165,7 +165,7 @@ def test_an_early_claim_leaves_a_later_one_the_only_device_that_fits_it() -> Non
     ]
 
 
-def test_the_first_alternative_that_can_be_met_wins() -> None:
+def test_first_alternative_that_can_be_met__wins() -> None:
     where = node(pci("a100", A, in_use=1), pci("l4", B), pci("l4", C))
     either = claim("gpu", one_of=(claim("gpu", mapping="a100"), claim("gpu", mapping="l4", count=2)))
 
@@ -173,21 +173,21 @@ def test_the_first_alternative_that_can_be_met_wins() -> None:
     assert given(node(pci("a100", A), pci("l4", B)), either) == [("gpu", A)]
 
 
-def test_a_later_claim_can_push_an_earlier_one_to_its_second_alternative() -> None:
+def test_later_claim__can_push_an_earlier_one_to_its_second_alternative() -> None:
     where = node(pci("a100", A), pci("l4", B))
     either = claim("either", one_of=(claim(mapping="a100"), claim(mapping="l4")))
 
     assert given(where, either, claim("best", mapping="a100")) == [("either", B), ("best", A)]
 
 
-def test_many_claims_that_cannot_be_met_together_are_given_up_in_time() -> None:
+def test_many_claims_that_cannot_be_met_together__are_given_up_in_time() -> None:
     where = node(*(pci(f"m{i}", f"0000:{i:02x}:00.0", n=i) for i in range(14)))
     claims = [claim(f"c{i}", constraints=(f"device.n != {i}", "device.n < 12")) for i in range(13)]
 
     assert isinstance(find(where, *claims), Status)
 
 
-def test_devices_that_no_claim_can_tell_apart_are_not_tried_one_for_the_other() -> None:
+def test_devices_that_no_claim_can_tell_apart__are_not_tried_one_for_the_other() -> None:
     where = node(*(pci("gpu", f"0000:{number:02x}:00.0") for number in range(16)))
 
     unmet = refused(where, claim("one", count=8), claim("two", count=8), claim("three"))
@@ -197,7 +197,7 @@ def test_devices_that_no_claim_can_tell_apart_are_not_tried_one_for_the_other() 
 # --- one piece of hardware under several names ---
 
 
-def test_a_device_of_two_mappings_is_given_out_once() -> None:
+def test_device_of_two_mappings__is_given_out_once() -> None:
     where = node(pci("any", A), pci("first", A))
 
     assert refused(where, claim("x", mapping="any"), claim("y", mapping="first"))
@@ -205,20 +205,20 @@ def test_a_device_of_two_mappings_is_given_out_once() -> None:
 
 
 @pytest.mark.parametrize("whole", ["0000:01:00", "0000:01:00.0;0000:01:00.1"])
-def test_a_whole_card_and_one_of_its_functions_are_not_given_out_together(whole: str) -> None:
+def test_whole_card_and_one_of_its_functions__are_not_given_out_together(whole: str) -> None:
     where = node(pci("card", whole), pci("function", "0000:01:00.1"))
 
     assert refused(where, claim("x", mapping="card"), claim("y", mapping="function"))
 
 
-def test_what_another_vm_was_given_is_gone_in_every_mapping() -> None:
+def test_what_another_vm_was_given__is_gone_in_every_mapping() -> None:
     holder = Guest(100, "x", "pve1", status="assumed", devices=(("pci", A),))
 
     assert refused(node(pci("any", A), pci("first", A), guests=[holder]), claim(mapping="first"))
     assert refused(node(pci("card", "0000:01:00"), guests=[holder]), claim(mapping="card"))
 
 
-def test_more_vms_booked_on_one_device_take_the_next_one_of_the_mapping() -> None:
+def test_more_vms_booked_on_one_device__take_the_next_one_of_the_mapping() -> None:
     holders = [Guest(vmid, f"x{vmid}", "pve1", status="assumed", devices=(("pci", A),)) for vmid in (100, 101)]
 
     assert refused(node(pci("gpu", A), pci("gpu", B), guests=holders), claim(mapping="gpu"))
@@ -228,7 +228,7 @@ def test_more_vms_booked_on_one_device_take_the_next_one_of_the_mapping() -> Non
 # --- mediated devices ---
 
 
-def test_a_type_of_mediated_device_serves_as_many_as_are_available() -> None:
+def test_type_of_mediated_device__serves_as_many_as_are_available() -> None:
     where = node(vgpu(A, "nvidia-222", 2))
 
     assert given(where, claim(mdev="nvidia-222", count=2)) == [("c", f"{A}/nvidia-222")] * 2
@@ -236,11 +236,11 @@ def test_a_type_of_mediated_device_serves_as_many_as_are_available() -> None:
     assert "vgpu: no mdev type 'nvidia-9'" in refused(where, claim(mdev="nvidia-9")).detail
 
 
-def test_a_claim_without_a_type_gets_no_mediated_device() -> None:
+def test_claim_without_a_type__gets_no_mediated_device() -> None:
     assert "vgpu: only mdev types" in refused(node(vgpu(A, "nvidia-222", 2)), claim(mapping="vgpu")).detail
 
 
-def test_a_card_gives_no_second_type_while_one_is_taken() -> None:
+def test_card__gives_no_second_type_while_one_is_taken() -> None:
     where = node(vgpu(A, "t1", 4), vgpu(A, "t2", 2), vgpu(B, "t1", 4), vgpu(B, "t2", 2))
 
     assert given(where, claim("x", mdev="t1"), claim("y", mdev="t2")) == [("x", f"{A}/t1"), ("y", f"{B}/t2")]
@@ -255,7 +255,7 @@ def values(found: Met | Status) -> list[tuple[str, str]]:
     return [(each.option, each.value) for each in found.allocations]
 
 
-def test_every_device_gets_a_config_option_of_its_kind() -> None:
+def test_every_device__gets_a_config_option_of_its_kind() -> None:
     found = find(
         node(pci("gpu", A), usb("key", "1-2")),
         claim("g", mapping="gpu", options={"pcie": "1", "x-vga": "0"}),
@@ -265,23 +265,23 @@ def test_every_device_gets_a_config_option_of_its_kind() -> None:
     assert values(found) == [("hostpci0", "mapping=gpu,pcie=1,x-vga=0"), ("usb0", "mapping=key")]
 
 
-def test_the_type_of_a_mediated_device_stands_in_its_config_option() -> None:
+def test_type_of_a_mediated_device__stands_in_its_config_option() -> None:
     assert values(find(node(vgpu(A, "t1", 1)), claim(mdev="t1"))) == [("hostpci0", "mapping=vgpu,mdev=t1")]
 
 
-def test_config_options_that_the_request_sets_are_left_alone() -> None:
+def test_config_options_that_the_request_sets__are_left_alone() -> None:
     found = find(node(pci("gpu", A), pci("gpu", B)), claim(count=2), hostpci0="mapping=nic", hostpci2="mapping=nic")
 
     assert [option for option, _value in values(found)] == ["hostpci1", "hostpci3"]
 
 
-def test_without_a_free_config_option_there_is_no_device() -> None:
+def test_no_free_config_option__gives_no_device() -> None:
     unmet = refused(node(pci("gpu", A)), claim(), **{f"hostpci{index}": "mapping=nic" for index in range(16)})
 
     assert unmet.reason == "had no free config option for device claim 'c'"
 
 
-def test_a_claim_turns_to_another_kind_of_device_when_its_options_are_used_up() -> None:
+def test_claim__turns_to_another_kind_of_device_when_its_options_are_used_up() -> None:
     either = claim("e", one_of=(claim(mapping="gpu"), claim(mapping="key")))
 
     assert given(node(pci("gpu", A), usb("key", "1-2")), either, **{f"hostpci{i}": "mapping=x" for i in range(16)}) == [
@@ -292,7 +292,7 @@ def test_a_claim_turns_to_another_kind_of_device_when_its_options_are_used_up() 
 # --- what cannot be promised ---
 
 
-def test_a_mapping_that_holds_other_devices_as_well_is_named_with_them() -> None:
+def test_mapping_that_holds_other_devices_as_well__is_named_with_them() -> None:
     devices = (pci("gpu", A, memory=48), pci("gpu", B, memory=16))
     request = Request("vm", devices=(claim("big", constraints=("device.memory > 24",)),))
     found = find_devices(request, node(*devices), Matcher())

@@ -103,7 +103,7 @@ def hardware(id: str) -> set[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(CLUSTERS, st.lists(CLAIMS, max_size=6))
-def test_no_device_is_ever_given_out_beyond_its_capacity(
+def test_no_device__is_ever_given_out_beyond_its_capacity(
     found: list[Device], claims: list[tuple[DeviceClaim, ...]]
 ) -> None:
     decisions = [decision for decision in placed(snapshot(found), claims) if decision is not None]
@@ -119,7 +119,7 @@ def test_no_device_is_ever_given_out_beyond_its_capacity(
 
 @settings(max_examples=200, deadline=None)
 @given(CLUSTERS, st.lists(CLAIMS, max_size=6))
-def test_a_vm_gets_all_that_it_claims_on_its_node_or_is_not_placed(
+def test_vm__gets_all_that_it_claims_on_its_node_or_is_not_placed(
     found: list[Device], claims: list[tuple[DeviceClaim, ...]]
 ) -> None:
     for decision, wanted in zip(placed(snapshot(found), claims), claims, strict=True):
@@ -134,7 +134,7 @@ def test_a_vm_gets_all_that_it_claims_on_its_node_or_is_not_placed(
 
 @settings(max_examples=150, deadline=None)
 @given(CLUSTERS, st.lists(CLAIMS, max_size=5), st.randoms(use_true_random=False))
-def test_the_order_of_a_snapshot_means_nothing(
+def test_order_of_a_snapshot__means_nothing(
     found: list[Device], claims: list[tuple[DeviceClaim, ...]], order: random.Random
 ) -> None:
     shuffled = list(found)
@@ -145,7 +145,7 @@ def test_the_order_of_a_snapshot_means_nothing(
 
 @settings(max_examples=300, deadline=None)
 @given(devices("pve1"), CLAIMS)
-def test_claims_are_met_exactly_when_some_choice_of_devices_meets_them(
+def test_claims__are_met_exactly_when_some_choice_of_devices_meets_them(
     found: list[Device], claims: tuple[DeviceClaim, ...]
 ) -> None:
     (node,) = ClusterState(snapshot(found, ("pve1",))).nodes
@@ -156,7 +156,7 @@ def test_claims_are_met_exactly_when_some_choice_of_devices_meets_them(
 
 @settings(max_examples=100, deadline=None)
 @given(CLUSTERS, st.lists(CLAIMS, min_size=1, max_size=4))
-def test_what_is_taken_back_can_be_given_again(found: list[Device], claims: list[tuple[DeviceClaim, ...]]) -> None:
+def test_what_is_taken_back__can_be_given_again(found: list[Device], claims: list[tuple[DeviceClaim, ...]]) -> None:
     scheduler = Scheduler(ClusterState(snapshot(found)), {"balanced": Profile("balanced", builtin_registry())})
     requests = [Request(f"vm{number}", devices=each) for number, each in enumerate(claims)]
     first = [outcome.decision for outcome in scheduler.schedule_all(requests)]
@@ -205,7 +205,7 @@ def fits(choice: Sequence[Device], found: Sequence[Device]) -> bool:
     )
 
 
-def test_the_oracle_knows_what_shares_hardware() -> None:
+def test_oracle__knows_what_shares_hardware() -> None:
     assert overlapping("0000:01:00", "0000:01:00.1")
     assert not overlapping("0000:01:00.0", "0000:01:00.1")
     assert fits([replace(Device("usb", "a", "pve1", "1-1"), capacity=1)], [Device("usb", "a", "pve1", "1-1")])

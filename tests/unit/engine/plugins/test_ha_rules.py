@@ -43,56 +43,56 @@ def joining(rule: str, name: str = "new", **fields: t.Any) -> Request:
 # --- where the HA manager would run it ---
 
 
-def test_a_strict_node_rule_leaves_only_its_nodes() -> None:
+def test_strict_node_rule__leaves_only_its_nodes() -> None:
     outcome = under(by_nodes(nodes={"pve2": 0, "pve3": 0}, strict=True)).schedule(joining("here"))
     assert allowed(outcome) == {"pve2", "pve3"}
     assert reasons(outcome, "HARules") == {"pve1": "weren't among the nodes of HA rule 'here'"}
 
 
-def test_a_node_rule_that_is_not_strict_prefers_its_nodes() -> None:
+def test_node_rule_that_is_not_strict__prefers_its_nodes() -> None:
     outcome = under(by_nodes(nodes={"pve3": 0})).schedule(joining("here"))
     assert normalized(outcome, "HARules") == {"pve1": 0.0, "pve2": 0.0, "pve3": 100.0}
     assert outcome.decision is not None
     assert outcome.decision.node == "pve3"
 
 
-def test_a_higher_priority_is_preferred() -> None:
+def test_higher_priority__is_preferred() -> None:
     outcome = under(by_nodes(nodes={"pve1": 1, "pve2": 5}, strict=True)).schedule(joining("here"))
     assert normalized(outcome, "HARules") == {"pve1": 50.0, "pve2": 100.0}
 
 
-def test_a_positive_rule_sends_the_vm_to_the_node_of_its_members() -> None:
+def test_positive_rule__sends_the_vm_to_the_node_of_its_members() -> None:
     outcome = under(together("pair", 102)).schedule(joining("pair"))
     assert allowed(outcome) == {"pve2"}
     assert reasons(outcome, "HARules")["pve1"] == "didn't hold the VMs of HA rule 'pair'"
 
 
-def test_members_on_several_nodes_will_be_brought_to_where_most_of_them_are() -> None:
+def test_members_on_several_nodes__will_be_brought_to_where_most_of_them_are() -> None:
     assert allowed(under(together("all", 101, 102, 103)).schedule(joining("all"))) == {"pve2"}
     assert allowed(under(together("all", 101, 102)).schedule(joining("all"))) == {"pve1"}
 
 
-def test_a_negative_rule_leaves_out_the_nodes_of_its_members() -> None:
+def test_negative_rule__leaves_out_the_nodes_of_its_members() -> None:
     outcome = under(apart("apart", 101, 102)).schedule(joining("apart"))
     assert allowed(outcome) == {"pve3"}
     assert reasons(outcome, "HARules") == dict.fromkeys(["pve1", "pve2"], "held a VM of HA rule 'apart'")
 
 
-def test_vms_that_are_kept_together_share_their_rules() -> None:
+def test_vms_that_are_kept_together__share_their_rules() -> None:
     rules = [together("pair", 101), apart("apart", 101, 102)]
     assert "pve2" not in allowed(under(*rules).schedule(joining("pair")))
     rules = [together("pair", 109, 108), by_nodes("here", 109, nodes={"pve3": 0}, strict=True)]
     assert allowed(under(*rules).schedule(joining("pair"))) == {"pve3"}
 
 
-def test_the_vms_own_node_rule_goes_before_that_of_its_companions() -> None:
+def test_vms_own_node_rule__goes_before_that_of_its_companions() -> None:
     rules = [by_nodes("a", 101, nodes={"pve1": 0}), by_nodes("b", 120, nodes={"pve2": 0}), together("c", 101, 120)]
     found = enforced(rules, 120, {101: "pve1"})
     assert found.by_nodes == rules[1]
     assert found.together == ("pve1", "c")
 
 
-def test_vms_of_this_run_that_joined_are_members_already() -> None:
+def test_vms_of_this__run_that_joined_are_members_already() -> None:
     where = under(apart("apart", 101))
     assert went_to(where, joining("apart", "a"), joining("apart", "b")) == ["pve3", "pve2"]
     where = under(together("pair", 999))
@@ -104,23 +104,23 @@ def test_vms_of_this_run_that_joined_are_members_already() -> None:
     [by_nodes("off", nodes={"pve1": 0}, strict=True, disabled=True), apart("off", 101, 102, 103, disabled=True)],
     ids=str,
 )
-def test_disabled_rules_do_not_count(rule: HARule) -> None:
+def test_disabled_rules__do_not_count(rule: HARule) -> None:
     assert allowed(under(rule).schedule(joining("off"))) == {"pve1", "pve2", "pve3"}
 
 
-def test_rules_that_the_vm_does_not_join_do_not_hold_for_it() -> None:
+def test_rules_that_the_vm_does_not_join__do_not_hold_for_it() -> None:
     where = under(by_nodes(nodes={"pve1": 0}, strict=True), apart("apart", 101))
     assert allowed(where.schedule(vm())) == {"pve1", "pve2", "pve3"}
     assert allowed(where.schedule(vm(ha=HAIntent(state="started")))) == {"pve1", "pve2", "pve3"}
 
 
-def test_a_fixed_vmid_may_be_in_a_rule_already() -> None:
+def test_fixed_vmid__may_be_in_a_rule_already() -> None:
     where = under(by_nodes("here", 400, nodes={"pve1": 0}, strict=True))
     assert allowed(where.schedule(vm(vmid=400, ha=HAIntent(state="started")))) == {"pve1"}
     assert allowed(where.schedule(vm("other", vmid=401, ha=HAIntent(state="started")))) == {"pve1", "pve2", "pve3"}
 
 
-def test_a_group_is_a_node_rule() -> None:
+def test_group__is_a_node_rule() -> None:
     where = under(by_nodes("g12", nodes={"pve1": 2, "pve2": 1}, strict=True, from_group=True))
     outcome = where.schedule(vm(ha=HAIntent(group="g12")))
     assert normalized(outcome, "HARules") == {"pve1": 100.0, "pve2": 50.0}
@@ -147,7 +147,7 @@ def test_a_group_is_a_node_rule() -> None:
     ],
     ids=str,
 )
-def test_an_unknown_rule_or_group_is_named_with_those_that_there_are(
+def test_unknown_rule_or_group__is_named_with_those_that_there_are(
     intent: HAIntent, from_group: bool, message: str
 ) -> None:
     error = under(by_nodes(nodes={"pve1": 0}, from_group=from_group)).schedule(vm(ha=intent)).error
@@ -187,7 +187,7 @@ FLAT = by_nodes("flat", 101, nodes={"pve1": 0, "pve2": 0})
         ),
     ],
 )
-def test_rules_that_proxmox_would_refuse(name: str, rules: list[HARule], expected: str) -> None:
+def test_ha_rules__proxmox_would_refuse(name: str, rules: list[HARule], expected: str) -> None:
     found = refusal(rules, name, 120, node_count=3)
     assert found is not None
     assert expected in found
@@ -208,11 +208,11 @@ def test_rules_that_proxmox_would_refuse(name: str, rules: list[HARule], expecte
         ("g", [by_nodes("f", 120, nodes={}, from_group=True), by_nodes("g", 120, nodes={}, from_group=True)]),
     ],
 )
-def test_rules_that_proxmox_takes(name: str, rules: list[HARule]) -> None:
+def test_ha_rules__proxmox_takes(name: str, rules: list[HARule]) -> None:
     assert refusal(rules, name, 120, node_count=3) is None
 
 
-def test_a_rule_that_proxmox_would_refuse_fails_the_vm_before_anything_is_written() -> None:
+def test_rule_that_proxmox_would_refuse__fails_the_vm_before_anything_is_written() -> None:
     error = under(apart("apart", 101, 102, 103)).schedule(joining("apart")).error
     assert isinstance(error, InvalidRequest)
     assert error.message == (
@@ -220,7 +220,7 @@ def test_a_rule_that_proxmox_would_refuse_fails_the_vm_before_anything_is_writte
     )
 
 
-def test_each_vm_of_a_run_is_checked_with_those_that_joined_before() -> None:
+def test_each_vm_of_a_run__is_checked_with_those_that_joined_before() -> None:
     where = under(apart("apart", 101))
     outcomes = [where.schedule(joining("apart", f"vm-{n}")) for n in range(3)]
     assert [outcome.decision is not None for outcome in outcomes] == [True, True, False]

@@ -22,28 +22,28 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 NODES = [node("pve1"), node("pve10"), node("db1")]
 
 
-def test_a_named_node_is_the_only_one() -> None:
+def test_named_node__is_the_only_one() -> None:
     outcome = scheduler(cluster(NODES)).schedule(vm(node="pve1"))
     assert allowed(outcome) == {"pve1"}
     assert reasons(outcome, "NodeName")["pve10"] == "didn't match the requested node name"
 
 
-def test_without_a_name_every_node_will_do() -> None:
+def test_no_name__accepts_every_node() -> None:
     assert allowed(scheduler(cluster(NODES)).schedule(vm())) == {"pve1", "pve10", "db1"}
 
 
-def test_a_pattern_must_match_the_whole_name() -> None:
+def test_pattern__must_match_the_whole_name() -> None:
     outcome = scheduler(cluster(NODES)).schedule(vm(node_regex="pve1"))
     assert allowed(outcome) == {"pve1"}
     assert reasons(outcome, "NodeRegex")["pve10"] == "didn't match node regex 'pve1'"
 
 
-def test_the_pattern_may_stand_in_the_context() -> None:
+def test_pattern__may_stand_in_the_context() -> None:
     request = vm(context={"node.qemu-scheduler/regex": "db.*"})
     assert allowed(scheduler(cluster(NODES)).schedule(request)) == {"db1"}
 
 
-def test_a_broken_pattern_is_named() -> None:
+def test_broken_pattern__is_named() -> None:
     error = scheduler(cluster(NODES)).schedule(vm(node_regex="pve[")).error
     assert isinstance(error, InvalidRequest)
     assert "node_regex: invalid regular expression 'pve['" in error.message
@@ -55,13 +55,13 @@ def test_node_regex__refuses_what_could_take_exponential_time() -> None:
     assert "node_regex: invalid regular expression '(?=pve)pve1': look-ahead is not supported" in error.message
 
 
-def test_patterns_and_names_are_final() -> None:
+def test_patterns_and_names__are_final() -> None:
     """No change among the guests can help, so nobody waits for one."""
     assert not scheduler(cluster(NODES)).schedule(vm(node="pve7")).resolvable
     assert not scheduler(cluster(NODES)).schedule(vm(node_regex="x")).resolvable
 
 
-def test_nodes_that_are_offline_or_being_emptied_are_left_out() -> None:
+def test_nodes_that_are_offline_or_being_emptied__are_left_out() -> None:
     nodes = [node("pve1", online=False), node("pve2", maintenance=True), node("pve3")]
     outcome = scheduler(cluster(nodes)).schedule(vm())
     assert reasons(outcome, "NodeReady") == {"pve1": "were offline", "pve2": "were in HA maintenance"}
@@ -88,7 +88,7 @@ def test_node_ready__a_node_of_unknown_size_is_rejected_with_the_privilege_that_
         (vm(node_required=(Expression("disk", "In", ("nvme",)),)), False),
     ],
 )
-def test_an_offline_node_may_come_back_unless_it_would_not_help(request_: Request, resolvable: bool) -> None:
+def test_offline_node__may_come_back_unless_it_would_not_help(request_: Request, resolvable: bool) -> None:
     storages = (Storage("fast", "pve1", active=False, total=0),)
     state = cluster([node("pve1", online=False), node("pve2", gib=0.5)], storages=storages)
     outcome = scheduler(state).schedule(request_)

@@ -55,11 +55,11 @@ LABELLED = node("pve1", labels={"rack": "a", "cpus": "32", "odd": "many"})
         ("node", "In", ("pve2",), False),
     ],
 )
-def test_expressions_hold_as_in_kubernetes(key: str, operator: str, values: tuple[str, ...], holds: bool) -> None:
+def test_expressions__hold_as_in_kubernetes(key: str, operator: str, values: tuple[str, ...], holds: bool) -> None:
     assert matches(Expression(key, operator, values), LABELLED) is holds
 
 
-def test_an_operator_that_does_not_exist_is_named() -> None:
+def test_operator_that_does_not_exist__is_named() -> None:
     with pytest.raises(InvalidRequest, match="unknown operator 'Near'"):
         matches(Expression("rack", "Near"), LABELLED)
 
@@ -67,14 +67,14 @@ def test_an_operator_that_does_not_exist_is_named() -> None:
 RACKS = [node("pve1", labels={"rack": "a"}), node("pve2", labels={"rack": "b", "disk": "nvme"}), node("pve3")]
 
 
-def test_every_required_expression_must_hold() -> None:
+def test_every_required_expression__must_hold() -> None:
     wanted = (Expression("rack", "Exists"), Expression("rack", "NotIn", ("a",)))
     outcome = scheduler(cluster(RACKS)).schedule(vm(node_required=wanted))
     assert allowed(outcome) == {"pve2"}
     assert reasons(outcome, "NodeAffinity") == dict.fromkeys(["pve1", "pve3"], "didn't match the VM's node affinity")
 
 
-def test_preferred_expressions_add_up_by_weight() -> None:
+def test_preferred_expressions__add_up_by_weight() -> None:
     wanted = (
         Expression("rack", "Exists", weight=10),
         Expression("disk", "In", ("nvme",), weight=30),
@@ -83,7 +83,7 @@ def test_preferred_expressions_add_up_by_weight() -> None:
     assert normalized(outcome, "NodeAffinity") == {"pve1": 25.0, "pve2": 100.0, "pve3": 0.0}
 
 
-def test_without_a_preference_that_holds_anywhere_there_is_no_such_score() -> None:
+def test_no_preference_that_holds_anywhere__has_no_such_score() -> None:
     where = scheduler(cluster(RACKS))
     assert normalized(where.schedule(vm()), "NodeAffinity") == {}
     assert normalized(where.schedule(vm(node_preferred=(Expression("row", "Exists"),))), "NodeAffinity") == {}
@@ -109,11 +109,11 @@ SLOW, OLD = Taint("slow", effect="PreferNoSchedule"), Taint("old", effect="Prefe
     ],
     ids=str,
 )
-def test_a_toleration_covers_its_key_value_and_effect(toleration: Toleration, covers: bool) -> None:
+def test_toleration__covers_its_key_value_and_effect(toleration: Toleration, covers: bool) -> None:
     assert tolerated([toleration], GPU) is covers
 
 
-def test_a_taint_keeps_away_those_that_do_not_tolerate_it() -> None:
+def test_taint__keeps_away_those_that_do_not_tolerate_it() -> None:
     where = scheduler(cluster([node("pve1", taints=(GPU,)), node("pve2", taints=(Taint("spare"),)), node("pve3")]))
     outcome = where.schedule(vm())
     assert reasons(outcome, "TaintToleration") == {
@@ -123,7 +123,7 @@ def test_a_taint_keeps_away_those_that_do_not_tolerate_it() -> None:
     assert allowed(where.schedule(vm(tolerations=(Toleration("gpu", "Exists"),)))) == {"pve1", "pve3"}
 
 
-def test_a_soft_taint_refuses_nobody_and_is_avoided() -> None:
+def test_soft_taint__refuses_nobody_and_is_avoided() -> None:
     nodes = [node("pve1", taints=(SLOW, OLD)), node("pve2", taints=(SLOW,)), node("pve3")]
     outcome = scheduler(cluster(nodes)).schedule(vm())
     assert normalized(outcome, "TaintToleration") == {"pve1": 0.0, "pve2": 50.0, "pve3": 100.0}
@@ -131,7 +131,7 @@ def test_a_soft_taint_refuses_nobody_and_is_avoided() -> None:
     assert normalized(outcome, "TaintToleration") == {"pve1": 0.0, "pve2": 100.0, "pve3": 100.0}
 
 
-def test_without_soft_taints_there_is_no_such_score() -> None:
+def test_no_soft_taints__has_no_such_score() -> None:
     nodes = [node("pve1", taints=(GPU,)), node("pve2")]
     assert normalized(scheduler(cluster(nodes)).schedule(vm()), "TaintToleration") == {}
 
@@ -139,7 +139,7 @@ def test_without_soft_taints_there_is_no_such_score() -> None:
 # --- NetworkBridge ---
 
 
-def test_a_node_without_the_bridge_is_refused_and_one_that_was_not_read_is_not() -> None:
+def test_node_without_the_bridge__is_refused_and_one_that_was_not_read_is_not() -> None:
     nodes = [
         node("pve1", bridges=frozenset({"vmbr0"})),
         node("pve2", bridges=frozenset({"vmbr0", "lan"})),
@@ -166,26 +166,26 @@ def with_cpu(**fields: t.Any) -> set[str]:
 
 
 @pytest.mark.parametrize("cpu_type", [None, "host", "max", "kvm32", "kvm64", "qemu32", "qemu64", "EPYC"])
-def test_some_cpu_types_run_everywhere(cpu_type: str | None) -> None:
+def test_some_cpu_types__run_everywhere(cpu_type: str | None) -> None:
     assert with_cpu(cpu_type=cpu_type) == {"pve1", "pve2", "pve3"}
 
 
-def test_a_cpu_type_that_a_node_does_not_know_is_refused_there() -> None:
+def test_cpu_type_that_a_node_does_not_know__is_refused_there() -> None:
     assert with_cpu(cpu_type="EPYC-Milan") == {"pve2", "pve3"}
     assert with_cpu(cpu_type="custom-mine") == {"pve3"}
 
 
-def test_flags_that_are_turned_on_must_be_supported_whatever_the_type() -> None:
+def test_flags_that_are_turned_on__must_be_supported_whatever_the_type() -> None:
     for cpu_type in (None, "host", "EPYC"):
         assert with_cpu(cpu_type=cpu_type, cpu_flags=frozenset({"aes", "avx2"})) == {"pve2", "pve3"}
 
 
-def test_flags_that_proxmox_tells_of_no_node_are_not_looked_at() -> None:
+def test_flags_that_proxmox_tells_of_no_node__are_not_looked_at() -> None:
     assert with_cpu(cpu_type="host", cpu_flags=frozenset({"hv-tlbflush"})) == {"pve1", "pve2", "pve3"}
     assert with_cpu(cpu_type="host", cpu_flags=frozenset({"hv-tlbflush", "avx2"})) == {"pve2", "pve3"}
 
 
-def test_the_reason_names_the_type_or_the_flag() -> None:
+def test_reason__names_the_type_or_the_flag() -> None:
     host = node("pve1", cpu_models=frozenset(), cpu_flags=frozenset())
     outcome = scheduler(cluster([host])).schedule(vm(cpu_type="EPYC"))
     assert reasons(outcome, "CPUModel") == {"pve1": "couldn't run CPU type 'EPYC'"}
@@ -207,17 +207,17 @@ def limited(nodes: list[Node], **config: t.Any) -> t.Any:
     return scheduler(cluster(nodes, FOUR), {"filters": {"GuestLimit": {"config": config}}})
 
 
-def test_there_is_no_limit_until_one_is_set() -> None:
+def test_there__is_no_limit_until_one_is_set() -> None:
     assert allowed(limited([node("pve1")]).schedule(vm())) == {"pve1"}
 
 
-def test_a_node_that_holds_as_many_as_allowed_is_refused() -> None:
+def test_node_that_holds_as_many_as_allowed__is_refused() -> None:
     outcome = limited([node("pve1"), node("pve2")], max_guests=3).schedule(vm())
     assert reasons(outcome, "GuestLimit") == {"pve1": "held 3 guests, the most allowed"}
     assert allowed(limited([node("pve1")], max_guests=4).schedule(vm())) == {"pve1"}
 
 
-def test_a_limit_per_tag_holds_for_those_that_bear_it() -> None:
+def test_limit_per_tag__holds_for_those_that_bear_it() -> None:
     where = limited([node("pve1")], tags={"db": 2, "web": 2})
     assert allowed(where.schedule(vm("plain"))) == {"pve1"}
     assert reasons(where.schedule(vm(tags=frozenset({"db"}))), "GuestLimit") == {
@@ -226,11 +226,11 @@ def test_a_limit_per_tag_holds_for_those_that_bear_it() -> None:
     assert allowed(where.schedule(vm("web", tags=frozenset({"web"})))) == {"pve1"}
 
 
-def test_what_this_run_places_counts_towards_the_limit() -> None:
+def test_what_this_run_places__counts_towards_the_limit() -> None:
     where = scheduler(cluster([node("pve1")]), {"filters": {"GuestLimit": {"config": {"max_guests": 2}}}})
     assert went_to(where, vm("a"), vm("b"), vm("c")) == ["pve1", "pve1", None]
 
 
-def test_a_limit_that_is_no_number_is_named() -> None:
+def test_limit_that_is_no_number__is_named() -> None:
     with pytest.raises(InvalidPluginConfig, match=r"GuestLimit\.config\.tags\.db: expected at least 1, got 0"):
         limited([], tags={"db": 0})

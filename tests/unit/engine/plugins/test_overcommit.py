@@ -25,7 +25,7 @@ def refused(
     return reasons(where.schedule(request), section).get(host.name)
 
 
-def test_four_vcpus_per_cpu_are_given_out_and_not_one_more() -> None:
+def test_four_vcpus_per_cpu__are_given_out_and_not_one_more() -> None:
     host = node("pve1", cores=2)
     assert refused(host, [guest(100, "pve1", cores=6)], vm(cores=2)) is None
     assert refused(host, [guest(100, "pve1", cores=6)], vm(cores=3)) == (
@@ -33,7 +33,7 @@ def test_four_vcpus_per_cpu_are_given_out_and_not_one_more() -> None:
     )
 
 
-def test_memory_is_given_out_once() -> None:
+def test_memory__is_given_out_once() -> None:
     host = node("pve1", gib=8)
     assert refused(host, [guest(100, "pve1", gib=6)], vm(gib=2), "MemoryOvercommit") is None
     assert refused(host, [guest(100, "pve1", gib=6)], vm(gib=2.5), "MemoryOvercommit") == (
@@ -53,14 +53,14 @@ def test_memory_is_given_out_once() -> None:
         ({"status": "stopped", "template": True}, False),
     ],
 )
-def test_running_vms_and_containers_count(section: str, fields: dict[str, t.Any], counts: bool) -> None:
+def test_running_vms_and_containers__count(section: str, fields: dict[str, t.Any], counts: bool) -> None:
     host = node("pve1", cores=4, gib=4)
     found = refused(host, [guest(100, "pve1", cores=4, gib=4, **fields)], vm(), section, ratio=1)
     assert (found is not None) is counts
 
 
 @pytest.mark.parametrize("section", ["CPUOvercommit", "MemoryOvercommit"])
-def test_stopped_guests_count_when_asked_for_but_templates_never_do(section: str) -> None:
+def test_stopped_guests__count_when_asked_for_but_templates_never_do(section: str) -> None:
     host = node("pve1", cores=4, gib=4)
     stopped = guest(100, "pve1", cores=4, gib=4, status="stopped")
     template = guest(100, "pve1", cores=4, gib=4, status="stopped", template=True)
@@ -68,19 +68,19 @@ def test_stopped_guests_count_when_asked_for_but_templates_never_do(section: str
     assert refused(host, [template], vm(), section, ratio=1, include_stopped=True) is None
 
 
-def test_what_this_run_has_decided_counts_already() -> None:
+def test_what_this_run_has_decided__counts_already() -> None:
     where = scheduler(cluster([node("pve1", gib=3)]))
     assert [where.schedule(vm(f"vm-{n}")).decision is not None for n in range(4)] == [True, True, True, False]
 
 
-def test_a_reserve_is_kept_for_the_host() -> None:
+def test_reserve__is_kept_for_the_host() -> None:
     assert refused(node("pve1", cores=4), [], vm(cores=3), ratio=1, reserved=1) is None
     assert refused(node("pve1", cores=4), [], vm(cores=4), ratio=1, reserved=1) is not None
     assert refused(node("pve1", gib=4), [], vm(gib=3), "MemoryOvercommit", reserved=1024) is None
     assert refused(node("pve1", gib=4), [], vm(gib=3.5), "MemoryOvercommit", reserved=1024) is not None
 
 
-def test_a_nodes_own_ratio_and_reserve_go_before_the_filters() -> None:
+def test_nodes_own_ratio_and_reserve__go_before_the_filters() -> None:
     own = node("pve1", cores=4, gib=4, cpu_ratio=1.0, reserved_cores=2, memory_ratio=2.0, reserved_memory=GIB)
     assert refused(own, [], vm(cores=2), reserved=4) is None
     assert refused(own, [], vm(cores=3), ratio=1) is not None
@@ -105,18 +105,18 @@ def test_ratio__is_the_nodes_else_the_pools_else_the_smallest_of_the_tags_else_t
     assert largest({"pool": "prod"}, node("pve1", cores=2, cpu_ratio=6)) == 12
 
 
-def test_a_node_without_anything_to_give_takes_nothing() -> None:
+def test_node_without_anything_to_give__takes_nothing() -> None:
     assert refused(node("pve1", cores=2), [], vm(cores=1), reserved=3) is not None
     assert not CPULimit(4.0).holds(0, node("pve1", cores=0))
 
 
-def test_a_ratio_can_be_used_to_its_edge() -> None:
+def test_ratio__can_be_used_to_its_edge() -> None:
     """The product 1.15 x 100 is below 115 as computers multiply."""
     assert refused(node("pve1", cores=100), [], vm(cores=115), ratio=1.15) is None
     assert refused(node("pve1", cores=100), [], vm(cores=116), ratio=1.15) is not None
 
 
-def test_a_ratio_that_is_no_number_is_named() -> None:
+def test_ratio_that_is_no_number__is_named() -> None:
     with pytest.raises(InvalidPluginConfig, match=r"CPUOvercommit\.config\.pools\.prod: expected float, got 'many'"):
         scheduler(cluster([]), {"filters": {"CPUOvercommit": {"config": {"pools": {"prod": "many"}}}}})
 
@@ -139,7 +139,7 @@ def test_a_ratio_that_is_no_number_is_named() -> None:
         ([node("pve1", cores=2), node("pve2", gib=8)], vm(cores=9, gib=9), False),
     ],
 )
-def test_what_even_an_empty_node_could_not_hold_is_hopeless(
+def test_what_even_an_empty_node_could_not_hold__is_hopeless(
     nodes: list[Node], request_: Request, resolvable: bool
 ) -> None:
     guests = [guest(100 + number, host.name, cores=8, gib=8) for number, host in enumerate(nodes)]

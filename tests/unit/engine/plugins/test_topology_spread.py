@@ -48,7 +48,7 @@ def web(key: str = "rack", name: str = "web-x", selector: Selector = WEB, **fiel
     return vm(name, topology_spread=(SpreadConstraint(key, selector, **spread),), **fields)
 
 
-def test_no_domain_gets_ahead_of_the_emptiest() -> None:
+def test_no_domain__gets_ahead_of_the_emptiest() -> None:
     outcome = over("pve1", "pve3").schedule(web())
     assert allowed(outcome) == {"pve4"}
     assert reasons(outcome, "TopologySpread") == {
@@ -59,34 +59,34 @@ def test_no_domain_gets_ahead_of_the_emptiest() -> None:
     }
 
 
-def test_a_wider_skew_lets_more_through() -> None:
+def test_wider_skew__lets_more_through() -> None:
     assert allowed(over("pve1", "pve3").schedule(web(max_skew=2))) == {"pve1", "pve2", "pve3", "pve4"}
     assert allowed(over("pve1", "pve2", "pve3").schedule(web(max_skew=2))) == {"pve3", "pve4"}
 
 
-def test_a_vm_that_is_not_among_the_selected_adds_nothing() -> None:
+def test_vm_that_is_not_among_the_selected__adds_nothing() -> None:
     assert allowed(over("pve1").schedule(web(name="db-1"))) == {"pve1", "pve2", "pve3", "pve4"}
 
 
-def test_a_vm_that_is_among_the_selected_shares_no_verdict_with_one_that_is_not() -> None:
+def test_vm_that_is_among_the_selected__shares_no_verdict_with_one_that_is_not() -> None:
     where = over("pve1")
     assert "pve1" in allowed(where.schedule(web(name="db-1", node_regex="pve[12]|pve3")))
     assert "pve1" not in allowed(where.schedule(web(name="web-9", node_regex="pve[12]|pve3")))
 
 
-def test_a_run_goes_round_the_racks() -> None:
+def test_run__goes_round_the_racks() -> None:
     racks = {"pve1": "a", "pve2": "a", "pve3": "b", "pve4": "c"}
     placed = went_to(over(), *[web(name=f"web-{n}") for n in range(9)])
     for start in (0, 3, 6):
         assert {racks[str(name)] for name in placed[start : start + 3]} == {"a", "b", "c"}
 
 
-def test_a_run_goes_round_the_nodes() -> None:
+def test_run__goes_round_the_nodes() -> None:
     placed = went_to(over(), *[web("node", name=f"web-{n}") for n in range(10)])
     assert set(placed[:5]) == set(placed[5:]) == {"pve1", "pve2", "pve3", "pve4", "pve5"}
 
 
-def test_a_vm_that_is_taken_back_leaves_its_domain_the_emptiest() -> None:
+def test_vm_that_is_taken_back__leaves_its_domain_the_emptiest() -> None:
     for key in ("rack", "node"):
         where = over()
         decisions = [where.schedule(web(key, name=f"web-{n}", node_regex="pve[134]")).decision for n in range(3)]
@@ -96,7 +96,7 @@ def test_a_vm_that_is_taken_back_leaves_its_domain_the_emptiest() -> None:
         assert allowed(where.schedule(web(key, name="web-9", node_regex="pve[134]"))) == {taken_back.node}
 
 
-def test_only_domains_that_the_request_may_have_count() -> None:
+def test_domains__count_only_where_the_request_may_have_them() -> None:
     """Rack c is empty, but is none of this VM's."""
     for fields in (
         {"node_regex": "pve[123]"},
@@ -108,23 +108,23 @@ def test_only_domains_that_the_request_may_have_count() -> None:
     assert allowed(over("pve1").schedule(web(node="pve1"))) == {"pve1"}
 
 
-def test_vms_on_nodes_that_the_request_may_not_have_do_not_count() -> None:
+def test_vms_on_nodes_that_the_request_may_not_have__do_not_count() -> None:
     outcome = over("pve2", "pve2").schedule(web(node_regex="pve[13]"))
     assert allowed(outcome) == {"pve1", "pve3"}
 
 
-def test_templates_do_not_count_and_stopped_vms_do() -> None:
+def test_templates__do_not_count_and_stopped_vms_do() -> None:
     assert "pve1" in allowed(over("pve1", template=True).schedule(web()))
     assert "pve1" not in allowed(over("pve1", status="stopped").schedule(web()))
 
 
-def test_all_constraints_must_hold() -> None:
+def test_all_constraints__must_hold() -> None:
     both = vm("web-x", topology_spread=(SpreadConstraint("rack", WEB), SpreadConstraint("node", WEB)))
     # Rack a may take one more, but of its nodes only the empty one.
     assert allowed(over("pve1", "pve3", "pve4").schedule(both)) == {"pve2"}
 
 
-def test_requests_that_may_have_other_nodes_share_no_counts() -> None:
+def test_requests_that_may_have_other_nodes__share_no_counts() -> None:
     """Not even where the filters that would keep them apart are turned off."""
     disabled = {"enable": False}
     off = {
@@ -142,14 +142,14 @@ def test_requests_that_may_have_other_nodes_share_no_counts() -> None:
         assert "pve1" in allowed(where.schedule(web(name="web-8", **fields)))
 
 
-def test_a_soft_constraint_refuses_nobody_and_prefers_the_emptier() -> None:
+def test_soft_constraint__refuses_nobody_and_prefers_the_emptier() -> None:
     outcome = over("pve1", "pve2", "pve3").schedule(web(hard=False))
     assert len(allowed(outcome)) == 5
     # 2, 1 and 0 VMs: 100 x (2 + 0 - n) / 2
     assert normalized(outcome, "TopologySpread") == {"pve1": 0, "pve2": 0, "pve3": 50, "pve4": 100, "pve5": 0}
 
 
-def test_a_domain_weighs_more_where_there_are_more_of_them() -> None:
+def test_domain__weighs_more_where_there_are_more_of_them() -> None:
     outcome = over("pve1").schedule(web(hard=False, max_skew=3))
     raw = {v.node: v.scores["TopologySpread"].raw for v in outcome.verdicts()}
     assert raw["pve1"] == pytest.approx(math.log(3 + 2) + 2)
@@ -159,17 +159,17 @@ def test_a_domain_weighs_more_where_there_are_more_of_them() -> None:
     assert few.verdicts()[0].scores["TopologySpread"].raw == pytest.approx(math.log(2 + 2))
 
 
-def test_when_no_domain_holds_any_all_are_best() -> None:
+def test_all_domains__are_best_when_none_holds_any() -> None:
     assert to_hundred([0.0, 0.0, WITHOUT_LABEL]) == [100.0, 100.0, 0.0]
     assert to_hundred([]) == []
 
 
-def test_hard_constraints_alone_are_not_scored() -> None:
+def test_hard_constraints_alone__are_not_scored() -> None:
     assert normalized(over().schedule(web()), "TopologySpread") == {}
     assert normalized(over().schedule(vm()), "TopologySpread") == {}
 
 
-def test_any_guest_may_be_selected() -> None:
+def test_any_guest__may_be_selected() -> None:
     where = scheduler(cluster(NODES, [Guest(100, None, "pve1", kind="lxc", tags=frozenset({"web"}))]))
     assert allowed(where.schedule(web(selector=Selector(tags=frozenset({"web"})), tags=frozenset({"web"})))) == {
         "pve3",

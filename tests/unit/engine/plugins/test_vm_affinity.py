@@ -49,39 +49,39 @@ def with_terms(*terms: AffinityTerm, name: str = "new", **fields: t.Any) -> Requ
     return vm(name, affinity=terms, **fields)
 
 
-def test_apart_leaves_out_the_nodes_of_the_selected_vms() -> None:
+def test_apart__leaves_out_the_nodes_of_the_selected_vms() -> None:
     outcome = over(guest(100, "pve1", name="web-1"), guest(101, "pve2", name="db-1")).schedule(with_terms(apart()))
     assert reasons(outcome, "VMAffinity") == {"pve1": "held VMs that the VM must be apart from"}
     assert over(guest(100, "pve1", name="web-1"), nodes=NODES[:1]).schedule(with_terms(apart())).resolvable
 
 
-def test_apart_by_a_label_leaves_out_the_whole_domain() -> None:
+def test_apart_by_a_label__leaves_out_the_whole_domain() -> None:
     outcome = over(guest(100, "pve1", name="web-1")).schedule(with_terms(apart(topology_key="rack")))
     assert allowed(outcome) == {"pve3", "pve4"}
 
 
-def test_a_vm_on_a_node_without_the_label_is_in_no_domain() -> None:
+def test_vm_on_a_node_without_the_label__is_in_no_domain() -> None:
     outcome = over(guest(100, "pve4", name="web-1")).schedule(with_terms(apart(topology_key="rack")))
     assert allowed(outcome) == {"pve1", "pve2", "pve3", "pve4"}
 
 
-def test_with_keeps_the_nodes_of_the_selected_vms() -> None:
+def test_affinity__keeps_the_nodes_of_the_selected_vms() -> None:
     outcome = over(guest(100, "pve2", name="web-1")).schedule(with_terms(near()))
     assert allowed(outcome) == {"pve2"}
     assert reasons(outcome, "VMAffinity")["pve1"] == "didn't hold the VMs that the VM must be with"
 
 
-def test_with_by_a_label_keeps_the_domain_and_says_which_nodes_have_no_label() -> None:
+def test_affinity_by_a_label__keeps_the_domain_and_says_which_nodes_have_no_label() -> None:
     outcome = over(guest(100, "pve2", name="web-1")).schedule(with_terms(near(topology_key="rack")))
     assert allowed(outcome) == {"pve1", "pve2"}
     assert reasons(outcome, "VMAffinity")["pve4"] == "didn't have label 'rack' of an affinity rule"
 
 
-def test_with_vms_that_are_not_there_finds_no_node() -> None:
+def test_affinity_with_vms_that_are_not_there__finds_no_node() -> None:
     assert over().schedule(with_terms(near())).decision is None
 
 
-def test_the_first_of_a_group_that_keeps_together_may_go_anywhere_and_the_others_follow() -> None:
+def test_first_of_a_group_that_keeps_together__may_go_anywhere_and_the_others_follow() -> None:
     where = over()
     first = where.schedule(with_terms(near(), name="web-1"))
     assert len(allowed(first)) == 4
@@ -91,28 +91,28 @@ def test_the_first_of_a_group_that_keeps_together_may_go_anywhere_and_the_others
     )
 
 
-def test_the_first_of_a_group_must_be_in_all_of_its_groups() -> None:
+def test_first_of_a_group__must_be_in_all_of_its_groups() -> None:
     assert over().schedule(with_terms(near(), near(DB), name="web-1")).decision is None
 
 
-def test_only_a_member_may_be_the_first_of_its_group() -> None:
+def test_first_of_a_group__must_be_a_member() -> None:
     """The two ask for the same and are looked at one after the other."""
     where = over()
     assert went_to(where, with_terms(near(), name="app-1"), with_terms(near(), name="web-1")) == [None, "pve1"]
     assert went_to(where, with_terms(near(), name="app-2")) == ["pve1"]
 
 
-def test_the_first_of_a_group_needs_the_label() -> None:
+def test_first_of_a_group__needs_the_label() -> None:
     outcome = over().schedule(with_terms(near(topology_key="rack"), name="web-1"))
     assert allowed(outcome) == {"pve1", "pve2", "pve3"}
 
 
-def test_vms_of_a_run_that_keep_apart_fill_one_node_after_the_other() -> None:
+def test_vms_of_a_run_that_keep_apart__fill_one_node_after_the_other() -> None:
     wanted = [with_terms(apart(), name=f"web-{n}") for n in range(5)]
     assert went_to(over(), *wanted) == ["pve1", "pve2", "pve3", "pve4", None]
 
 
-def test_a_decided_vm_keeps_away_those_that_it_must_be_apart_from() -> None:
+def test_decided_vm__keeps_away_those_that_it_must_be_apart_from() -> None:
     where = over()
     shy = with_terms(apart(DB, topology_key="rack"), name="web-1")
     assert went_to(where, shy) == ["pve1"]
@@ -124,7 +124,7 @@ def test_a_decided_vm_keeps_away_those_that_it_must_be_apart_from() -> None:
     assert len(allowed(where.schedule(vm("app-1")))) == 4
 
 
-def test_a_decided_vm_that_is_taken_back_keeps_nobody_away() -> None:
+def test_decided_vm_that_is_taken_back__keeps_nobody_away() -> None:
     where = over()
     decision = where.schedule(with_terms(apart(DB), name="web-1")).decision
     assert decision is not None
@@ -133,13 +133,13 @@ def test_a_decided_vm_that_is_taken_back_keeps_nobody_away() -> None:
     assert "pve1" in allowed(where.schedule(vm("db-2")))
 
 
-def test_a_mere_wish_keeps_nobody_away() -> None:
+def test_mere_wish__keeps_nobody_away() -> None:
     where = over()
     where.schedule(with_terms(apart(DB, required=False), name="web-1"))
     assert len(allowed(where.schedule(vm("db-1")))) == 4
 
 
-def test_a_reprieve_reaches_every_node_of_the_domain() -> None:
+def test_reprieve__reaches_every_node_of_the_domain() -> None:
     """A shared evaluation looks again at nodes where nothing changed but the domain."""
     where = over()
     decision = where.schedule(with_terms(apart(topology_key="rack"), name="web-1", node="pve1")).decision
@@ -169,26 +169,26 @@ def test_a_reprieve_reaches_every_node_of_the_domain() -> None:
         (Selector(name="web-.*"), {"name": "web-1", "template": True}, False),
     ],
 )
-def test_every_part_of_a_selector_that_is_given_must_hold(
+def test_every_part_of_a_selector_that_is_given__must_hold(
     selector: Selector, fields: dict[str, t.Any], selected: bool
 ) -> None:
     outcome = over(guest(100, "pve1", **fields)).schedule(with_terms(apart(selector)))
     assert ("pve1" not in allowed(outcome)) is selected
 
 
-def test_vms_are_selected_by_their_group_of_the_run() -> None:
+def test_vms__are_selected_by_their_group_of_the_run() -> None:
     where = over()
     wanted = [with_terms(apart(Selector(group="g")), name=f"vm-{n}", gang=GangRef("g")) for n in range(3)]
     assert went_to(where, *wanted) == ["pve1", "pve2", "pve3"]
 
 
-def test_a_broken_pattern_is_named() -> None:
+def test_broken_pattern__is_named() -> None:
     error = over(guest(100, "pve1")).schedule(with_terms(apart(Selector(name="a[")))).error
     assert isinstance(error, InvalidRequest)
     assert "'a['" in error.message
 
 
-def test_wishes_are_scored_by_weight_and_number_of_vms() -> None:
+def test_wishes__are_scored_by_weight_and_number_of_vms() -> None:
     guests = [guest(100, "pve1", name="web-1"), guest(101, "pve1", name="web-2"), guest(102, "pve3", name="db-1")]
     wishes = (near(required=False, weight=10), apart(DB, required=False, weight=20))
     outcome = over(*guests).schedule(with_terms(*wishes))
@@ -196,16 +196,16 @@ def test_wishes_are_scored_by_weight_and_number_of_vms() -> None:
     assert normalized(outcome, "VMAffinity") == {"pve1": 100.0, "pve2": 50.0, "pve3": 0.0, "pve4": 50.0}
 
 
-def test_wishes_by_a_label_count_the_domain() -> None:
+def test_wishes_by_a_label__count_the_domain() -> None:
     outcome = over(guest(100, "pve1", name="web-1")).schedule(with_terms(apart(required=False, topology_key="rack")))
     assert normalized(outcome, "VMAffinity") == {"pve1": 0.0, "pve2": 0.0, "pve3": 100.0, "pve4": 100.0}
 
 
-def test_a_wish_that_makes_no_difference_scores_nobody() -> None:
+def test_preference_that_makes_no_difference__scores_nobody() -> None:
     outcome = over().schedule(with_terms(apart(required=False)))
     assert set(normalized(outcome, "VMAffinity").values()) == {100.0}
 
 
-def test_without_wishes_there_is_no_such_score() -> None:
+def test_no_preferences__has_no_such_score() -> None:
     assert normalized(over().schedule(with_terms(apart())), "VMAffinity") == {}
     assert normalized(over().schedule(vm()), "VMAffinity") == {}

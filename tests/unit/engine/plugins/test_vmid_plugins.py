@@ -30,11 +30,11 @@ def given(where: Scheduler, request: Request) -> int | CollectionError | None:
     return outcome.error if outcome.decision is None else outcome.decision.vmid
 
 
-def test_without_a_wish_it_is_the_lowest_free_one(where: Scheduler) -> None:
+def test_free_choice__is_the_lowest_free_one(where: Scheduler) -> None:
     assert given(where, vm()) == 101
 
 
-def test_the_datacenters_bounds_hold_for_those_without_a_wish() -> None:
+def test_datacenters_bounds__hold_for_those_without_a_wish() -> None:
     where = scheduler(cluster([node("pve1")], next_id=(500, 501)))
     assert [given(where, vm(f"vm-{n}")) for n in range(2)] == [500, 501]
     assert isinstance(given(where, vm("vm-3")), NoVMIDAvailable)
@@ -52,15 +52,15 @@ def test_the_datacenters_bounds_hold_for_those_without_a_wish() -> None:
         (vm(vmid=4711), 4711),
     ],
 )
-def test_the_lowest_free_one_that_is_allowed(where: Scheduler, request_: Request, expected: int) -> None:
+def test_lowest_free_one_that__is_allowed(where: Scheduler, request_: Request, expected: int) -> None:
     assert given(where, request_) == expected
 
 
-def test_a_fixed_vmid_that_is_taken_is_a_conflict(where: Scheduler) -> None:
+def test_fixed_vmid_that_is_taken__is_a_conflict(where: Scheduler) -> None:
     assert isinstance(given(where, vm(vmid=150)), VMIDConflict)
 
 
-def test_vmids_of_unseen_guests_are_taken() -> None:
+def test_vmids_of_unseen_guests__are_taken() -> None:
     where = scheduler(cluster([node("pve1")], vmids_unseen=frozenset({100, 102})))
     assert [given(where, vm(f"vm-{n}")) for n in range(2)] == [101, 103]
 
@@ -68,13 +68,13 @@ def test_vmids_of_unseen_guests_are_taken() -> None:
 @pytest.mark.parametrize(
     ("fields", "option"), [({"vmid_range": "150-100"}, "vmid_range"), ({"vmid_regex": "1[2"}, "vmid_regex")]
 )
-def test_a_mistake_names_the_option(where: Scheduler, fields: dict[str, str], option: str) -> None:
+def test_mistake__names_the_option(where: Scheduler, fields: dict[str, str], option: str) -> None:
     error = given(where, vm(**fields))
     assert isinstance(error, InvalidRequest)
     assert error.message.startswith(f"{option}: ")
 
 
-def test_when_all_are_taken_the_message_says_of_what(where: Scheduler) -> None:
+def test_message__says_of_what_when_all_are_taken(where: Scheduler) -> None:
     error = given(where, vm(vmid_range="121-121"))
     assert isinstance(error, NoVMIDAvailable)
     assert "121" in error.message

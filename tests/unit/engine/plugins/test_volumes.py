@@ -71,14 +71,14 @@ def reason(outcome: Outcome, at: str = "pve1") -> str | None:
         ({"used": 90}, None),
     ],
 )
-def test_a_named_storage_must_be_there_active_of_the_kind_and_have_the_space(
+def test_named_storage__must_be_there_active_of_the_kind_and_have_the_space(
     fields: dict[str, t.Any], expected: str | None
 ) -> None:
     outcome = where(storage(**{"name": "data", "at": "pve1", **fields})).schedule(with_disks(disk(storage="data")))
     assert reason(outcome) == expected
 
 
-def test_an_unnamed_storage_is_the_one_with_the_most_space_left() -> None:
+def test_unnamed_storage__is_the_one_with_the_most_space_left() -> None:
     found = where(storage("a", "pve1", used=50), storage("b", "pve1", used=40), storage("c", "pve1", used=60))
     decision = found.schedule(with_disks(disk())).decision
     assert decision is not None
@@ -86,7 +86,7 @@ def test_an_unnamed_storage_is_the_one_with_the_most_space_left() -> None:
     assert decision.storage_bytes == {("b", "pve1"): 10 * GIB}
 
 
-def test_inactive_storages_and_those_for_other_content_are_not_chosen() -> None:
+def test_inactive_storages_and_those_for_other_content__are_not_chosen() -> None:
     storages = [
         storage("off", "pve1", active=False),
         storage("iso", "pve1", content=frozenset({"iso"})),
@@ -97,7 +97,7 @@ def test_inactive_storages_and_those_for_other_content_are_not_chosen() -> None:
     assert decision.storages == {"scsi0": "small"}
 
 
-def test_the_disks_of_one_vm_do_not_take_the_same_space_twice() -> None:
+def test_disks_of_one_vm__do_not_take_the_same_space_twice() -> None:
     found = where(storage("data", "pve1", gib=15))
     assert reason(found.schedule(with_disks(disk(), disk("scsi1")))) is not None
     spread = where(storage("a", "pve1", gib=15), storage("b", "pve1", gib=12))
@@ -106,19 +106,19 @@ def test_the_disks_of_one_vm_do_not_take_the_same_space_twice() -> None:
     assert decision.storages == {"scsi0": "a", "scsi1": "b"}
 
 
-def test_the_disks_of_decided_vms_count() -> None:
+def test_disks_of_decided_vms__count() -> None:
     found = where(storage("data", "pve1", gib=25))
     assert [found.schedule(with_disks(disk())).decision is not None for _ in range(3)] == [True, True, False]
 
 
-def test_a_shared_storage_is_counted_once_for_the_cluster() -> None:
+def test_shared_storage__is_counted_once_for_the_cluster() -> None:
     found = where(*[storage("ceph", f"pve{n}", gib=25, shared=True) for n in range(3)])
     outcomes = [found.schedule(with_disks(disk())) for _ in range(3)]
     assert [outcome.decision is not None for outcome in outcomes] == [True, True, False]
     assert len(reasons(outcomes[-1], "VolumeBinding")) == 3
 
 
-def test_an_existing_volume_binds_but_takes_no_space() -> None:
+def test_existing_volume_binds_but__takes_no_space() -> None:
     iso = Disk("ide2", volume="media:iso/debian.iso", content="iso")
     found = where(storage("media", "pve1", gib=1, used=1), storage("data", "pve2"))
     outcome = found.schedule(with_disks(iso))
@@ -127,7 +127,7 @@ def test_an_existing_volume_binds_but_takes_no_space() -> None:
     assert outcome.decision.storage_bytes == {}
 
 
-def test_what_is_imported_must_be_on_the_node_too() -> None:
+def test_what_is_imported__must_be_on_the_node_too() -> None:
     wanted = disk(storage="data", source="images:import/debian.qcow2")
     found = where(storage("data", "pve1"), storage("data", "pve2"), storage("images", "pve2"))
     assert allowed(found.schedule(with_disks(wanted))) == {"pve2"}
@@ -142,7 +142,7 @@ def test_what_is_imported_must_be_on_the_node_too() -> None:
         ({"shared": False, "types": ["dir"]}, "big"),
     ],
 )
-def test_a_storage_class_narrows_the_choice(body: dict[str, t.Any], expected: str) -> None:
+def test_storage_class__narrows_the_choice(body: dict[str, t.Any], expected: str) -> None:
     storages = [
         storage("big", "pve1", gib=1000),
         storage("fast-1", "pve1", gib=50, type="zfspool"),
@@ -153,7 +153,7 @@ def test_a_storage_class_narrows_the_choice(body: dict[str, t.Any], expected: st
     assert decision.storages == {"scsi0": expected}
 
 
-def test_a_class_may_overcommit_and_keep_a_reserve() -> None:
+def test_class__may_overcommit_and_keep_a_reserve() -> None:
     data = storage("data", "pve1", gib=10)
     assert where(data, thin={"overcommit": 2}).schedule(with_disks(disk(gib=20, storage_class="thin"))).decision
     assert not where(data, thin={"overcommit": 2}).schedule(with_disks(disk(gib=21, storage_class="thin"))).decision
@@ -163,7 +163,7 @@ def test_a_class_may_overcommit_and_keep_a_reserve() -> None:
         assert outcome.decision is None
 
 
-def test_a_class_that_does_not_exist_is_named_with_those_that_do() -> None:
+def test_class_that_does_not_exist__is_named_with_those_that_do() -> None:
     error = where(storage("data", "pve1"), fast={}).schedule(with_disks(disk(storage_class="fats"))).error
     assert isinstance(error, InvalidRequest)
     assert error.message == "scsi0: unknown storage_class 'fats'; known classes: fast"
@@ -172,7 +172,7 @@ def test_a_class_that_does_not_exist_is_named_with_those_that_do() -> None:
 @pytest.mark.parametrize(
     "body", [{"reserved": "110%"}, {"storages": ["a["]}, {"overcomit": 2}, {"shared": "perhaps"}], ids=str
 )
-def test_a_class_with_a_mistake_is_refused(body: dict[str, t.Any]) -> None:
+def test_class_with_a_mistake__is_refused(body: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidPluginConfig, match=r"storage_classes\.fast"):
         where(storage("data", "pve1"), fast=body)
 
@@ -191,7 +191,7 @@ def test_a_class_with_a_mistake_is_refused(body: dict[str, t.Any]) -> None:
     ],
     ids=str,
 )
-def test_an_image_that_is_larger_than_its_disk_is_to_be_is_refused(
+def test_image_that_is_larger_than_its_disk_is_to_be__is_refused(
     images: dict[str, int | None], told: str | None
 ) -> None:
     nodes = [node("pve1"), node("pve2")]
@@ -202,7 +202,7 @@ def test_an_image_that_is_larger_than_its_disk_is_to_be_is_refused(
     assert (outcome.error.message if isinstance(outcome.error, InvalidRequest) else None) == told
 
 
-def test_when_only_space_is_missing_the_error_says_so() -> None:
+def test_error__says_so_when_only_space_is_missing() -> None:
     outcome = where(storage("data", "pve1", gib=15, used=10)).schedule(with_disks(disk(storage="data")))
     assert isinstance(outcome.error, NoStorageAvailable)
     assert outcome.resolvable
@@ -213,7 +213,7 @@ def test_when_only_space_is_missing_the_error_says_so() -> None:
     [{"node": "pve1"}, {"node_regex": "pve1"}, {"node_required": (Expression("node", "In", ("pve1",)),)}],
     ids=str,
 )
-def test_nodes_that_were_never_meant_do_not_speak_against_a_lack_of_storage(fields: dict[str, t.Any]) -> None:
+def test_nodes_that_were_never_meant__do_not_speak_against_a_lack_of_storage(fields: dict[str, t.Any]) -> None:
     found = where(storage("data", "pve1", gib=5), storage("data", "pve2"))
     assert isinstance(found.schedule(vm(disks=(disk(storage="data"),), **fields)).error, NoStorageAvailable)
 
@@ -241,7 +241,7 @@ def test_category__of_a_plugin_of_ones_own_makes_a_lack_of_storage_as_the_built_
     ]
 
 
-def test_a_storage_that_is_not_there_will_not_come_by_waiting() -> None:
+def test_storage_that_is_not_there__will_not_come_by_waiting() -> None:
     assert not where(storage("other", "pve1")).schedule(with_disks(disk(storage="data"))).resolvable
 
 
@@ -259,7 +259,7 @@ def clone(*templates: Template, disks: tuple[Disk, ...] = (), **fields: t.Any) -
 BOTH = [storage("data", "pve1", gib=50), storage("data", "pve2", gib=40)]
 
 
-def test_a_template_on_local_storage_is_cloned_on_its_own_node() -> None:
+def test_template_on_local_storage__is_cloned_on_its_own_node() -> None:
     outcome = where(*BOTH).schedule(clone(template("pve2")))
     assert allowed(outcome) == {"pve2"}
     assert reasons(outcome, "TemplateLocality") == {
@@ -267,13 +267,13 @@ def test_a_template_on_local_storage_is_cloned_on_its_own_node() -> None:
     }
 
 
-def test_a_template_on_shared_storage_is_cloned_anywhere_that_sees_it() -> None:
+def test_template_on_shared_storage__is_cloned_anywhere_that_sees_it() -> None:
     shared = [storage("data", name, gib=50, shared=True) for name in ("pve1", "pve2")]
     found = where(*shared, storage("other", "pve3"))
     assert allowed(found.schedule(clone(template("pve2")))) == {"pve1", "pve2"}
 
 
-def test_a_node_takes_its_own_copy_of_the_template() -> None:
+def test_node__takes_its_own_copy_of_the_template() -> None:
     decision = where(*BOTH).schedule(clone(template("pve1", 901), template("pve2", 902))).decision
     assert decision is not None
     assert (decision.node, decision.template and decision.template.vmid) == ("pve1", 901)
@@ -290,7 +290,7 @@ def test_a_node_takes_its_own_copy_of_the_template() -> None:
         ({"full": True}, (disk("scsi1", 7, "data"),), {("data", "pve1"): 17 * GIB}),
     ],
 )
-def test_a_clone_takes_what_is_copied_grown_or_added(
+def test_clone__takes_what_is_copied_grown_or_added(
     fields: dict[str, t.Any], disks: tuple[Disk, ...], expected: dict[tuple[str, str], int]
 ) -> None:
     found = where(storage("data", "pve1"), storage("fast", "pve1"))
@@ -302,11 +302,11 @@ def test_a_clone_takes_what_is_copied_grown_or_added(
 # --- the score ---
 
 
-def test_the_node_whose_storages_would_be_the_freest_scores_most() -> None:
+def test_node_whose_storages_would_be_the_freest__scores_most() -> None:
     found = where(storage("data", "pve1", used=40), storage("data", "pve2", used=20))
     outcome = found.schedule(with_disks(disk(storage="data")))
     assert normalized(outcome, "StorageBalance") == {"pve1": 50.0, "pve2": 70.0}
 
 
-def test_without_drives_there_is_no_such_score() -> None:
+def test_request_without_drives__has_no_such_score() -> None:
     assert normalized(where(storage("data", "pve1")).schedule(vm()), "StorageBalance") == {}

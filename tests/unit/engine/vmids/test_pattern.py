@@ -62,7 +62,7 @@ def compiled(regex: str) -> VMIDPattern | None:
 
 @settings(deadline=None)
 @given(regex=REGEXES, long_ids=st.lists(LONG_IDS, max_size=30))
-def test_an_id_is_allowed_if_and_only_if_all_its_digits_match(regex: str, long_ids: list[int]) -> None:
+def test_id__is_allowed_if_and_only_if_all_its_digits_match(regex: str, long_ids: list[int]) -> None:
     pattern = compiled(regex)
     for vmid in (*TRIED, *long_ids):
         expected = re.fullmatch(regex, str(vmid)) is not None
@@ -71,7 +71,7 @@ def test_an_id_is_allowed_if_and_only_if_all_its_digits_match(regex: str, long_i
 
 @settings(deadline=None)
 @given(regex=REGEXES, taken=st.sets(st.sampled_from(TRIED)), take_all=st.booleans(), bounds=BOUNDS)
-def test_the_lowest_free_id_and_the_count_are_those_found_by_trying_each(
+def test_lowest_free_id_and_the_count__are_those_found_by_trying_each(
     regex: str, taken: set[int], take_all: bool, bounds: tuple[int, int]
 ) -> None:
     pattern = compiled(regex)
@@ -89,7 +89,7 @@ def test_the_lowest_free_id_and_the_count_are_those_found_by_trying_each(
 
 @settings(deadline=None)
 @given(regex=REGEXES, bounds=st.tuples(LONG_IDS, LONG_IDS, LONG_IDS).map(sorted))
-def test_counts_of_adjoining_intervals_add_up(regex: str, bounds: list[int]) -> None:
+def test_counts_of_adjoining_intervals__add_up(regex: str, bounds: list[int]) -> None:
     pattern = compiled(regex)
     if pattern is not None:
         low, middle, high = bounds
@@ -97,13 +97,13 @@ def test_counts_of_adjoining_intervals_add_up(regex: str, bounds: list[int]) -> 
         assert pattern.count() == pattern.count(upper=middle) + pattern.count(lower=middle + 1)
 
 
-def test_between_bounds_that_run_backwards_there_is_nothing() -> None:
+def test_between_bounds_that_run_backwards_there__is_nothing() -> None:
     pattern = compile_pattern(r"1\d\d")
     assert pattern.count(lower=150, upper=120) == 0
     assert pattern.lowest_free(TakenVMIDs(), lower=150, upper=120) is None
 
 
-def test_ids_come_lowest_first_whatever_their_length_and_order_in_the_regex() -> None:
+def test_ids__come_lowest_first_whatever_their_length_and_order_in_the_regex() -> None:
     pattern = compile_pattern("(999999999|2000|150|1[0-9]{2}00)")
     taken, picked = TakenVMIDs(), []
     while (vmid := pattern.lowest_free(taken)) is not None:
@@ -112,7 +112,7 @@ def test_ids_come_lowest_first_whatever_their_length_and_order_in_the_regex() ->
     assert picked == [150, 2000, *range(10000, 20000, 100), 999_999_999]
 
 
-def test_the_regex_has_to_match_in_full() -> None:
+def test_regex__has_to_match_in_full() -> None:
     pattern = compile_pattern("(12[0-9]|130)")
     assert [vmid for vmid in range(100, 100_000) if vmid in pattern] == list(range(120, 131))
 
@@ -120,7 +120,7 @@ def test_the_regex_has_to_match_in_full() -> None:
 @pytest.mark.parametrize(
     "regex", [r"^12\d$", r"\A12\d\Z", r"\A12\d\z", r"(^12\d)$", "(?<id>12[0-9])", r"^^(?:12\d$|x)$"]
 )
-def test_anchors_and_names_of_groups_in_pythons_and_gos_spelling_change_nothing(regex: str) -> None:
+def test_anchors_and_names_of_groups__change_nothing_in_pythons_and_gos_spelling(regex: str) -> None:
     assert compile_pattern(regex).count() == 10
     assert compile_pattern(regex).lowest_free(TakenVMIDs()) == 120
 
@@ -128,7 +128,7 @@ def test_anchors_and_names_of_groups_in_pythons_and_gos_spelling_change_nothing(
 @pytest.mark.parametrize(
     "regex", ["5", "abc", r"0\d{3}", "", "12", r"\d{10}", r"1\d{2} ", "1^23", "1$23", r"(\d*)*x", "()"]
 )
-def test_a_regex_that_matches_no_vmid_is_refused(regex: str) -> None:
+def test_regex_that_matches_no_vmid__is_refused(regex: str) -> None:
     with pytest.raises(InvalidVMIDPattern) as raised:
         compile_pattern(regex)
     assert str(raised.value) == (
@@ -177,7 +177,7 @@ def test_a_regex_that_matches_no_vmid_is_refused(regex: str) -> None:
         ("[\\", "nothing follows the last backslash"),
     ],
 )
-def test_what_is_wrong_or_not_supported_in_a_regex_is_said_with_its_place(regex: str, reason: str) -> None:
+def test_what_is_wrong_or_not_supported_in_a_regex__is_said_with_its_place(regex: str, reason: str) -> None:
     with pytest.raises(InvalidVMIDPattern) as raised:
         compile_pattern(regex)
     message = str(raised.value)
@@ -186,7 +186,7 @@ def test_what_is_wrong_or_not_supported_in_a_regex_is_said_with_its_place(regex:
     assert re.search(r"\(at character \d+\)$", message)
 
 
-def test_escapes_in_classes_are_literals_that_no_id_holds() -> None:
+def test_escapes_in_classes__are_literals_that_no_id_holds() -> None:
     assert compile_pattern(r"[\]\-1][\--2][0-\]]\.?").count() == 1 * 3 * 10
 
 
@@ -205,7 +205,7 @@ def test_escapes_in_classes_are_literals_that_no_id_holds() -> None:
         ("|".join(map(str, range(100, 700))), 600),
     ],
 )
-def test_a_regex_made_to_backtrack_for_ever_is_answered_at_once(regex: str, count: int | None) -> None:
+def test_regex_made_to_backtrack_for_ever__is_answered_at_once(regex: str, count: int | None) -> None:
     compile_pattern.cache_clear()
     lines_run(lambda: compile_pattern(regex).lowest_free(TakenVMIDs()), at_most=LINES_OF_A_SECOND)
     pattern = compile_pattern(regex)
@@ -227,7 +227,7 @@ def test_a_regex_made_to_backtrack_for_ever_is_answered_at_once(regex: str, coun
         ("|" * 10_000_000, "it is longer than 10000 characters"),
     ],
 )
-def test_a_regex_that_would_cost_too_much_is_refused_at_once_in_a_short_message(regex: str, reason: str) -> None:
+def test_regex_that_would_cost_too_much__is_refused_at_once_in_a_short_message(regex: str, reason: str) -> None:
     with pytest.raises(InvalidVMIDPattern, match=reason) as raised:
         lines_run(lambda: compile_pattern(regex), at_most=LINES_OF_A_SECOND)
     assert len(str(raised.value)) < 300
@@ -241,14 +241,14 @@ def test_a_regex_that_would_cost_too_much_is_refused_at_once_in_a_short_message(
         (r"[1-9]\d{7}5", range(100_000_005, 110_000_005, 10)),
     ],
 )
-def test_a_million_taken_ids_are_passed_over_in_a_moment(regex: str, first_million: range) -> None:
+def test_million_taken_ids__are_passed_over_in_a_moment(regex: str, first_million: range) -> None:
     pattern, taken = compile_pattern(regex), TakenVMIDs(first_million)
     assert len(taken) == 1_000_000
     assert pattern.lowest_free(taken) == first_million.stop
     lines_run(lambda: pattern.lowest_free(taken), at_most=300_000)
 
 
-def test_what_lies_outside_the_bounds_is_not_gone_through() -> None:
+def test_ids_outside_the_bounds__are_not_gone_through() -> None:
     pattern, taken = compile_pattern(r"\d*[13579]"), TakenVMIDs()
     lines_run(lambda: 500_000_000 in pattern, at_most=1000)
     lines_run(lambda: pattern.lowest_free(taken, lower=500_000_000, upper=500_000_000), at_most=1000)
@@ -256,7 +256,7 @@ def test_what_lies_outside_the_bounds_is_not_gone_through() -> None:
     lines_run(pattern.count, at_most=1000)
 
 
-def test_a_thousand_picks_in_a_row_cost_no_more_when_each_begins_at_the_last() -> None:
+def test_thousand_picks_in_a_row__cost_no_more_when_each_begins_at_the_last() -> None:
     pattern, taken = compile_pattern(r"9\d{8}"), TakenVMIDs(range(900_000_000, 901_000_000))
     picked: list[int] = []
 
@@ -272,15 +272,15 @@ def test_a_thousand_picks_in_a_row_cost_no_more_when_each_begins_at_the_last() -
     assert picked == list(range(901_000_000, 901_001_000))
 
 
-def test_an_expression_that_many_vms_share_is_read_once() -> None:
+def test_expression_that_many_vms_share__is_read_once() -> None:
     assert compile_pattern("(12[0-9]|130)") is compile_pattern("(12[0-9]|130)")
 
 
-def test_only_groups_within_groups_count_as_nested() -> None:
+def test_groups__count_as_nested_only_within_groups() -> None:
     assert compile_pattern("(1)" * 3 + "(2)?" * 60).count() == 7
 
 
-def test_a_regex_describes_itself_as_it_was_written() -> None:
+def test_regex__describes_itself_as_it_was_written() -> None:
     assert compile_pattern("(12[0-9]|130)").describe() == "VMID regex '(12[0-9]|130)'"
 
 
@@ -291,7 +291,7 @@ def test_a_regex_describes_itself_as_it_was_written() -> None:
     taken=st.sets(st.sampled_from(TRIED)),
     bounds=BOUNDS,
 )
-def test_a_range_and_a_regex_together_allow_what_both_allow(
+def test_range_and_a_regex_together__allow_what_both_allow(
     regex: str, ends: list[int], taken: set[int], bounds: tuple[int, int]
 ) -> None:
     pattern, allowed = compiled(regex), parse_range("{}-{},{}-{}".format(*ends))
@@ -309,12 +309,12 @@ def test_a_range_and_a_regex_together_allow_what_both_allow(
     assert intersection.lowest_free(TakenVMIDs(taken), *bounds) == (free[0] if free else None)
 
 
-def test_a_range_and_a_regex_that_share_no_vmid_are_refused_with_both_named() -> None:
+def test_range_and_a_regex_that_share_no_vmid__are_refused_with_both_named() -> None:
     with pytest.raises(InvalidVMIDChoice) as raised:
         Intersection(compile_pattern(r"9\d{8}"), parse_range("100-150"))
     assert str(raised.value) == r"no VMID is in both VMID range 100-150 and VMID regex '9\\d{8}'"
 
 
-def test_an_intersection_describes_both_sides() -> None:
+def test_intersection__describes_both_sides() -> None:
     intersection = Intersection(compile_pattern(r"1\d0"), parse_range("100-150"))
     assert intersection.describe() == r"VMID range 100-150 and VMID regex '1\\d0'"

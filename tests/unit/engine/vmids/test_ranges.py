@@ -22,7 +22,7 @@ SMALL_IDS = st.integers(100, 3300)
 INTERVALS = st.tuples(SMALL_IDS, SMALL_IDS).map(lambda ends: (min(ends), max(ends)))
 
 
-def test_both_ends_belong_to_the_range() -> None:
+def test_both__ends_belong_to_the_range() -> None:
     allowed = parse_range("100-150")
     assert [vmid for vmid in range(90, 160) if vmid in allowed] == list(range(100, 151))
     assert allowed.count() == 51
@@ -39,7 +39,7 @@ def test_both_ends_belong_to_the_range() -> None:
         ("100-150,120-130,151-160", ((100, 160),)),
     ],
 )
-def test_ranges_are_read_with_spaces_in_lists_and_in_any_order(text: str, intervals: object) -> None:
+def test_ranges__are_read_with_spaces_in_lists_and_in_any_order(text: str, intervals: object) -> None:
     assert parse_range(text).intervals == intervals
 
 
@@ -65,7 +65,7 @@ def test_ranges_are_read_with_spaces_in_lists_and_in_any_order(text: str, interv
         ("9" * 5000, "9 is not a VMID"),
     ],
 )
-def test_what_is_no_range_is_refused_with_the_value_the_reason_and_an_example(text: str, reason: str) -> None:
+def test_what_is_no_range__is_refused_with_the_value_the_reason_and_an_example(text: str, reason: str) -> None:
     with pytest.raises(InvalidVMIDRange) as raised:
         parse_range(text)
     message = str(raised.value)
@@ -74,7 +74,7 @@ def test_what_is_no_range_is_refused_with_the_value_the_reason_and_an_example(te
     assert "expected ids from 100 to 999999999, lowest first, such as '100-150' or '100-150,200,300-310'" in message
 
 
-def test_an_invalid_range_is_a_value_error() -> None:
+def test_invalid_range__is_a_value_error() -> None:
     assert issubclass(InvalidVMIDRange, ValueError)
 
 
@@ -84,7 +84,7 @@ def test_an_invalid_range_is_a_value_error() -> None:
     taken=st.lists(INTERVALS, max_size=5),
     bounds=st.tuples(st.integers(-3500, 3500), st.integers(-3500, 3500)),
 )
-def test_the_lowest_free_id_and_the_count_are_those_found_by_trying_each(
+def test_lowest_free_id_and_the_count__are_those_found_by_trying_each(
     intervals: list[tuple[int, int]], taken: list[tuple[int, int]], bounds: tuple[int, int]
 ) -> None:
     allowed = parse_range(",".join(f"{first}-{last}" for first, last in intervals))
@@ -97,7 +97,7 @@ def test_the_lowest_free_id_and_the_count_are_those_found_by_trying_each(
     assert allowed.count(*bounds) == len(tried)
 
 
-def test_a_range_that_is_mostly_full_costs_little_once_it_was_passed_over() -> None:
+def test_range_that_is_mostly_full__costs_little_once_it_was_passed_over() -> None:
     taken = TakenVMIDs(range(100, 100_000))
     allowed = parse_range("100-200000")
     assert allowed.lowest_free(taken) == 100_000
@@ -108,11 +108,11 @@ def test_a_range_that_is_mostly_full_costs_little_once_it_was_passed_over() -> N
     assert allowed.lowest_free(taken) == 50_500
 
 
-def test_a_range_of_which_every_id_is_taken_has_no_free_id() -> None:
+def test_range_of_which_every_id_is_taken__has_no_free_id() -> None:
     assert parse_range("100-150").lowest_free(TakenVMIDs(range(100, 151))) is None
 
 
-def test_without_a_rule_every_vmid_of_proxmox_is_allowed_and_no_other() -> None:
+def test_no_rule__allows_every_vmid_of_proxmox_and_no_other() -> None:
     allowed = AnyVMID()
     assert allowed.count() == 999_999_900
     assert (99 in allowed, 100 in allowed, 999_999_999 in allowed, 1_000_000_000 in allowed) == (
@@ -134,5 +134,5 @@ def test_without_a_rule_every_vmid_of_proxmox_is_allowed_and_no_other() -> None:
         (AnyVMID(), "100-999999999"),
     ],
 )
-def test_a_range_describes_itself_as_it_would_be_written(allowed: VMIDRange, words: str) -> None:
+def test_range__describes_itself_as_it_would_be_written(allowed: VMIDRange, words: str) -> None:
     assert allowed.describe() == words

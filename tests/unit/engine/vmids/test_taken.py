@@ -14,7 +14,7 @@ IDS = st.one_of(st.integers(100, 130), st.integers(995, 1005), st.integers(100, 
 
 
 @given(st.lists(st.tuples(st.booleans(), IDS)), st.sets(IDS))
-def test_adding_and_freeing_ids_does_what_a_set_does(changes: list[tuple[bool, int]], start: set[int]) -> None:
+def test_adding_and_freeing_ids__does_what_a_set_does(changes: list[tuple[bool, int]], start: set[int]) -> None:
     taken, expected = TakenVMIDs(start), set(start)
     for take, vmid in changes:
         if take:
@@ -29,13 +29,13 @@ def test_adding_and_freeing_ids_does_what_a_set_does(changes: list[tuple[bool, i
     assert taken == TakenVMIDs(expected)
 
 
-def test_what_is_no_integer_is_not_taken() -> None:
+def test_what_is_no_integer__is_not_taken() -> None:
     name: object = "100"
     assert name not in TakenVMIDs([100])
 
 
 @given(block=st.integers(0, 3), lower=st.integers(0, 4000), upper=st.integers(0, 4000))
-def test_a_window_holds_the_ids_of_a_block_that_lie_within_bounds(block: int, lower: int, upper: int) -> None:
+def test_window__holds_the_ids_of_a_block_that_lie_within_bounds(block: int, lower: int, upper: int) -> None:
     expected = {vmid for vmid in range(block * 1000, block * 1000 + 1000) if lower <= vmid <= upper}
     bits = window(block, lower, upper)
     assert {block * 1000 + offset for offset in range(1000) if bits >> offset & 1} == expected
@@ -46,7 +46,7 @@ BLOCKS = st.integers(0, 6)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["fill", "free", "look"]), BLOCKS)))
-def test_the_first_block_with_a_free_id_is_that_found_by_looking_at_each(steps: list[tuple[str, int]]) -> None:
+def test_first_block_with_a_free_id__is_that_found_by_looking_at_each(steps: list[tuple[str, int]]) -> None:
     taken, full = TakenVMIDs(), set[int]()
     for step, block in steps:
         if step == "fill":

@@ -122,25 +122,25 @@ def _known(version: str, parameters: Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in parameters.items() if version != "8.4" or key not in newer}
 
 
-def test_the_example_has_every_option() -> None:
+def test_example__has_every_option() -> None:
     assert {option.name for option in VM_OPTIONS} <= set(EVERYTHING)
 
 
 @pytest.mark.parametrize("version", ["8.4", "9.2"])
-def test_create_takes_what_is_sent(version: str) -> None:
+def test_create__takes_what_is_sent(version: str) -> None:
     request = vm_request(EVERYTHING)
     parameters = create_parameters(request, Decision(request, "pve1", 120, storages=STORAGES))
     assert refusals(version, "POST", "/nodes/pve1/qemu", _known(version, parameters)) == {}
 
 
 @pytest.mark.parametrize("version", ["8.4", "9.2"])
-def test_update_takes_what_is_sent_for_a_vm_that_has_nothing_of_it(version: str) -> None:
+def test_update__takes_what_is_sent_for_a_vm_that_has_nothing_of_it(version: str) -> None:
     found = compare(vm_request(EVERYTHING).options, {}, storages=STORAGES)
     assert refusals(version, "PUT", "/nodes/pve1/qemu/120/config", _known(version, found.parameters)) == {}
     assert found.unappliable == {}
 
 
-def test_a_vm_that_was_created_shows_no_drift_when_its_config_is_what_was_sent() -> None:
+def test_vm_that_was_created__shows_no_drift_when_its_config_is_what_was_sent() -> None:
     request = vm_request(EVERYTHING)
     config = create_parameters(request, Decision(request, "pve1", 120, storages=STORAGES))
     made = {

@@ -31,21 +31,21 @@ def declared(documented: dict[str, t.Any]) -> dict[str, t.Any]:
     return spec
 
 
-def test_every_option_is_documented_with_its_type_choices_and_default() -> None:
+def test_every_option__is_documented_with_its_type_choices_and_default() -> None:
     spec = {name: {key: each[key] for key in each if key != "no_log"} for name, each in vm_argument_spec().items()}
     assert declared(TOP) == spec
 
 
-def test_an_entry_of_vms_has_the_options_of_the_top_level() -> None:
+def test_entry_of_vms__has_the_options_of_the_top_level() -> None:
     assert declared(ENTRY) == declared(TOP)
 
 
-def test_an_entry_of_vms_links_to_its_own_options() -> None:
+def test_entry_of_vms__links_to_its_own_options() -> None:
     assert "O(vms[].scsi)" in " ".join(ENTRY["ide"]["description"])
     assert not re.search(r"\bO\((?!vms\[\]\.)", ModuleDocFragment.VMS)
 
 
-def test_the_documented_keys_of_a_family_are_those_that_are_taken() -> None:
+def test_documented_keys_of_a_family__are_those_that_are_taken() -> None:
     for option in VM_OPTIONS:
         if option.count:
             text = " ".join(TOP[option.name]["description"])

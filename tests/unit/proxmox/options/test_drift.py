@@ -54,7 +54,7 @@ def drift(params: dict[str, t.Any], config: dict[str, t.Any], **keywords: t.Any)
     return compare(to_api(params), config, **keywords)
 
 
-def test_a_vm_compared_with_what_created_it_shows_no_drift() -> None:
+def test_vm_compared_with_what_created_it__shows_no_drift() -> None:
     params = {
         "memory": 64,
         "scsi": {"scsi0": "vmdata:1"},
@@ -95,7 +95,7 @@ def test_a_vm_compared_with_what_created_it_shows_no_drift() -> None:
         ({"net": {"net0": "virtio=bc:24:11:68:e1:f0,bridge=vmbr0"}}, RUNNER),
     ],
 )
-def test_another_spelling_of_the_same_is_no_drift(params: dict[str, t.Any], config: dict[str, t.Any]) -> None:
+def test_another_spelling_of_the_same__is_no_drift(params: dict[str, t.Any], config: dict[str, t.Any]) -> None:
     assert drift(params, config).changes == {}
 
 
@@ -128,7 +128,7 @@ def test_another_spelling_of_the_same_is_no_drift(params: dict[str, t.Any], conf
         ({"ide": {"ide2": "none,media=cdrom"}}, RUNNER, {"ide2": "none,media=cdrom"}),
     ],
 )
-def test_drift_is_what_has_to_be_sent(
+def test_drift__is_what_has_to_be_sent(
     params: dict[str, t.Any], config: dict[str, t.Any], parameters: dict[str, t.Any]
 ) -> None:
     found = drift(params, config)
@@ -137,7 +137,7 @@ def test_drift_is_what_has_to_be_sent(
     assert (found.delete, found.resizes, found.unappliable) == ((), {}, {})
 
 
-def test_an_option_that_is_emptied_is_deleted() -> None:
+def test_option_that_is_emptied__is_deleted() -> None:
     found = drift({"tags": [], "description": "", "args": ""}, CHANGED)
     assert set(found.delete) == {"tags", "description"}
     assert found.parameters == {}
@@ -145,7 +145,7 @@ def test_an_option_that_is_emptied_is_deleted() -> None:
     assert found.after == {}
 
 
-def test_changes_are_data_with_old_and_new_and_without_secrets() -> None:
+def test_changes__are_data_with_old_and_new_and_without_secrets() -> None:
     found = drift({"memory": 128, "cores": 2, "cipassword": "s3cret", "sshkeys": "ssh-rsa AAAA b"}, RUNNER)
     assert found.changes["memory"] == {"old": 64, "new": 128}
     assert found.changes["cores"] == {"old": None, "new": 2}
@@ -172,11 +172,11 @@ def test_changes_are_data_with_old_and_new_and_without_secrets() -> None:
         (":cloudinit", "vmdata:vm-120-cloudinit,media=cdrom"),
     ],
 )
-def test_a_drive_that_only_reads_differently_is_no_drift(given_drive: t.Any, current: str) -> None:
+def test_drive_that_only_reads_differently__is_no_drift(given_drive: t.Any, current: str) -> None:
     assert not drift({"scsi": {"scsi0": given_drive}}, {"scsi0": current})
 
 
-def test_a_larger_disk_is_resized() -> None:
+def test_larger_disk__is_resized() -> None:
     found = drift({"scsi": {"scsi0": "vmdata:8"}}, RUNNER)
     assert found.resizes == {"scsi0": 8 * GIB}
     assert found.parameters == {}
@@ -195,7 +195,7 @@ def test_drive__keeps_the_properties_that_are_not_asked_for() -> None:
     assert medium.parameters == {"ide2": "local:iso/b.iso,media=cdrom,serial=x"}
 
 
-def test_a_larger_disk_with_other_properties_is_set_in_its_size_and_then_resized() -> None:
+def test_larger_disk_with_other_properties__is_set_in_its_size_and_then_resized() -> None:
     found = drift({"scsi": {"scsi0": "vmdata:8,ssd=1"}}, RUNNER)
     assert found.parameters == {"scsi0": "vmdata:120/vm-120-disk-0.raw,size=1G,ssd=1"}
     assert found.resizes == {"scsi0": 8 * GIB}
@@ -214,7 +214,7 @@ def test_a_larger_disk_with_other_properties_is_set_in_its_size_and_then_resized
         ("other:cloudinit", "vmdata:vm-120-cloudinit,media=cdrom", "not moved to other"),
     ],
 )
-def test_what_would_lose_data_is_reported_and_never_sent(given_drive: t.Any, current: str | None, reason: str) -> None:
+def test_what_would_lose_data__is_reported_and_never_sent(given_drive: t.Any, current: str | None, reason: str) -> None:
     config = {} if current is None else {"scsi0": current}
     found = drift({"scsi": {"scsi0": given_drive}}, config)
     assert reason in found.unappliable["scsi0"]
@@ -231,11 +231,11 @@ def test_new_disk__without_a_storage_is_to_be_placed_first() -> None:
     assert placed.changes["scsi1"] == {"old": None, "new": "fast:8"}
 
 
-def test_a_new_disk_goes_to_the_storage_that_was_decided() -> None:
+def test_new_disk__goes_to_the_storage_that_was_decided() -> None:
     assert drift({"scsi": {"scsi1": ":8"}}, RUNNER, storages={"scsi1": "fast"}).parameters == {"scsi1": "fast:8"}
 
 
-def test_a_new_disk_that_is_larger_than_its_image_is_to_grow() -> None:
+def test_new_disk_that_is_larger_than_its_image__is_to_grow() -> None:
     drives = {"scsi1": {"storage": "fast", "import_from": "local:import/x.raw", "size": 30}}
     found = drift({"scsi": drives}, RUNNER)
     assert found.parameters == {"scsi1": "fast:0,import-from=local:import/x.raw"}
@@ -245,13 +245,13 @@ def test_a_new_disk_that_is_larger_than_its_image_is_to_grow() -> None:
     assert drift({"scsi": {"scsi1": "fast:0,import-from=local:import/x.raw"}}, RUNNER).resizes == {}
 
 
-def test_a_medium_can_be_changed() -> None:
+def test_medium__can_be_changed() -> None:
     params = {"ide": {"ide2": "local:iso/b.iso,media=cdrom"}}
     found = drift(params, {"ide2": "local:iso/a.iso,media=cdrom,size=300M"})
     assert found.parameters == {"ide2": "local:iso/b.iso,media=cdrom"}
 
 
-def test_an_empty_cdrom_drive_can_become_the_cloud_init_drive() -> None:
+def test_empty_cdrom_drive__can_become_the_cloud_init_drive() -> None:
     found = drift({"ide": {"ide2": "vmdata:cloudinit"}}, {"ide2": "none,media=cdrom"})
     assert found.parameters == {"ide2": "vmdata:cloudinit"}
 
@@ -266,23 +266,23 @@ def test_an_empty_cdrom_drive_can_become_the_cloud_init_drive() -> None:
         ({"tpmstate0": {}}, {"tpmstate0": "vmdata:vm-120-disk-1,size=4M,version=v2.0"}),
     ],
 )
-def test_firmware_drives_as_proxmox_shows_them_are_no_drift(params: dict[str, t.Any], config: dict[str, t.Any]) -> None:
+def test_firmware_drives_as_shown__are_no_drift(params: dict[str, t.Any], config: dict[str, t.Any]) -> None:
     assert not drift(params, config)
 
 
-def test_the_properties_of_firmware_drives_cannot_be_changed() -> None:
+def test_properties_of_firmware_drives__cannot_be_changed() -> None:
     found = drift({"tpmstate0": {"version": "1.2"}}, {"tpmstate0": "vmdata:vm-120-disk-1,size=4M,version=v2.0"})
     assert "fixed when it is created" in found.unappliable["tpmstate0"]
     assert found.parameters == {}
 
 
-def test_a_template_cannot_become_a_vm_again() -> None:
+def test_template__cannot_become_a_vm_again() -> None:
     found = drift({"template": False}, {"template": 1})
     assert set(found.unappliable) == {"template"}
     assert found.parameters == {}
 
 
-def test_a_property_that_is_not_known_here_is_drift_and_does_not_fail() -> None:
+def test_property_that_is_not_known_here__is_drift_and_does_not_fail() -> None:
     config = {"net0": "virtio=BC:24:11:68:E1:F0,bridge=vmbr0,brandnew=1"}
     found = drift({"net": {"net0": "virtio,bridge=vmbr0"}}, config)
     assert found.parameters == {"net0": "virtio=BC:24:11:68:E1:F0,bridge=vmbr0"}
@@ -305,7 +305,7 @@ def adjust(params: dict[str, t.Any], **decided: t.Any) -> ChangeSet:
     return clone_adjustments(request.options, CLONE, **decided)
 
 
-def test_a_clone_gets_what_is_given_and_keeps_its_new_mac_address() -> None:
+def test_clone__gets_what_is_given_and_keeps_its_new_mac_address() -> None:
     params = {"cores": 2, "memory": 2048, "ipconfig": {"ipconfig0": "ip=dhcp"}, "net": {"net0": "virtio,bridge=vmbr1"}}
     assert adjust(params).parameters == {
         "cores": 2,
@@ -315,14 +315,14 @@ def test_a_clone_gets_what_is_given_and_keeps_its_new_mac_address() -> None:
     }
 
 
-def test_a_disk_of_a_clone_grows_and_keeps_the_properties_of_its_template() -> None:
+def test_disk_of_a_clone__grows_and_keeps_the_properties_of_its_template() -> None:
     found = adjust({"scsi": {"scsi0": ":32"}})
     assert (found.parameters, found.resizes) == ({}, {"scsi0": 32 * GIB})
     found = adjust({"scsi": {"scsi0": ":1,iothread=1"}})
     assert found.parameters == {"scsi0": "vmdata:123/vm-123-disk-0.qcow2,discard=on,iothread=1,size=1G,ssd=1"}
 
 
-def test_a_disk_of_a_clone_may_be_given_without_a_size() -> None:
+def test_disk_of_a_clone__may_be_given_without_a_size() -> None:
     drives = {"scsi": {"scsi0": {"iothread": True}}}
     found = adjust(drives)
     assert found.parameters == {"scsi0": "vmdata:123/vm-123-disk-0.qcow2,discard=on,iothread=1,size=1G,ssd=1"}
@@ -330,20 +330,20 @@ def test_a_disk_of_a_clone_may_be_given_without_a_size() -> None:
     assert not drift(drives, {**CLONE, **found.parameters})
 
 
-def test_a_disk_that_somebody_removed_from_a_clone_is_not_made_without_a_size() -> None:
+def test_disk_that_was_removed_from_a_clone__is_not_made_without_a_size() -> None:
     found = drift({"scsi": {"scsi7": {"iothread": True}}}, CLONE)
     assert found.parameters == {}
     assert found.unappliable == {"scsi7": "it does not exist, and no size is given to create it with"}
 
 
-def test_a_clone_that_was_adjusted_shows_no_drift_on_the_next_run() -> None:
+def test_clone_that_was_adjusted__shows_no_drift_on_the_next_run() -> None:
     assert not drift({"scsi": {"scsi0": ":1"}}, CLONE)
 
 
-def test_a_clone_never_keeps_the_password_of_its_template() -> None:
+def test_clone_never__keeps_the_password_of_its_template() -> None:
     assert adjust({"cipassword": "secret"}).parameters == {"cipassword": "secret"}
 
 
-def test_a_clone_gets_its_devices_and_its_further_disks() -> None:
+def test_clone__gets_its_devices_and_its_further_disks() -> None:
     found = adjust({"scsi": {"scsi1": ":8"}}, storages={"scsi1": "fast"}, devices={"hostpci0": "mapping=nic"})
     assert found.parameters == {"hostpci0": "mapping=nic", "scsi1": "fast:8"}

@@ -81,7 +81,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
         ("tpmstate0", "vmdata:1,version=v2.0", Disk("tpmstate0", 4 * MIB, "vmdata"), "vmdata:1,version=v2.0"),
     ],
 )
-def test_a_drive_is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk | None, sent: str) -> None:
+def test_drive__is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk | None, sent: str) -> None:
     drive = parse_drive(slot, given_value)
     assert drive.to_disk() == disk
     assert drive.to_api(drive.storage or "chosen") == sent
@@ -110,14 +110,14 @@ def test_a_drive_is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk
         ("vmdata:32,cache=fast", "writeback"),
     ],
 )
-def test_a_drive_that_cannot_be_is_refused_with_what_was_expected(given_value: t.Any, expected: str) -> None:
+def test_drive_that_cannot_be__is_refused_with_what_was_expected(given_value: t.Any, expected: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         parse_drive("scsi0", given_value)
     assert "scsi0" in raised.value.message
     assert expected in raised.value.message
 
 
-def test_a_mapping_without_a_size_means_a_drive_that_is_there() -> None:
+def test_mapping_without_a_size__means_a_drive_that_is_there() -> None:
     drive = parse_drive("scsi0", {"ssd": True})
     assert drive.unsized
     assert drive.to_disk() == Disk("scsi0")
@@ -126,17 +126,17 @@ def test_a_mapping_without_a_size_means_a_drive_that_is_there() -> None:
     assert not parse_drive("efidisk0", {}).unsized
 
 
-def test_a_property_of_another_bus_is_refused() -> None:
+def test_property_of_another_bus__is_refused() -> None:
     with pytest.raises(InvalidRequest, match="properties of virtio"):
         parse_drive("virtio0", "vmdata:32,ssd=1")
 
 
-def test_a_new_volume_without_a_storage_is_never_sent() -> None:
+def test_new_volume_without_a_storage__is_never_sent() -> None:
     with pytest.raises(InvalidRequest, match="scsi0"):
         parse_drive("scsi0", ":32").to_api(None)
 
 
 @given(st.integers(1, 4 * 1024**3))
-def test_a_size_of_any_kibibytes_is_sent_exactly(kib: int) -> None:
+def test_size_of_any_kibibytes__is_sent_exactly(kib: int) -> None:
     sent = parse_drive("scsi0", {"size": f"{kib}K"}).to_api("vmdata")
     assert size_in_gib("size", sent.removeprefix("vmdata:")) == kib * 1024

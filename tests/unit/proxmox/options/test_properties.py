@@ -51,14 +51,14 @@ def property_strings(draw: st.DrawFn) -> tuple[PropertyKind, str]:
 
 
 @given(property_strings())
-def test_what_is_written_is_read_back_the_same(drawn: tuple[PropertyKind, str]) -> None:
+def test_what_is_written__is_read_back_the_same(drawn: tuple[PropertyKind, str]) -> None:
     kind, text = drawn
     properties = kind.parse("option", text)
     assert kind.parse("option", kind.format(properties)) == properties
 
 
 @given(property_strings(), st.randoms())
-def test_the_order_of_properties_means_nothing(drawn: tuple[PropertyKind, str], random: t.Any) -> None:
+def test_order_of_properties__means_nothing(drawn: tuple[PropertyKind, str], random: t.Any) -> None:
     kind, text = drawn
     parts = text.split(",")
     random.shuffle(parts)
@@ -92,7 +92,7 @@ YAML_BOOLEANS = {"on", "off", "yes", "no", "true", "false"}
         (kinds.RNG, "/dev/urandom", "source=/dev/urandom,max_bytes=1024,period=1000"),
     ],
 )
-def test_spellings_of_one_meaning_are_the_same(kind: PropertyKind, one: str, other: str) -> None:
+def test_spellings_of_one_meaning__are_the_same(kind: PropertyKind, one: str, other: str) -> None:
     assert kind.same(kind.parse("option", one), kind.parse("option", other))
 
 
@@ -108,11 +108,11 @@ def test_spellings_of_one_meaning_are_the_same(kind: PropertyKind, one: str, oth
         (kinds.BOOT, "order=scsi0;net0", "order=net0;scsi0"),
     ],
 )
-def test_what_differs_in_meaning_is_not_the_same(kind: PropertyKind, one: str, other: str) -> None:
+def test_what_differs_in_meaning__is_not_the_same(kind: PropertyKind, one: str, other: str) -> None:
     assert not kind.same(kind.parse("option", one), kind.parse("option", other))
 
 
-def test_a_choice_that_yaml_makes_a_boolean_of_is_understood_as_one() -> None:
+def test_choice_that_yaml_makes_a_boolean_of__is_understood_as_one() -> None:
     each = [value for value in vars(kinds).values() if isinstance(value, PropertyKind)]
     assert len(each) > 20
     switches = [one for kind in each for one in kind.properties.values() if YAML_BOOLEANS & set(one.choices)]
@@ -126,7 +126,7 @@ def test_a_choice_that_yaml_makes_a_boolean_of_is_understood_as_one() -> None:
     assert kinds.SCSI.of("scsi0", {"size": 8, "discard": True})["discard"] == "on"
 
 
-def test_a_mac_address_that_proxmox_invented_is_no_difference_and_is_kept() -> None:
+def test_mac_address_that_proxmox_invented__is_no_difference_and_is_kept() -> None:
     wanted = kinds.NET.parse("net0", "virtio,bridge=vmbr0")
     current = kinds.NET.read("virtio=BC:24:11:A4:28:4C,bridge=vmbr0")
     assert kinds.NET.same(wanted, current)
@@ -146,7 +146,7 @@ def test_a_mac_address_that_proxmox_invented_is_no_difference_and_is_kept() -> N
         (kinds.IPCONFIG, "dhcp", ["'dhcp'", "key=value"]),
     ],
 )
-def test_an_error_names_the_option_the_value_and_what_was_expected(
+def test_error__names_the_option_the_value_and_what_was_expected(
     kind: PropertyKind, text: str, named: list[str]
 ) -> None:
     with pytest.raises(InvalidRequest) as raised:
@@ -154,6 +154,6 @@ def test_an_error_names_the_option_the_value_and_what_was_expected(
     assert all(each in raised.value.message for each in ["net0", *named])
 
 
-def test_a_property_of_a_newer_proxmox_is_read_and_kept_as_it_stands() -> None:
+def test_property_of_a_newer_proxmox__is_read_and_kept_as_it_stands() -> None:
     properties = kinds.SCSI.read("vmdata:vm-101-disk-0,brandnew=7,ssd=1")
     assert kinds.SCSI.format(properties) == "vmdata:vm-101-disk-0,brandnew=7,ssd=1"

@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 )
 
 
-def test_a_request_has_what_the_scheduler_counts() -> None:
+def test_request__has_what_the_scheduler_counts() -> None:
     request = vm_request(
         {
             "name": "web-1.lab",
@@ -51,12 +51,12 @@ def test_a_request_has_what_the_scheduler_counts() -> None:
     assert request.node_regex == "pve[12]"
 
 
-def test_a_request_without_sizes_has_those_of_proxmox() -> None:
+def test_request_without_sizes__has_those_of_proxmox() -> None:
     request = vm_request({"name": "web"})
     assert (request.cores, request.memory, request.running) == (1, 512 * MIB, False)
 
 
-def test_a_vm_shows_its_vcpus_when_they_are_fewer_than_its_cores() -> None:
+def test_vm__shows_its_vcpus_when_they_are_fewer_than_its_cores() -> None:
     assert vm_request({"name": "web", "cores": 8, "vcpus": 2}).cores == 2
 
 
@@ -66,12 +66,12 @@ def test_request__counts_the_vcpus_that_can_be_plugged_in() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b.c", "x", "a-b", "A1", "a" * 64])
-def test_a_name_that_proxmox_takes_is_taken(name: str) -> None:
+def test_name_that_proxmox_takes__is_taken(name: str) -> None:
     assert vm_request({"name": name}).name == name
 
 
 @pytest.mark.parametrize("name", ["", "bad_name", "-x", "x-", "x.", "a..b", "bad name", "vü"])
-def test_a_name_that_proxmox_refuses_is_refused(name: str) -> None:
+def test_name_that_proxmox_refuses__is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match=r"name: .*letters, digits and dashes"):
         vm_request({"name": name})
 
@@ -99,25 +99,25 @@ def test_a_name_that_proxmox_refuses_is_refused(name: str) -> None:
         ({"name": "x", "context": {"qemu-scheduler/regex": "a"}}, "context: unknown key"),
     ],
 )
-def test_options_that_contradict_are_refused(params: dict[str, t.Any], expected: str) -> None:
+def test_options_that_contradict__are_refused(params: dict[str, t.Any], expected: str) -> None:
     with pytest.raises(InvalidRequest, match=expected):
         vm_request(params)
 
 
-def test_a_vm_may_be_named_by_its_vmid_alone() -> None:
+def test_vm__may_be_named_by_its_vmid_alone() -> None:
     assert vm_request({"vmid": 120}).name == ""
 
 
-def test_context_that_says_the_same_as_the_option_is_kept() -> None:
+def test_context_that_says_the_same_as_the_option__is_kept() -> None:
     context = {"node.qemu-scheduler/regex": "a", "example.org/delay": "2", "delay": "3"}
     assert vm_request({"name": "x", "node_regex": "a", "context": context}).context == context
 
 
-def test_a_clone_may_have_the_firmware_and_the_cores_of_its_source() -> None:
+def test_clone__may_have_the_firmware_and_the_cores_of_its_source() -> None:
     assert vm_request({"name": "x", "clone": "tpl", "efidisk0": {"efitype": "4m"}, "vcpus": 4}).cores == 4
 
 
-def test_a_decided_request_becomes_the_parameters_of_create() -> None:
+def test_decided_request__becomes_the_parameters_of_create() -> None:
     request = vm_request(
         {
             "name": "web",
@@ -144,13 +144,13 @@ def test_a_decided_request_becomes_the_parameters_of_create() -> None:
     }
 
 
-def test_a_device_never_takes_the_place_of_one_that_is_given() -> None:
+def test_device_never__takes_the_place_of_one_that_is_given() -> None:
     request = vm_request({"name": "web", "hostpci": {"hostpci0": "01:00.0"}})
     gpu = DeviceAllocation("gpu", "pci", "0000:01:00.0", "pve1", "nic", "hostpci0", "mapping=nic")
     with pytest.raises(InvalidRequest, match=r"hostpci0: .*gpu"):
         create_parameters(request, Decision(request, "pve1", 120, devices=(gpu,)))
 
 
-def test_an_imported_disk_of_a_given_size_is_to_be_resized_afterwards() -> None:
+def test_imported_disk_of_a_given_size__is_to_be_resized_afterwards() -> None:
     scsi = {"scsi0": {"import_from": "local:import/x.qcow2", "size": 20}, "scsi1": ":0,import-from=local:import/y.raw"}
     assert import_resizes(vm_request({"name": "web", "scsi": scsi})) == {"scsi0": 20 * GIB}

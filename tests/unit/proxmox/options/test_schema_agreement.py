@@ -54,7 +54,7 @@ def create(request: pytest.FixtureRequest) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(("parameter", "kind"), KINDS.items())
-def test_a_kind_knows_every_property_of_the_schema_with_its_type_choices_and_limits(
+def test_kind__knows_every_property_of_the_schema_with_its_type_choices_and_limits(
     create: dict[str, t.Any], parameter: str, kind: PropertyKind
 ) -> None:
     for name, schema in create[parameter]["format"].items():
@@ -76,7 +76,7 @@ def test_a_kind_knows_every_property_of_the_schema_with_its_type_choices_and_lim
 
 
 @pytest.mark.parametrize(("parameter", "kind"), KINDS.items())
-def test_a_kind_has_no_property_that_both_schemas_lack(parameter: str, kind: PropertyKind) -> None:
+def test_kind__has_no_property_that_both_schemas_lack(parameter: str, kind: PropertyKind) -> None:
     known: set[str] = set()
     for version in VERSIONS:
         known |= set(parameters(version, "/nodes/{node}/qemu", "POST")[parameter]["format"])
@@ -87,7 +87,7 @@ def test_a_kind_has_no_property_that_both_schemas_lack(parameter: str, kind: Pro
 @pytest.mark.parametrize(
     ("path", "method"), [("/nodes/{node}/qemu", "POST"), ("/nodes/{node}/qemu/{vmid}/config", "PUT")]
 )
-def test_every_option_is_a_parameter_of_create_and_of_update(version: str, path: str, method: str) -> None:
+def test_every_option__is_a_parameter_of_create_and_of_update(version: str, path: str, method: str) -> None:
     known = parameters(version, path, method)
     families = {option.api: f"{option.api}[n]" for option in VM_OPTIONS if option.count} | {"audio": "audio0"}
     release = tuple(int(part) for part in version.split("."))
@@ -97,7 +97,7 @@ def test_every_option_is_a_parameter_of_create_and_of_update(version: str, path:
     assert [option.name for option in newer if option.api in known] == []
 
 
-def test_the_options_have_the_types_limits_and_defaults_of_the_schema(create: dict[str, t.Any]) -> None:
+def test_options__have_the_types_limits_and_defaults_of_the_schema(create: dict[str, t.Any]) -> None:
     for option in VM_OPTIONS:
         schema = create.get(option.api)
         if schema is None or option.name in ("agent", "hotplug", "machine", "memory"):
@@ -116,7 +116,7 @@ def test_the_options_have_the_types_limits_and_defaults_of_the_schema(create: di
             assert str(option.default) == str(schema["default"]), option.name
 
 
-def test_the_numbers_of_drive_slots_are_those_that_resize_takes() -> None:
+def test_numbers_of_drive_slots__are_those_that_resize_takes() -> None:
     slots = parameters("9.2", "/nodes/{node}/qemu/{vmid}/resize", "PUT")["disk"]["enum"]
     for family in VM_OPTIONS:
         if family.name in ("ide", "sata", "scsi", "virtio"):

@@ -45,18 +45,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
         ({"name": "web", "vmid": 100, "cores": None, "state": "started"}, {}),
     ],
 )
-def test_options_become_parameters_of_the_api(params: dict[str, t.Any], api: dict[str, t.Any]) -> None:
+def test_options__become_parameters_of_the_api(params: dict[str, t.Any], api: dict[str, t.Any]) -> None:
     assert to_api(params) == api
 
 
-def test_keys_are_url_encoded_once_without_blank_lines() -> None:
+def test_keys__are_url_encoded_once_without_blank_lines() -> None:
     encoded = to_api({"sshkeys": "ssh-ed25519 AAAA+/= me@host\n\nssh-rsa AAAAB\n"})["sshkeys"]
     assert isinstance(encoded, str)
     assert not set(encoded) & set(" +/=\n@")
     assert unquote(encoded) == "ssh-ed25519 AAAA+/= me@host\nssh-rsa AAAAB"
 
 
-def test_a_list_of_keys_is_the_same_as_a_line_each() -> None:
+def test_list_of_keys__is_the_same_as_a_line_each() -> None:
     keys = ["ssh-ed25519 AAAAC3Nz me@host\n", 'from="192.0.2.0/24" sk-ssh-ed25519@openssh.com AAAAGnNr', "  "]
     assert to_api({"sshkeys": keys}) == to_api({"sshkeys": "\n".join(keys)})
     assert to_api({"sshkeys": []}) == to_api({"sshkeys": ""}) == {"sshkeys": ""}
@@ -73,17 +73,17 @@ def test_a_list_of_keys_is_the_same_as_a_line_each() -> None:
         ({"key": "hush"}, 1),
     ],
 )
-def test_what_is_no_public_key_is_refused_by_its_line_and_never_shown(keys: t.Any, line: int) -> None:
+def test_what_is_no_public_key__is_refused_by_its_line_and_never_shown(keys: t.Any, line: int) -> None:
     with pytest.raises(InvalidRequest, match=f"^sshkeys: line {line} is not valid, expected a public key") as raised:
         to_api({"sshkeys": keys})
     assert "hush" not in raised.value.message + str(raised.value.details)
 
 
-def test_drives_stay_objects_until_their_storage_is_known() -> None:
+def test_drives__stay_objects_until_their_storage_is_known() -> None:
     assert isinstance(to_api({"scsi": {"scsi30": ":32"}})["scsi30"], Drive)
 
 
-def test_a_password_is_sent_as_it_is_but_never_printed() -> None:
+def test_password__is_sent_as_it_is_but_never_printed() -> None:
     api = to_api({"cipassword": "s3cret"})
     assert api["cipassword"] == "s3cret"
     assert "s3cret" not in repr(api)
@@ -127,23 +127,23 @@ def test_a_password_is_sent_as_it_is_but_never_printed() -> None:
         ({"startdate": "tomorrow"}, ["startdate", "now"]),
     ],
 )
-def test_a_wrong_value_is_refused_by_option_value_and_expectation(params: dict[str, t.Any], named: list[str]) -> None:
+def test_wrong_value__is_refused_by_option_value_and_expectation(params: dict[str, t.Any], named: list[str]) -> None:
     with pytest.raises(InvalidRequest) as raised:
         to_api(params)
     assert all(each in raised.value.message for each in named), raised.value.message
 
 
-def test_the_spec_hides_the_password_and_nothing_else() -> None:
+def test_spec__hides_the_password_and_nothing_else() -> None:
     spec = vm_argument_spec()
     assert [name for name, each in spec.items() if each.get("no_log")] == ["cipassword"]
 
 
-def test_each_option_and_each_parameter_stands_in_the_table_once() -> None:
+def test_each_option_and_each_parameter__stands_in_the_table_once() -> None:
     assert len({option.name for option in VM_OPTIONS}) == len(VM_OPTIONS)
     assert len({(option.api, bool(option.count)) for option in VM_OPTIONS}) == len(VM_OPTIONS)
 
 
-def test_the_switch_numa_and_the_nodes_of_numa_are_two_options() -> None:
+def test_switch_numa_and_the_nodes_of_numa__are_two_options() -> None:
     switch, node = option_of("numa"), option_of("numa0")
     assert switch is not None
     assert node is not None
