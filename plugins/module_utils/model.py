@@ -95,7 +95,8 @@ class Guest:
     or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
     to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
     on its node that it will hold but that Device.in_use does not count yet. constraints are known only of VMs that a
-    run asks for or that were decided.
+    run asks for or that were decided. ha_state is the HA manager's word for what it does with the guest, empty for one
+    that it does not manage.
     """
 
     vmid: int
@@ -111,6 +112,7 @@ class Guest:
     lock: str | None = None
     constraints: Constraints = NO_CONSTRAINTS
     ha_managed: bool = False
+    ha_state: str = ""
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[tuple[str, str], ...] = ()
 

@@ -222,7 +222,9 @@ def _merged(snapshot: Snapshot, lists: Mapping[Place, Sequence[Guest]], doubtful
         now = fresh.pop(guest.vmid, None)
         if now is not None:
             # A node's list knows neither pool nor HA; the cluster's is never late in these.
-            merged.append(dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed))
+            merged.append(
+                dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed, ha_state=guest.ha_state)
+            )
         elif guest.vmid not in doubtful or (guest.node, guest.kind) not in lists:
             merged.append(guest)
     return dataclasses.replace(snapshot, guests=(*merged, *fresh.values()))

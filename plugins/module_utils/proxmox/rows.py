@@ -48,6 +48,7 @@ def guest_of_row(row: Row) -> Guest:
         pool=row.get("pool"),
         lock=row.get("lock"),
         ha_managed=bool(row.get("hastate")),
+        ha_state=row.get("hastate") or "",
     )
 
 

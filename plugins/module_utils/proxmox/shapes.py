@@ -63,7 +63,7 @@ class ByType:
     def __call__(self, value: t.Any) -> t.Any:
         if not isinstance(value, Mapping):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
-        kind = self.kinds.get(str(value.get("type")))
+        kind = self.kinds.get(text(value.get("type") or ""))
         return value if kind is None else kind(value)
 
 
@@ -83,6 +83,18 @@ class Rows:
         except WrongShape as error:
             raise WrongShape(f"item {len(rows) + 1}: {error}") from None
         return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A mapping of which every value is of one kind."""
+
+    kind: Kind
+
+    def __call__(self, value: t.Any) -> t.Any:
+        if not isinstance(value, Mapping):
+            raise WrongShape(f"expected a mapping, got {_name(value)}")
+        return {key: self.kind(item) for key, item in value.items()}
 
 
 def text(value: t.Any) -> str:
@@ -177,6 +189,20 @@ _CONFIG = Row(
     optional=_texts("name", "description", "tags", "lock", "meta", "smbios1", "vmgenid", "boot", "digest")
     | {"template": flag, "protection": flag}
 )
+_MIGRATION = Row(
+    optional={
+        "running": flag,
+        "local_disks": Rows(
+            Row(_texts("volid"), {**_texts("drivename"), "size": whole, "cdrom": flag, "is_unused": flag})
+        ),
+        "local_resources": Rows(text),
+        "mapped-resource-info": Values(Row(optional={"live-migration": flag})),
+        "not_allowed_nodes": Values(
+            Row(optional={"unavailable_storages": Rows(text), "unavailable-resources": Rows(text)})
+        ),
+        "dependent-ha-resources": Rows(text),
+    }
+)
 
 _PATHS: dict[str, Kind] = {
     "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
@@ -191,6 +217,7 @@ _PATHS: dict[str, Kind] = {
     "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
     "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
     "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
+    "/cluster/replication": Rows(Row(optional={"guest": whole, "target": text, "disable": flag})),
     "/cluster/mapping/(pci|usb)": Rows(
         Row(
             _texts("id"),
@@ -199,7 +226,8 @@ _PATHS: dict[str, Kind] = {
     ),
     "/cluster/qemu/cpu-flags": Rows(Row(_texts("name"), {"supported-on": Rows(text)})),
     "/nodes/*/(qemu|lxc)": Rows(_GUEST),
-    "/nodes/*/qemu/*/config": _CONFIG,
+    "/nodes/*/(qemu|lxc)/*/config": _CONFIG,
+    "/nodes/*/qemu/*/migrate": _MIGRATION,
     "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
     "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
     "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),

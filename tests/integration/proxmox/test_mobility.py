@@ -1,0 +1,163 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How guests of all kinds can be moved, as read from a cluster that holds one of each."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterator
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from simulator.moves_lab import description
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mobility import read_mobility
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mobility_rules import Permitted
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_settled
+
+from .conftest import parameters
+
+Read = Callable[..., dict[int, Mobility]]
+
+HA_GUESTS = {
+    "resources": [{"sid": f"vm:{vmid}", "state": "started"} for vmid in (140, 141, 142)],
+    "rules": [
+        {"rule": "pair", "type": "resource-affinity", "affinity": "positive", "resources": "vm:140,vm:141"},
+        {"rule": "only", "type": "node-affinity", "resources": "vm:142", "nodes": "pve1,pve2", "strict": 1},
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=["8.4", "9.2"])
+def moving_cluster(request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
+    modern = request.param == "9.2"
+    ha = HA_GUESTS if modern else {"resources": HA_GUESTS["resources"]}
+    lab: dict[str, t.Any] = {**description(), "version": request.param, "ha": ha}
+    with SimulatedCluster.start(lab, version=request.param, time_scale=0) as running:
+        session = Session.connect(parameters(running))
+        session.post("/nodes/pve1/qemu/9001/clone", newid=113, name="lc113")
+        session.close()
+        yield running
+
+
+@pytest.fixture
+def snapshot(moving_cluster: SimulatedCluster) -> Snapshot:
+    session = Session.connect(parameters(moving_cluster))
+    return read_settled(session, Needs(bridges=True, ha_rules=True))
+
+
+@pytest.fixture
+def read(moving_cluster: SimulatedCluster, snapshot: Snapshot) -> Read:
+    session = Session.connect(parameters(moving_cluster))
+
+    def run(*vmids: int, **permitted: bool) -> dict[int, Mobility]:
+        return read_mobility(session, snapshot, vmids, Permitted(**permitted))
+
+    return run
+
+
+def test_mobility__tells_running_guests_from_those_that_are_off(read: Read) -> None:
+    found = read(101, 102)
+
+    assert (found[101].how, found[101].cost, found[101].disks) == ("live", 32 * MIB, ())
+    assert (found[102].how, found[102].cost) == ("offline", 0)
+    assert all(mobility.stuck == ("", "") and mobility.via == "api" for mobility in found.values())
+
+
+def test_mobility__names_the_disks_that_have_to_be_copied(read: Read) -> None:
+    found = read(104, 107)
+
+    assert found[104].disks == (LocalDisk("scsi0", "fast", 32212992),)
+    assert found[104].cost == 32 * MIB + 32212992
+    assert found[107].disks == (LocalDisk("ide2", "fast", 4 * MIB),)
+
+
+@pytest.mark.parametrize(
+    ("vmid", "why", "cure"),
+    [
+        (106, "ide2 holds the image local:iso/local.iso", "eject it: set ide2 to none,media=cdrom"),
+        (113, "scsi0 is a linked clone on the local storage fast", "clone the VM in full"),
+        (9001, "scsi0 on the local storage fast has linked clones", "remove the linked clones"),
+        (116, "it is locked (backup)", "wait for the backup to end"),
+        (119, "it uses devices of its node: hostpci0 and usb0", "remove hostpci0 and usb0"),
+        (200, "", ""),
+    ],
+)
+def test_mobility__says_why_a_guest_is_stuck_and_what_would_cure_that(
+    read: Read, vmid: int, why: str, cure: str
+) -> None:
+    reason, remedy = read(vmid)[vmid].stuck
+
+    assert reason.startswith(why)
+    assert cure in remedy
+    assert bool(reason) == bool(why)
+
+
+def test_mobility__holds_back_what_is_not_permitted(read: Read) -> None:
+    found = read(102, 104, 201, offline=False, local_disks=False)
+
+    assert found[102].stuck[1] == "permit offline moves"
+    assert found[104].stuck[0] == "scsi0 would have to be copied, which is not permitted"
+    assert found[201].stuck[1] == "permit offline moves"
+
+
+def test_mobility__snapshots_on_local_qcow2_move_only_while_the_guest_is_off(
+    read: Read, moving_cluster: SimulatedCluster
+) -> None:
+    assert read(111)[111].disks == (LocalDisk("scsi0", "fast", 32212992),)
+    moving_cluster.set_guest(111, status="running")
+    try:
+        assert read(111)[111].stuck == (
+            "scsi0 on the local storage fast has snapshots: s1",
+            "remove the snapshots, or shut it down",
+        )
+    finally:
+        moving_cluster.set_guest(111, status="stopped")
+
+
+def test_mobility__rules_nodes_out_that_lack_a_bridge_or_device(read: Read) -> None:
+    found = read(105, 108, 114)
+
+    assert found[108].not_to == {"pve3": "lacks the mapped devices of hostpci0"}
+    assert found[114].not_to == {"pve3": "lacks the bridge vmbr1"}
+    # Its only local disk may go to another storage there.
+    assert found[105].not_to == {}
+
+
+def test_mobility__a_container_moves_only_when_it_may_be_restarted(
+    read: Read, moving_cluster: SimulatedCluster, snapshot: Snapshot
+) -> None:
+    moving_cluster.set_guest(200, status="running")
+    try:
+        session = Session.connect(parameters(moving_cluster))
+        running = read_settled(session)
+        assert read_mobility(session, running, [200], Permitted())[200].stuck[1] == "permit restarts of containers"
+        assert read_mobility(session, running, [200], Permitted(restart=True))[200].how == "restart"
+    finally:
+        moving_cluster.set_guest(200, status="stopped")
+    assert read(201)[201].disks == (LocalDisk("rootfs", "fast", 16 * MIB, "rootdir"),)
+
+
+def test_mobility__guests_under_ha_go_by_its_manager_with_their_partners(
+    read: Read, moving_cluster: SimulatedCluster
+) -> None:
+    found = read(140, 142)
+
+    assert {mobility.via for mobility in found.values()} == {"ha"}
+    assert not found[140].map_storages
+    if moving_cluster.state()["version"].startswith("9"):
+        assert found[140].together == {141}
+        assert found[142].not_to == {"pve3": "is not a node of HA rule 'only'"}
+
+
+def test_mobility__costs_two_calls_for_a_guest_and_one_for_all(read: Read, moving_cluster: SimulatedCluster) -> None:
+    moving_cluster.requests(reset=True)
+    read(101, 102, 103)
+
+    calls = [request["path"] for request in moving_cluster.requests()]
+    assert len(calls) == 2 * 3 + 1
+    assert calls.count("/cluster/replication") == 1
