@@ -1,48 +1,115 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a VM that is locked by its creation is still being made.
+"""VMs that others are creating: waiting for them, and telling those that nobody is creating any more.
 
-A task that is killed, or a node that crashes, leaves the VM locked for good. The list of running tasks tells, to a user
-with Sys.Audit.
+A task that is killed, or a node that crashes, leaves a VM locked by its creation for good. The node's list of running
+tasks tells, to a user with Sys.Audit on the node.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from ..errors import ApiError, ConnectionFailed, PermissionDenied
+from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
+from ..model import Guest
 from .failures import NotRecorded
-from .freshness import CLONING, is_auditor
+from .freshness import BEING_MADE, CLONING, read_config
+from .polling import Poller
 from .reader import Reader
 
 # A task is in the list some moments after it was begun.
 _CERTAIN_AFTER = 3.0
 
+# More tasks than run on one node at a time; by default the list ends after 50.
+_TASKS = 1000
+
+_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
+
+
+class BeingCreated(TaskTimeout):
+    """Others are creating a VM on which it depends what is to be done.
+
+    Attributes:
+        guests: such VMs.
+    """
+
+    def __init__(self, message: str, guests: Collection[Guest]) -> None:
+        super().__init__(message, vmids=sorted(guest.vmid for guest in guests))
+        self.guests = guests
+
 
 class Creations:
-    """Looks again and again whether VMs are still being made. May be used from many threads."""
+    """Looks again and again whether VMs are still being created. May be used from many threads.
 
-    def __init__(self, reader: Reader, clock: Callable[[], float] = time.monotonic) -> None:
+    Attributes:
+        abandoned: the VMIDs of VMs that are locked by their creation and that nobody is creating any more.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """patience: seconds to wait in all. The first wait begins them."""
         self._reader = reader
-        self._clock = clock
+        self._patience = patience
+        self._poller = Poller(clock, sleep)
+        self._deadline: float | None = None
         self._idle_since: dict[int, float] = {}
+        self.abandoned: set[int] = set()
 
-    def is_abandoned(self, vmid: int) -> bool:
-        """Tell whether for some seconds no task has been making the VM. False for a user who does not see all tasks."""
-        if self._may_be_made(vmid):
-            self._idle_since.pop(vmid, None)
+    def wait(self, guests: Collection[Guest]) -> bool:
+        """Wait until one of the VMs has its config, is gone or is found to be abandoned. Returns False when time is
+        over, or where there is nothing to wait for.
+        """
+        now = self._poller.clock()
+        if self._deadline is None:
+            self._deadline = now + self._patience
+        if not guests or now >= self._deadline:
             return False
-        return self._clock() - self._idle_since.setdefault(vmid, self._clock()) >= _CERTAIN_AFTER
+        return bool(self._poller.until(lambda: self._is_any_over(guests) or None, self._deadline - now))
 
-    def _may_be_made(self, vmid: int) -> bool:
-        try:
-            rows = self._reader.get("/cluster/tasks")
-            running = [row for row in rows if "endtime" not in row]
-            # The task of a clone names its source.
-            if any(row.get("type") in CLONING or row.get("id") == str(vmid) for row in running):
-                return True
-            return not is_auditor(self._reader)
-        except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
+    def _is_any_over(self, guests: Collection[Guest]) -> bool:
+        # Each is looked at, as this is how it comes to be known for how long nobody has been creating it.
+        over = [guest for guest in guests if self._is_over(guest)]
+        return bool(over)
+
+    def _is_over(self, guest: Guest) -> bool:
+        if not self._is_locked(guest):
             return True
+        if self._may_be_created(guest):
+            self._idle_since.pop(guest.vmid, None)
+            return False
+        now = self._poller.clock()
+        if now - self._idle_since.setdefault(guest.vmid, now) < _CERTAIN_AFTER:
+            return False
+        self.abandoned.add(guest.vmid)
+        return True
+
+    def _is_locked(self, guest: Guest) -> bool:
+        """Whether the VM's config is still to be written, as far as can be told."""
+        try:
+            config = read_config(self._reader, guest.node, guest.vmid)
+        except _UNREADABLE:
+            return True
+        return config is not None and config.get("lock") in BEING_MADE
+
+    def _may_be_created(self, guest: Guest) -> bool:
+        """Whether a task may be creating the VM. It runs on the VM's node, a clone's on that of the template until the
+        clone is moved.
+        """
+        try:
+            tasks = self._reader.get(f"/nodes/{guest.node}/tasks", source="active", limit=_TASKS)
+            running = [task for task in tasks if "endtime" not in task]
+            # The task of a clone names its source.
+            if any(task.get("type") in CLONING or task.get("id") == str(guest.vmid) for task in running):
+                return True
+            # Who may not read this is not shown the tasks of others either.
+            self._reader.get(f"/nodes/{guest.node}/status")
+        except _UNREADABLE:
+            return True
+        return False

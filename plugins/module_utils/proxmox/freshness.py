@@ -42,7 +42,9 @@ _LATE_FOR = 30.0
 BEING_MADE = frozenset({"create", "clone"})
 """Locks of a guest whose config is not written yet."""
 
-_PATIENCE = 2.0
+SETTLING = 2.0
+"""Seconds for which a guest is waited for whose config is being written."""
+
 _POLL_EVERY = 0.25
 
 _UNREADABLE = (ConnectionFailed, ApiError, PermissionDenied, NotRecorded)
@@ -75,7 +77,7 @@ def settle(
     *,
     known: Mapping[int, KnownGuest] = MappingProxyType({}),
     auditor: bool | None = None,
-    patience: float = _PATIENCE,
+    patience: float = SETTLING,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
     """Return snapshot with every guest that may be shown late replaced by what its node says now.

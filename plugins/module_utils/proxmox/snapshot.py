@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from ..model import Snapshot
 from .failures import NotRecorded
-from .freshness import KnownGuest, settle
+from .freshness import SETTLING, KnownGuest, settle
 from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules, with_maintenance
 from .inventory_next_id import NextId, read_next_id
@@ -68,12 +68,16 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
 
 
 def read_settled(
-    reader: Reader, needs: Needs | None = None, known: Mapping[int, KnownGuest] = MappingProxyType({})
+    reader: Reader,
+    needs: Needs | None = None,
+    known: Mapping[int, KnownGuest] = MappingProxyType({}),
+    patience: float = SETTLING,
 ) -> Snapshot:
     """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
     needs = needs or Needs()
     snapshot, next_id = _read(reader, needs)
-    return completed(reader, settle(reader, snapshot, known=known, auditor=next_id.auditor), needs)
+    settled = settle(reader, snapshot, known=known, auditor=next_id.auditor, patience=patience)
+    return completed(reader, settled, needs)
 
 
 def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:

@@ -21,7 +21,7 @@ from ..engine.plugins.rules.cpu_model import EVERYWHERE
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
 from ..proxmox.failures import NotRecorded
-from ..proxmox.freshness import BEING_MADE, KnownGuest, read_config
+from ..proxmox.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.options.table import option_of
@@ -146,9 +146,11 @@ class Access:
             self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
-    def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({})) -> Snapshot:
-        """The cluster now, with what the user says of its nodes; known are guests that need no second look."""
-        snapshot = read_settled(self.reader, known=known)
+    def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
+        """The cluster now, with what the user says of its nodes; known are guests that need no second look. Guests that
+        others are creating are waited for, patience seconds in all.
+        """
+        snapshot = read_settled(self.reader, known=known, patience=patience)
         self._check_identity(snapshot)
         return replace(self._with_facts(snapshot), cluster=self.identity())
 
@@ -158,14 +160,6 @@ class Access:
             return read_config(self.reader, node, vmid) is None
         except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
             return False
-
-    def is_locked_by_creation(self, node: str, vmid: int) -> bool:
-        """Whether the VM's config is still to be written, as far as can be told."""
-        try:
-            config = read_config(self.reader, node, vmid)
-        except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
-            return True
-        return config is not None and config.get("lock") in BEING_MADE
 
     def glance(self) -> Snapshot:
         """The cluster as one call shows it, late in what is new: enough to see that something happened."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from ..errors import CollectionError, ConnectionFailed, TaskTimeout
 from ..model import Decision, Guest, Template
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
+from ..proxmox.creations import BeingCreated
 from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, StubLeft, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
@@ -26,6 +27,7 @@ from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
 from .entries import Clone, Entry
 from .existing import adjustment_of
+from .matching import abandoned, is_nameless, unclear
 from .placing import Placer
 from .stopping import leave_signals_alone
 
@@ -58,22 +60,47 @@ class BindingCycle:
         self._excluded: set[int] = set()
         self._placing = threading.Lock()
 
-    def bind(self, entry: Entry, decision: Decision) -> tuple[Decision, BindResult]:
-        """Create the VM of a reserved decision. Decide again when its reservation has expired before anything was made,
-        when its node does not answer and nothing was made, or when its VMID was taken meanwhile and is free to choose.
+    def bind(self, entry: Entry, decision: Decision, nameless: Collection[Guest] = ()) -> tuple[Decision, BindResult]:
+        """Create the VM of a reserved decision, once it is known that none of the nameless guests, which others are
+        creating, is the VM. Decide again when its reservation has expired before anything was made, when its node does
+        not answer and nothing was made, or when its VMID was taken meanwhile and is free to choose.
 
         Raises ExistsAlready, and CollectionError when it could not be created; its reservation is then released.
         """
         for tries_left in reversed(range(ATTEMPTS)):
             try:
+                if nameless:
+                    self._until_named(entry, decision, nameless)
                 return decision, self._bind_once(entry, decision)
             except (VMIDTaken, ReservationLost, NodeUnreachable, NodeSilent) as error:
                 if not (tries_left and _may_be_decided_again(entry, error)):
                     raise
                 self.in_progress.discard(decision.vmid)
-                decision = self._decide_again(entry, decision, error)
+                decision, nameless = self._decide_again(entry, decision, error)
                 self.in_progress.add(decision.vmid)
         raise AssertionError("the last try has returned or raised")
+
+    def _until_named(self, entry: Entry, decision: Decision, nameless: Collection[Guest]) -> None:
+        """Wait until the nameless guests have other names than the entry, are gone, or are found to be abandoned."""
+        creations, ledger = self._placer.creations, self._access.ledger
+        awaited = {guest.vmid for guest in nameless}
+        try:
+            while True:
+                guests = [g for g in self._access.read(patience=0).guests if g.vmid in awaited]
+                for guest in guests:
+                    if guest.name == entry.request.name:
+                        raise ExistsAlready(guest)
+                left = [g for g in guests if is_nameless(g) and g.vmid not in creations.abandoned]
+                if not left:
+                    break
+                if not creations.wait(left):
+                    raise BeingCreated(f"{entry.label}: {unclear(left)}; run again later", left)
+        except (ExistsAlready, CollectionError):
+            self.in_progress.discard(decision.vmid)
+            with suppress(CollectionError):
+                ledger.release(self._access.identity(), [decision.vmid], self._access.holder)
+            raise
+        self.warnings.extend(abandoned(g) for g in guests if g.vmid in creations.abandoned)
 
     def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
@@ -120,8 +147,11 @@ class BindingCycle:
         result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence)
         return replace(result, warnings=(*result.warnings, *kept))
 
-    def _decide_again(self, entry: Entry, decision: Decision, error: CollectionError) -> Decision:
-        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway.
+    def _decide_again(
+        self, entry: Entry, decision: Decision, error: CollectionError
+    ) -> tuple[Decision, Collection[Guest]]:
+        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway. The decision comes
+        with the nameless guests that may be the VM.
 
         A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
         """
@@ -143,7 +173,7 @@ class BindingCycle:
         outcome = placement.outcomes[entry.position]
         if outcome.decision is None:
             raise error if isinstance(error, ConnectionFailed) else (outcome.error or error)
-        return outcome.decision
+        return outcome.decision, placement.nameless.get(entry.position, ())
 
 
 def _may_be_decided_again(entry: Entry, error: CollectionError) -> bool:

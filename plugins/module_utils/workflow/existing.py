@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,11 +17,10 @@ from ..errors import (
     GuestVanished,
     InvalidRequest,
     TaskFailed,
-    TaskTimeout,
 )
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
-from ..proxmox.creations import Creations
+from ..proxmox.creations import BeingCreated
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.outcomes import is_shutdown_timeout
@@ -38,35 +36,26 @@ from .report import VMReport
 
 POOL = "pool"
 
-POLL_EVERY = 0.5
-
 
 class Converger:
-    """Plans for existing VMs, and carries plans out. patience: seconds to wait for a VM that is still being made.
+    """Plans for existing VMs, and carries plans out.
 
     Attributes:
         pools: those that this user may see.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, reader: Reader, abandoned: Collection[int] = ()) -> None:
+        """abandoned: VMIDs of VMs that are locked by their creation for good; it may grow."""
         self._reader = reader
-        self._patience = patience
-        self._clock = clock
-        self._sleep = sleep
-        self._creations = Creations(reader, clock)
+        self._abandoned = abandoned
         self.pools: Collection[str] = frozenset()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM with what is asked for, by its fresh config. Only reads. An unfinished one is to be finished,
         whether update is asked for or not. What is the same for all VMs of a run is read from cluster, if given.
 
-        Raises GuestVanished; DriftNotApplicable when update is asked for and not all of it is possible.
+        Raises BeingCreated and GuestLocked for a VM whose config is not written yet; GuestVanished; DriftNotApplicable
+        when update is asked for and not all of it is possible.
         """
         if entry.state == "absent":
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
@@ -192,24 +181,23 @@ class Converger:
             binder.join_ha(guest.vmid, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
-        """The VM's config, once it is written: somebody may still be creating it. With it the guest, where it is then:
-        a clone for another node is made on that of its template.
+        """The VM's config, and the guest, where it is by now: a clone for another node is made on that of its template,
+        and moved.
         """
-        deadline = self._clock() + self._patience
-        while True:
+        stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
+        if stored is None:
+            guest = replace(guest, node=self._node_of(entry, guest))
             stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
-            if stored is None:
-                guest = replace(guest, node=self._node_of(entry, guest))
-            elif stored.config.get("lock") not in BEING_MADE:
-                break
-            elif self._creations.is_abandoned(guest.vmid):
+        if stored is None:
+            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
+        if stored.config.get("lock") in BEING_MADE:
+            if guest.vmid in self._abandoned:
                 raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
-            if self._clock() >= deadline:
-                raise TaskTimeout(
-                    f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
-                    "creation; it is not changed"
-                )
-            self._sleep(POLL_EVERY)
+            raise BeingCreated(
+                f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
+                "creation; it is not changed",
+                [guest],
+            )
         name = stored.config.get("name", "")
         if entry.request.name and name != entry.request.name:
             raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")

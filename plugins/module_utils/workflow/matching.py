@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..engine.texts import first, listed
-from ..errors import AmbiguousName, CollectionError, InvalidRequest, TaskTimeout, VMIDConflict
+from ..errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
 from ..model import Guest
 from ..proxmox.freshness import BEING_MADE
 from ..reservations.ledger import AlreadyReserved
@@ -23,11 +23,16 @@ VMIDS_TOLD = 10
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing."""
+    """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing.
+
+    Where nothing was found, nameless are VMs that others are creating and of which each may be the one that is asked
+    for.
+    """
 
     guest: Guest | None = None
     error: CollectionError | None = None
     take_over: int | None = None
+    nameless: tuple[Guest, ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -35,18 +40,15 @@ class Match:
         return self.guest is None and self.error is None
 
 
-class NameNotShown(TaskTimeout):
-    """A VM that others are creating has no name yet, so that it may be the one that is asked for.
+def unclear(nameless: Sequence[Guest]) -> str:
+    """What to say of a VM that was not found by its name, and may be one of those that others are creating."""
+    which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in nameless], VMIDS_TOLD))
+    return f"may be the VM that others are creating and that has no name yet ({which})"
 
-    Attributes:
-        guests: such VMs.
-    """
 
-    def __init__(self, label: str, guests: Sequence[Guest]) -> None:
-        which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in guests], VMIDS_TOLD))
-        message = f"{label}: may be the VM that others are creating and that has no name yet ({which}); run again later"
-        super().__init__(message, vmids=[guest.vmid for guest in guests])
-        self.guests = guests
+def is_nameless(guest: Guest) -> bool:
+    """Whether a VM is being created and has no name yet."""
+    return guest.kind == "qemu" and guest.name is None and guest.lock in BEING_MADE
 
 
 def match_entries(
@@ -69,13 +71,13 @@ def match_entries(
             by_name.setdefault(guest.name, []).append(guest)
     reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
     matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
-    nameless = [guest for guest in by_vmid.values() if _is_nameless(guest) and guest.vmid not in abandoned]
-    unclear = {
-        entry.position: Match(error=NameNotShown(entry.label, nameless))
+    nameless = tuple(guest for guest in by_vmid.values() if is_nameless(guest) and guest.vmid not in abandoned)
+    doubtful = {
+        entry.position: Match(nameless=nameless)
         for entry in entries
         if nameless and entry.state != "absent" and entry.request.vmid is None and matches[entry.position] == Match()
     }
-    return {**matches, **unclear, **_asked_for_twice(entries, matches)}
+    return {**matches, **doubtful, **_asked_for_twice(entries, matches)}
 
 
 def abandoned(guest: Guest) -> str:
@@ -90,7 +92,6 @@ def doubts(
     entries: Iterable[Entry],
     matches: Mapping[int, Match],
     guests: Sequence[Guest],
-    abandoned_vmids: Collection[int] = (),
 ) -> list[str]:
     """What the user should know when VMs were not found by their names: which VMs tell none, so that they may be one
     of them. Proxmox does not know the names of a node that has been offline for some minutes.
@@ -98,14 +99,12 @@ def doubts(
     unfound = any(matches[entry.position].is_new and entry.request.vmid is None for entry in entries)
     if not unfound:
         return []
-    broken_off = [abandoned(guest) for guest in guests if _is_nameless(guest) and guest.vmid in abandoned_vmids]
     silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
     if not silent:
-        return broken_off
+        return []
     nodes = listed(sorted({guest.node for guest in silent}))
     vmids = ", ".join(first([str(guest.vmid) for guest in silent], VMIDS_TOLD))
     return [
-        *broken_off,
         f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
         "a VM that is requested by name, and may be one of them, is treated as missing",
     ]
@@ -113,10 +112,6 @@ def doubts(
 
 def _is_silent(guest: Guest) -> bool:
     return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
-
-
-def _is_nameless(guest: Guest) -> bool:
-    return guest.kind == "qemu" and guest.name is None and guest.lock in BEING_MADE
 
 
 def _asked_for_twice(entries: Sequence[Entry], matches: Mapping[int, Match]) -> dict[int, Match]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
@@ -26,6 +26,7 @@ from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.creations import Creations
+from ..proxmox.freshness import SETTLING
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster, subjects_of
@@ -41,12 +42,9 @@ from .counting import (
 from .device_options import device_needs
 from .entries import Entry
 from .lawful import check_lawful
-from .matching import Match, NameNotShown, doubts, match_entries
+from .matching import Match, doubts, match_entries
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
-
-POLL_EVERY = 1.0
-"""Seconds between looks at a VM that others are creating."""
 
 CYCLES = 3
 """How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
@@ -61,6 +59,7 @@ class Placement:
         existing: guests that are there already.
         outcomes: of the entries that are not.
         errors: of the entries about which nothing can be decided.
+        nameless: for entries that are not found, VMs that others are creating; each may be the one that is asked for.
         nodes: how full the nodes are before and after.
         cautions: what the user should know about a decision, in sentences.
         doubts: the same about which VMs exist.
@@ -71,6 +70,7 @@ class Placement:
     existing: dict[int, Guest] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     errors: dict[int, CollectionError] = field(default_factory=dict)
+    nameless: dict[int, tuple[Guest, ...]] = field(default_factory=dict)
     nodes: list[NodeUsage] = field(default_factory=list)
     cautions: dict[int, list[str]] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
@@ -84,8 +84,7 @@ class Placer:
     """Decides for one run.
 
     Attributes:
-        patience: seconds in which VMs that others are creating are waited for, in all.
-        sleep: how that is waited.
+        creations: what is known of VMs that others are creating.
     """
 
     def __init__(self, access: Access, manager: Manager, device_attributes: Mapping[str, Mapping[str, t.Any]]) -> None:
@@ -97,10 +96,7 @@ class Placer:
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
         self._unreachable: set[str] = set()
-        self._abandoned: set[int] = set()
-        self._deadline: float | None = None
-        self.patience = 0.0
-        self.sleep: Callable[[float], None] = time.sleep
+        self.creations = Creations(access.reader, patience=0)
 
     def avoid(self, node: str) -> None:
         """Take a node for offline from now on: it did not answer, which the cluster notices some seconds later."""
@@ -113,44 +109,7 @@ class Placer:
 
         reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
         entry failed. excluded are VMIDs known to be taken although this user does not see by whom.
-
-        A VM that others are creating, which may be one that is asked for, is waited for until it has a name, patience
-        seconds in all. Nobody else is kept from deciding meanwhile.
         """
-        while True:
-            placement = self._place(entries, all_or_nothing=all_or_nothing, reserve=reserve, excluded=excluded)
-            errors = (error for error in placement.errors.values() if isinstance(error, NameNotShown))
-            nameless = {guest.vmid: guest for error in errors for guest in error.guests}
-            if not nameless or not self._until_named(nameless.values()):
-                return placement
-            if reserve:
-                decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]
-                self._access.ledger.release(self._access.identity(), decided, self._access.holder)
-
-    def _until_named(self, guests: Iterable[Guest]) -> bool:
-        """Wait until the VMs have names, are gone, or are found to be abandoned. Returns False when time is over."""
-        if self._deadline is None:
-            self._deadline = time.monotonic() + self.patience
-        creations = Creations(self._access.reader)
-        if time.monotonic() >= self._deadline:
-            return False
-        left = {guest.vmid: guest for guest in guests}
-        while left:
-            for vmid, guest in list(left.items()):
-                if not self._access.is_locked_by_creation(guest.node, vmid):
-                    del left[vmid]
-                elif creations.is_abandoned(vmid):
-                    self._abandoned.add(vmid)
-                    del left[vmid]
-            if left and time.monotonic() >= self._deadline:
-                return False
-            if left:
-                self.sleep(POLL_EVERY)
-        return True
-
-    def _place(
-        self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int]
-    ) -> Placement:
         for tries_left in reversed(range(CYCLES)):
             try:
                 with self._cycle(reserve) as cycle:
@@ -199,7 +158,9 @@ class Placer:
         access = self._access
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         known = known_guests(reservations, {w for entry in entries for w in (entry.request.name, entry.request.vmid)})
-        snapshot = self._without_unreachable(access.read(known))
+        # It matters which VMs others are creating where one is placed, or may be the same.
+        settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
+        snapshot = self._without_unreachable(access.read(known, patience=settling))
         counted = count_reservations(snapshot, reservations, known, access.is_gone)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -208,7 +169,7 @@ class Placer:
             counted.snapshot.guests,
             counted.pending,
             {guest.vmid for guest in snapshot.guests},
-            self._abandoned | self._unasked(snapshot),
+            self.creations.abandoned | self._unasked(snapshot),
         )
         requests = [entry.request for entry in entries if entry.state != "absent" and matches[entry.position].is_new]
         devices = device_needs(requests, self._device_attributes)
@@ -225,7 +186,7 @@ class Placer:
         decisions = [o.decision for o in placement.outcomes.values() if o.decision is not None]
         cluster = with_reservations(shown, pending, excluded)
         check_lawful(cluster, decisions, self.profile_of, _started(entries, placement.existing))
-        placement.doubts = doubts(entries, matches, counted.snapshot.guests, self._abandoned)
+        placement.doubts = doubts(entries, matches, counted.snapshot.guests)
         return placement
 
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
@@ -267,6 +228,8 @@ class Placer:
                 except CollectionError as refusal:
                     placement.errors[entry.position] = refusal
                     continue
+                if match.nameless:
+                    placement.nameless[entry.position] = match.nameless
                 positions.append(entry.position)
                 requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
         present = known_among(self._asked, state).values()

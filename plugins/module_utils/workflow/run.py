@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,9 +16,10 @@ from ..engine.diagnosis import Outcome
 from ..errors import CollectionError, GuestVanished, Interrupted, InvalidRequest
 from ..model import Decision, Guest
 from ..proxmox.binder import Binder
+from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.options.cautions import option_cautions
 from ..proxmox.polling import Poller
-from ..proxmox.reader import ReadOnce
+from ..proxmox.reader import Reader, ReadOnce
 from ..proxmox.tasks import TaskFollower
 from .access import Access
 from .aftermath import Aftermath
@@ -27,6 +29,7 @@ from .existing import Converger
 from .existing_plan import ExistingPlan
 from .foresight import Foresight
 from .limits import check_limits
+from .matching import unclear
 from .placing import Placement, Placer
 from .progress import Progress, Step, Wait
 from .report import VMReport, planned_report
@@ -70,13 +73,17 @@ class Run:
         self._patience = float(params["wait_for_capacity"])
         self._force: bool = params["force"]
         self._stop = Stop()
-        placer.patience, placer.sleep = self._timeout, self._stop.sleep
-        self._converger = Converger(access.reader, patience=self._timeout, sleep=self._stop.sleep)
+        self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
+        placer.creations = self._creations
+        self._converger = Converger(access.reader, self._creations.abandoned)
         self._aftermath = Aftermath(access.reader, self._converger)
         self._reports: dict[int, VMReport] = {}
         self._existing: dict[int, Guest] = {}
         # Those with which nothing is left to do.
         self._settled: set[int] = set()
+        # Those that exist and can only be planned for when others have created them.
+        self._late: dict[int, Guest] = {}
+        self._checking = threading.Lock()
         self.nodes: list[NodeUsage] = []
         self.warnings: list[str] = []
         self.interrupted = False
@@ -163,12 +170,14 @@ class Run:
                 report = planned_report(
                     entry, placement.outcomes.get(entry.position), placement.errors.get(entry.position)
                 )
-                cautions = (*placement.cautions.get(entry.position, ()), *_option_cautions(report))
+                cautions = [*placement.cautions.get(entry.position, ()), *_option_cautions(report)]
+                if not reserve and entry.position in placement.nameless:
+                    cautions.append(unclear(placement.nameless[entry.position]))
                 report.warnings.extend(f"{entry.label}: {text}" for text in cautions)
                 report.attempts = before.attempts + 1 if before else 1
                 report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
                 self._reports[entry.position] = report
-            plans = self._plans(placement.existing, placement.snapshot.pools)
+            plans = self._plans(placement.existing, placement.snapshot.pools, write=reserve)
             self._check_growth(placement, plans)
             if not reserve:
                 self._foresee(placement, plans)
@@ -184,20 +193,23 @@ class Run:
             ]
             self._access.ledger.forget(self._access.identity(), vanished)
         reports = {entry.position: self._reports[entry.position] for entry in entries}
-        self._settled.update(p for p, report in reports.items() if report.error is None and not report.actions)
+        done = {p for p, report in reports.items() if report.error is None and not report.actions}
+        self._settled.update(done - self._late.keys())
         return placement, plans
 
-    def _plans(self, existing: Mapping[int, Guest], pools: Collection[str]) -> dict[int, ExistingPlan]:
+    def _plans(self, existing: Mapping[int, Guest], pools: Collection[str], *, write: bool) -> dict[int, ExistingPlan]:
         """Plans for the VMs that exist, each from its own config; reports of those that fail are kept.
 
-        pools are those that this user may see.
+        pools are those that this user may see. In a run that writes, VMs that others are creating come late: nobody
+        waits for them.
         """
         plans: dict[int, ExistingPlan] = {}
+        self._late = {}
         self._converger.pools = pools
         cluster = ReadOnce(self._access.reader)
         with self._stop.threads(self._parallel) as pool:
             futures = {
-                pool.submit(self._converger.plan, self._entries[position], guest, cluster): position
+                pool.submit(self._plan, self._entries[position], guest, cluster, wait=not write): position
                 for position, guest in existing.items()
             }
             for future in as_completed(futures):
@@ -205,10 +217,23 @@ class Run:
                 try:
                     plans[position] = future.result()
                 except CollectionError as error:
-                    report = VMReport(self._entries[position], error=error)
-                    report.node, report.vmid = existing[position].node, existing[position].vmid
-                    self._reports[position] = report
+                    guest = existing[position]
+                    late = write and isinstance(error, BeingCreated)
+                    if late:
+                        self._late[position] = guest
+                    self._reports[position] = VMReport(
+                        self._entries[position], error=None if late else error, node=guest.node, vmid=guest.vmid
+                    )
         return plans
+
+    def _plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None, *, wait: bool) -> ExistingPlan:
+        """The plan for a VM that exists; with wait once others have created it."""
+        while True:
+            try:
+                return self._converger.plan(entry, guest, cluster)
+            except BeingCreated as error:
+                if not (wait and self._creations.wait(error.guests)):
+                    raise
 
     def _check_growth(self, placement: Placement, plans: dict[int, ExistingPlan]) -> None:
         """Drop the plans whose VMs may not grow or start on their nodes, and report on all."""
@@ -303,12 +328,16 @@ class Run:
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
             self._stop.threads(self._parallel) as pool,
         ):
-            for position, decision in decisions.items():
-                report = self._reports[position]
-                work[pool.submit(settle, position, self._bind, cycle, binder, report, decision)] = position
+            # Those that wait for others come last, so that nobody waits with them.
+            for position in sorted(decisions, key=placement.nameless.__contains__):
+                args = cycle, binder, placement, position, decisions[position]
+                work[pool.submit(settle, position, self._bind, *args)] = position
             for position, plan in plans.items():
                 if plan.actions:
                     work[pool.submit(settle, position, self._converge, binder, plan)] = position
+            for position, guest in self._late.items():
+                found = binder, placement, self._entries[position], guest
+                work[pool.submit(settle, position, self._take_as_it_is, *found)] = position
             total = self._done + len(work)
             for future in as_completed(work):
                 seconds = future.result()
@@ -318,12 +347,15 @@ class Run:
         if decisions and not access.shared:
             self._check_limits([self._reports[position] for position in decisions])
 
-    def _bind(self, cycle: BindingCycle, binder: Binder, report: VMReport, decision: Decision) -> VMReport:
+    def _bind(
+        self, cycle: BindingCycle, binder: Binder, placement: Placement, position: int, decision: Decision
+    ) -> VMReport:
         """Create a VM, and report what came of it, be it an error."""
+        report = self._reports[position]
         try:
-            decision, result = cycle.bind(report.entry, decision)
+            decision, result = cycle.bind(report.entry, decision, placement.nameless.get(position, ()))
         except ExistsAlready as found:
-            return self._take_as_it_is(binder, report.entry, found.guest)
+            return self._take_as_it_is(binder, placement, report.entry, found.guest)
         except CollectionError as error:
             return self._aftermath.of_new(report, error)
         report.fill_in(decision)
@@ -331,12 +363,16 @@ class Run:
         report.warnings.extend(f"{report.entry.label}: {line}" for line in result.warnings)
         return report
 
-    def _take_as_it_is(self, binder: Binder, entry: Entry, guest: Guest) -> VMReport:
-        """Go on with a VM that somebody else has just created."""
+    def _take_as_it_is(self, binder: Binder, placement: Placement, entry: Entry, guest: Guest) -> VMReport:
+        """Go on with a VM that somebody else is creating, or has just created."""
         try:
-            return self._converge(binder, self._converger.plan(entry, guest))
+            plans = {entry.position: self._plan(entry, guest, wait=True)}
         except CollectionError as error:
             return VMReport(entry, error=error, node=guest.node, vmid=guest.vmid)
+        with self._checking:
+            self._check_growth(placement, plans)
+        plan = plans.get(entry.position)
+        return self._reports[entry.position] if plan is None else self._converge(binder, plan)
 
     def _converge(self, binder: Binder, plan: ExistingPlan) -> VMReport:
         """Do what is to be done with a VM that exists, and report what came of it, be it an error."""

@@ -158,6 +158,57 @@ def test_match__a_creation_that_was_broken_off_keeps_nobody_from_creating(
     assert "VM 300 on pve1 is locked by its creation, and no task is working on it" in result["warnings"][0]
 
 
+def test_match__a_broken_off_creation_is_noticed_without_rights_on_the_whole_cluster(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    granted = [("/vms", "PVEVMAdmin"), ("/nodes", "PVEAuditor"), ("/storage", "PVEAuditor")]
+    acl = [{"path": path, "user": "ops@pve", "role": role} for path, role in granted]
+    secret = "12345678-1234-4234-8234-123456789abc"
+    tokens = [{"id": "ops@pve!tok", "secret": secret, "privsep": False}]
+    cluster = start({**LAGGING, "users": [{"name": "ops@pve"}], "tokens": tokens, "acl": acl}, time_scale=1)
+    cluster.add_guest(vmid=300, node="pve1")
+    cluster.set_guest(300, config={"lock": "create", "name": None})
+    ops = {"PROXMOX_USER": "ops@pve", "PROXMOX_TOKEN_ID": "tok", "PROXMOX_TOKEN_SECRET": secret}
+
+    result = control(cluster).schedule(name="web-1", memory=1024, timeout=30, env=ops)
+
+    assert result["changed"] is True
+    assert "no task is working on it" in result["warnings"][0]
+
+
+def test_match__the_other_vms_of_a_task_do_not_wait_for_one_that_somebody_else_is_creating(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    controller = control(lagging)
+    lagging.fault(method="POST", path="/nodes/[^/]+/qemu$", task_seconds=8, count=1)
+    somebody = controller.start("qemu_schedule", name="slow-1", vmid=300, memory=1024, reservations="none")
+    until(lambda: 300 in lagging.state()["guests"])
+    vms = [{"name": "slow-1"}, {"name": "web-2", "vmid": 400}, {"vmid": 300, "cores": 2, "update": True}]
+
+    ours = controller.start("qemu_schedule", vms=vms[:2], memory=1024, reservations="none")
+    theirs = controller.start("qemu_schedule", vms=[vms[2], {"name": "app-1", "state": "absent"}], reservations="none")
+    until(lambda: 400 in lagging.state()["guests"] and 100 not in lagging.state()["guests"])
+    planned = controller.schedule(check=True, name="web-9", reservations="none")
+
+    assert somebody.is_running
+    assert 'web-9": may be the VM that others are creating and that has no name yet (300 on ' in planned["warnings"][0]
+    assert [(vm["action"], vm["vmid"]) for vm in ours.result()["vms"]] == [("none", 300), ("create", 400)]
+    assert [vm["action"] for vm in theirs.result()["vms"]] == ["update", "delete"]
+    assert lagging.state()["guests"][300]["config"]["cores"] == 2
+
+
+def test_match__a_vm_that_is_to_be_absent_does_not_wait_for_those_that_others_are_creating(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    lagging.add_guest(vmid=300, node="pve1")
+    lagging.set_guest(300, config={"lock": "create", "name": None})
+    lagging.reset_requests()
+
+    assert control(lagging).schedule(name="web-1", state="absent")["changed"] is False
+
+    assert [request["path"] for request in lagging.requests()].count("/nodes/pve1/qemu") == 1
+
+
 @both_ledgers
 def test_vm_renamed_by_hand__is_not_taken_for_the_one_that_is_asked_for(
     control: Callable[..., Controller], lagging: SimulatedCluster, reservations: str

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     DriftNotApplicable,
+    GuestLocked,
     GuestVanished,
     InvalidRequest,
-    TaskTimeout,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.creations import BeingCreated
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger
@@ -29,14 +31,9 @@ def entry(**options: Any) -> Entry:
     return build_entries({"name": "web", **options}, one_vm_argument_spec(), 0.0)[0]
 
 
-def converger(config: dict[str, Any], **more: Any) -> Converger:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
+def converger(config: dict[str, Any], abandoned: Collection[int] = (), **more: Any) -> Converger:
     answers = {"/cluster/resources": [], f"{PATH}/config": {"name": "web", **config}, **more}
-    return Converger(RecordedReader(answers), patience=30, clock=lambda: now[0], sleep=sleep)
+    return Converger(RecordedReader(answers), abandoned)
 
 
 def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "running") -> ExistingPlan:
@@ -114,9 +111,13 @@ def test_vm_that_is_called_otherwise_by_now__is_not_touched() -> None:
 
 
 @pytest.mark.parametrize("lock", ["create", "clone"])
-def test_vm_that_is_being_made__is_waited_for_and_then_given_up(lock: str) -> None:
-    with pytest.raises(TaskTimeout, match="still being created"):
-        plan(entry(), {"lock": lock})
+def test_plan__a_vm_that_is_being_created_cannot_be_planned_for(lock: str) -> None:
+    found = guest(100, "pve1", name="web", status="running")
+    with pytest.raises(BeingCreated, match="still being created") as raised:
+        converger({"lock": lock}).plan(entry(), found)
+    assert raised.value.guests == [found]
+    with pytest.raises(GuestLocked, match="no task is working on it"):
+        converger({"lock": lock}, abandoned={100}).plan(entry(), found)
     assert plan(entry(), {"lock": "backup"}).actions == []
 
 

@@ -39,7 +39,7 @@ def plan(
     config = {"/cluster/resources": NODES, "/nodes/pve1/qemu/100/config": {"name": "web"}}
     reader = RecordedReader({**config, **known, **dict(answers)})
     (asked,) = build_entries({"name": "web", "ha": ha, **options}, one_vm_argument_spec(), 0.0)
-    return Converger(reader, patience=0).plan(asked, guest(100, "pve1", name="web", status=status))
+    return Converger(reader).plan(asked, guest(100, "pve1", name="web", status=status))
 
 
 @pytest.mark.parametrize(

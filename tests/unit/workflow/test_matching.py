@@ -16,9 +16,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import (
     Match,
-    NameNotShown,
-    doubts,
     match_entries,
+    unclear,
 )
 
 
@@ -122,9 +121,8 @@ def test_match__of_two_reservations_the_one_of_the_vmid_counts_before_the_one_of
 def test_match__a_vm_that_others_are_creating_may_be_the_one_that_is_asked_for() -> None:
     found = match(entry("new"), [WEB, NAMELESS])
 
-    assert isinstance(found.error, NameNotShown)
-    assert found.error.guests == [NAMELESS]
-    assert "(103 on pve2)" in found.error.message
+    assert (found.is_new, found.nameless) == (True, (NAMELESS,))
+    assert "(103 on pve2)" in unclear(found.nameless)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +137,7 @@ def test_match__a_vm_that_others_are_creating_may_be_the_one_that_is_asked_for()
     ],
 )
 def test_match__others_are_not_in_doubt(asked: Entry, guests: list[Guest]) -> None:
-    assert match(asked, guests).error is None
+    assert match(asked, guests).nameless == ()
 
 
 def test_match__a_creation_that_was_broken_off_is_nobodys() -> None:
@@ -148,5 +146,3 @@ def test_match__a_creation_that_was_broken_off_is_nobodys() -> None:
     matches = match_entries([asked], [NAMELESS], [], (), abandoned=[103])
 
     assert matches[0] == Match()
-    (warning,) = doubts([asked], matches, [NAMELESS], [103])
-    assert "qm destroy 103 --skiplock" in warning

@@ -73,5 +73,5 @@ def test_an_odd_value__in_a_config_is_an_error_of_ours_or_none(key: str) -> None
         with suppress(CollectionError):
             answers = {"/cluster/resources": [], "/nodes/pve1/qemu/100/config": {**CONFIG, key: value}}
             reader = RecordedReader(answers)
-            plan = Converger(reader, patience=0).plan(entry, guest(100, "pve1", name="web", status="running"))
+            plan = Converger(reader).plan(entry, guest(100, "pve1", name="web", status="running"))
             assert growth_of(plan) is not None
