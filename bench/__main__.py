@@ -9,13 +9,14 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, engine, forks, ledger, machine, page, tasks
+from . import api_requests, batch, engine, forks, inventory, ledger, machine, page, tasks
 
 SECTIONS = {
     "requests": api_requests.measure,
     "tasks": tasks.measure,
     "batch": batch.measure,
     "forks": forks.measure,
+    "inventory": inventory.measure,
     "ledger": ledger.measure,
     "engine": engine.measure,
 }

@@ -82,3 +82,26 @@ attributes:
     membership:
       - qemu_scheduler.proxmox.proxmox
 """
+
+    ENVIRONMENT = r"""
+options:
+  api_host:
+    env: [{name: PROXMOX_HOST}]
+  api_port:
+    env: [{name: PROXMOX_PORT}]
+  api_user:
+    env: [{name: PROXMOX_USER}]
+  api_password:
+    env: [{name: PROXMOX_PASSWORD}]
+  api_token_id:
+    env: [{name: PROXMOX_TOKEN_ID}]
+  api_token_secret:
+    env: [{name: PROXMOX_TOKEN_SECRET}]
+  validate_certs:
+    env: [{name: PROXMOX_VALIDATE_CERTS}]
+  ca_path:
+    env: [{name: PROXMOX_CA_PATH}]
+  api_timeout:
+    env: [{name: PROXMOX_TIMEOUT}]
+"""
+    """What plugins need beside the options: Ansible reads their environment variables by this."""

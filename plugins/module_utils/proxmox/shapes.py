@@ -184,6 +184,13 @@ _MEMBER = ByType({"cluster": _NAMED, "node": _NAMED})
 _TASK = Row(optional=_texts("upid", "type", "id", "node", "user", "status") | _numbers("starttime", "endtime"))
 _ADDRESS = Row({"ip-address": address})
 _INTERFACE = Row(optional={**_texts("name", "hardware-address"), "ip-addresses": Rows(_ADDRESS)})
+
+
+def _interfaces(value: t.Any) -> t.Any:
+    """The interfaces that a guest agent tells, or a mapping with the error that it answers instead."""
+    return value if isinstance(value, Mapping) else Rows(_INTERFACE)(value)
+
+
 _CHECK = Row(optional=_texts("severity", "message"))
 _CONFIG = Row(
     optional=_texts("name", "description", "tags", "lock", "meta", "smbios1", "vmgenid", "boot", "digest")
@@ -230,7 +237,7 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/qemu/*/migrate": _MIGRATION,
     "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
     "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
-    "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": Rows(_INTERFACE)}),
+    "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": _interfaces}),
     "/nodes/*/certificates/info": Rows(Row(_texts("filename", "fingerprint"), _texts("subject"))),
     "/nodes/*/network": Rows(Row(_texts("iface"))),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),

@@ -17,6 +17,7 @@ from ..proxmox.parallel import in_parallel
 from ..proxmox.reader import Reader
 from ..proxmox.session import Session
 
+Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
 PAUSE = 2.0
@@ -24,13 +25,16 @@ PAUSE = 2.0
 NOT_THERE = "there is no such VM"
 NOT_ENABLED = "its guest agent is not enabled"
 SILENT = "its guest agent did not answer"
+UNSUPPORTED = "its guest agent does not report addresses"
 NO_ADDRESS = "its guest agent reported no matching address"
+LASTING = (NOT_ENABLED, UNSUPPORTED)
+"""Reasons that do not change while a VM runs."""
 _REFUSAL_WITHOUT_AGENT = "No QEMU guest agent configured"
 
 
 def address_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The module's result. Raises InvalidRequest, and what reading raises apart from an agent that does not answer."""
-    networks = _networks(params["networks"])
+    networks = parse_networks(params["networks"])
     session = Session.connect(params)
     try:
         found = wait_for_addresses(session, params["vmids"], networks, float(params["wait"]))
@@ -49,20 +53,44 @@ def wait_for_addresses(
 ) -> list[dict[str, t.Any]]:
     """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) where it has none.
 
-    The guests are asked again until each has an address, or seconds have gone by. One without an agent is not: that
-    does not change while it runs.
+    The guests are asked again until each has an address, or seconds have gone by. One without an agent, or whose agent
+    does not report addresses, is not: that does not change while it runs.
     """
     found: dict[int, dict[str, t.Any]] = {}
     missing = list(vmids)
     deadline = clock() + seconds
     while True:
         nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
-        ask = functools.partial(_ask, reader, nodes, networks)
+        ask = functools.partial(agent_addresses, reader, nodes, networks)
         found.update(in_parallel(ask, missing))
-        missing = [vmid for vmid in missing if found[vmid]["reason"] not in (None, NOT_ENABLED)]
+        missing = [vmid for vmid in missing if found[vmid]["reason"] not in (None, *LASTING)]
         if not missing or clock() >= deadline:
             return [found[vmid] for vmid in vmids]
         sleep(max(min(PAUSE, deadline - clock()), 0.0))
+
+
+def agent_addresses(
+    reader: Reader, nodes: Mapping[int, str], networks: Sequence[Network], vmid: int
+) -> dict[str, t.Any]:
+    """One VM's entry of the result, as it is now. nodes: where VMs are, by VMID."""
+    node = nodes.get(vmid)
+    addresses: list[str] = []
+    reason: str | None = NOT_THERE
+    if node is not None:
+        try:
+            answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
+        except (ApiError, NodeUnreachable) as error:
+            reason = NOT_ENABLED if _REFUSAL_WITHOUT_AGENT in error.message else SILENT
+        else:
+            interfaces = answer.get("result") or ()
+            if isinstance(interfaces, Mapping):
+                # An agent that does not know the command, or may not carry it out, answers with an error of its own.
+                reason = UNSUPPORTED
+            else:
+                addresses = usable_addresses(interfaces, networks)
+                reason = None if addresses else NO_ADDRESS
+    first = addresses[0] if addresses else None
+    return {"vmid": vmid, "node": node, "address": first, "addresses": addresses, "reason": reason}
 
 
 def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequence[Network]) -> list[str]:
@@ -78,30 +106,18 @@ def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequen
     usable = [
         address
         for address in addresses
-        if not (address.is_loopback or address.is_link_local)
-        and (not networks or any(address in network for network in networks))
+        if not (address.is_loopback or address.is_link_local) and within(address, networks)
     ]
     return [str(address) for address in sorted(usable, key=lambda address: address.version)]
 
 
-def _ask(reader: Reader, nodes: Mapping[int, str], networks: Sequence[Network], vmid: int) -> dict[str, t.Any]:
-    """One VM's entry of the result, as it is now."""
-    node = nodes.get(vmid)
-    addresses: list[str] = []
-    reason: str | None = NOT_THERE
-    if node is not None:
-        try:
-            answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
-        except (ApiError, NodeUnreachable) as error:
-            reason = NOT_ENABLED if _REFUSAL_WITHOUT_AGENT in error.message else SILENT
-        else:
-            addresses = usable_addresses(answer.get("result") or (), networks)
-            reason = None if addresses else NO_ADDRESS
-    first = addresses[0] if addresses else None
-    return {"vmid": vmid, "node": node, "address": first, "addresses": addresses, "reason": reason}
+def within(address: Address | str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks; without networks each is."""
+    return not networks or any(ipaddress.ip_address(address) in network for network in networks)
 
 
-def _networks(texts: Iterable[str]) -> list[Network]:
+def parse_networks(texts: Iterable[str]) -> list[Network]:
+    """The networks of the option of that name. Raises InvalidRequest."""
     networks = []
     for text in texts:
         try:

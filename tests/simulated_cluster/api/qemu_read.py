@@ -80,6 +80,16 @@ def config(call: Call) -> dict[str, Any]:
     return values | {"digest": guest.digest()}
 
 
+@route("GET", "/nodes/{node}/qemu/{vmid}/snapshot")
+def snapshots(call: Call) -> list[dict[str, Any]]:
+    guest = of(call)
+    here = {
+        "name": "current", "description": "You are here!", "digest": guest.digest(),
+        "running": int(guest.status == "running"),
+    }
+    return [*({"name": name, "description": "", "vmstate": 0} for name in guest.snapshots), here]
+
+
 @route("GET", "/nodes/{node}/qemu/{vmid}/pending")
 def pending(call: Call) -> list[dict[str, Any]]:
     guest = of(call)

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.shapes import checked
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     usable_addresses,
     wait_for_addresses,
@@ -70,6 +71,19 @@ def test_addresses__count_only_in_the_wanted_networks() -> None:
     networks = [ipaddress.ip_network("192.0.2.0/24"), ipaddress.ip_network("2001:db8::/64")]
     found = usable_addresses([interface("172.17.0.1", "192.0.2.1", "2001:db8:1::1")], networks)
     assert found == ["192.0.2.1"]
+
+
+def test_an_agent_that_answers_with_an_error__is_not_waited_for() -> None:
+    class Unable(Agents):
+        def get(self, path: str, params: Mapping[str, Any] | None = None, /, **more: Any) -> Any:
+            answer = super().get(path, params, **more)
+            refused = {"result": {"error": {"class": "Unsupported", "desc": "not on this system"}}}
+            return answer if path == "/cluster/resources" else checked(path, refused)
+
+    agents = Unable({101: (0, [])})
+    (vm,) = agents.wait([101], 60)
+    assert (vm["addresses"], vm["reason"]) == ([], "its guest agent does not report addresses")
+    assert agents.asked == [101]
 
 
 def test_interface_without_addresses__is_fine() -> None:

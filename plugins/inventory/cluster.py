@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guests of a Proxmox VE cluster as an inventory."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster
+short_description: Guests of a Proxmox VE cluster as an inventory
+version_added: 1.1.0
+description:
+  - Adds the VMs and containers of a cluster as hosts. Templates and guests that are being created are left out.
+  - Costs one API request, whatever the number of guests. The options O(configs) and O(addresses) cost one request per
+    guest each.
+  - The source is a YAML file whose key C(plugin) is V(qemu_scheduler.proxmox.cluster). Its name ends in C(.yml) or
+    C(.yaml).
+  - A host is named after its guest, or by its VMID if the guest has no name. Guests that share a name get their VMID as
+    a suffix, for example C(web-1-104), with a warning.
+  - Every host has the variables C(proxmox_vmid), C(proxmox_name), C(proxmox_type) (V(qemu) or V(lxc)), C(proxmox_node),
+    C(proxmox_status), C(proxmox_pool), C(proxmox_tags), C(proxmox_cores), C(proxmox_memory) (MiB),
+    C(proxmox_ha_state) and C(proxmox_lock). A variable without a value is null.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [qemu_scheduler.proxmox.cluster]
+  types:
+    description: Types of guests to add. V(qemu) are VMs, V(lxc) are containers.
+    type: list
+    elements: str
+    choices: [qemu, lxc]
+    default: [qemu, lxc]
+  group_by:
+    description:
+      - Creates groups of hosts, for example C(proxmox_node_pve1), C(proxmox_pool_shop), C(proxmox_status_running),
+        C(proxmox_tag_web) and C(proxmox_ha_started). V(ha) is the state of the guest's HA resource.
+      - Characters that are invalid in a group name are replaced with underscores.
+      - For other names, set this to an empty list and use O(keyed_groups).
+    type: list
+    elements: str
+    choices: [node, pool, status, tag, ha]
+    default: [node, pool, status, tag, ha]
+  group_prefix:
+    description: Prefix of the groups of O(group_by).
+    type: str
+    default: proxmox_
+  filters:
+    description:
+      - Jinja expressions. Only hosts for which all of them are true are added.
+      - Details are read only for guests that pass, except for filters that mention C(proxmox_config),
+        C(proxmox_addresses) or C(ansible_host). Those are evaluated after the details were read.
+      - A host for which an expression fails is left out, or an error with O(strict).
+    type: list
+    elements: str
+    default: []
+  configs:
+    description:
+      - Whether to read the configuration of every guest into C(proxmox_config). If it cannot be read, for example
+        because the node is offline, the variable is null.
+    type: bool
+    default: false
+  addresses:
+    description:
+      - Where to read the IP addresses of the guests. They are returned as C(proxmox_addresses). The first one is
+        C(ansible_host), if there is one.
+      - V(static) takes the static addresses of the configuration, C(ipconfigN) of VMs and C(netN) of containers.
+      - V(agent) queries the guest agents of running VMs. Requires the privilege C(VM.GuestAgent.Audit) on the VMs, or
+        C(VM.Monitor) before Proxmox VE 9.
+      - With both, addresses are in this order, without duplicates.
+    type: list
+    elements: str
+    choices: [static, agent]
+    default: []
+  networks:
+    description:
+      - Use only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses except loopback and
+        link-local addresses are used.
+    type: list
+    elements: str
+    default: []
+notes:
+  - Connection options and expressions in them may be templates, for example a lookup of a secret.
+  - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses.
+  - Proxmox VE shows changes of names and states up to about ten seconds late. Names of new guests are read from their
+    nodes, which costs one request per node.
+seealso:
+  - module: qemu_scheduler.proxmox.qemu_schedule
+  - module: qemu_scheduler.proxmox.vm_address_info
+extends_documentation_fragment:
+  - constructed
+  - inventory_cache
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.environment
+"""
+
+EXAMPLES = r"""
+# All guests, with the connection in the environment (PROXMOX_HOST, ...)
+plugin: qemu_scheduler.proxmox.cluster
+
+---
+# Running VMs of a pool, by role, with their addresses
+plugin: qemu_scheduler.proxmox.cluster
+api_host: pve1.example.com
+api_user: automation@pve
+api_token_id: ansible
+api_token_secret: "{{ lookup('ansible.builtin.env', 'SECRET') }}"
+ca_path: pve-root-ca.pem
+types: [qemu]
+filters:
+  - proxmox_status == 'running'
+  - proxmox_pool == 'shop'
+addresses: [static, agent]
+networks: [192.0.2.0/24]
+keyed_groups:
+  - {key: proxmox_tags, prefix: role}
+compose:
+  ansible_user: "'admin'"
+groups:
+  large: proxmox_memory >= 16384
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/proxmox-inventory
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.static_addresses import static_addresses
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import parse_networks, within
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
+    GuestReader,
+    groups_of,
+    host_names,
+    variables_of,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import untrusted
+
+DETAILS = ("proxmox_config", "proxmox_addresses", "ansible_host")
+"""Variables that cost a request per guest."""
+
+Variables = dict[str, t.Any]
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Found by Ansible by this name."""
+
+    NAME = "qemu_scheduler.proxmox.cluster"
+
+    def verify_file(self, path: str) -> bool:
+        return bool(super().verify_file(path)) and path.endswith((".yml", ".yaml"))
+
+    def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        key, cached = self.get_cache_key(path), self.get_option("cache")
+        sessions: list[Session] = []
+
+        def connect() -> Session:
+            sessions.append(Session.connect(self._connection()))
+            return sessions[0]
+
+        try:
+            reader = GuestReader(connect, self._cache.get(key) if cached and cache else None)
+            hosts = self._hosts(reader)
+        except CollectionError as error:
+            raise AnsibleParserError(f"{error.code}: {error.message}") from error
+        finally:
+            for session in sessions:
+                session.close()
+        if cached and sessions:
+            self._cache[key] = reader.data
+        named = dict(zip(host_names(hosts), hosts, strict=True))
+        shared = {each["proxmox_name"] for name, each in named.items() if each["proxmox_name"] not in (None, name)}
+        if shared:
+            self.display.warning(f"several guests share a name, so a VMID follows it: {', '.join(sorted(shared))}")
+        for name, variables in named.items():
+            self._add(name, untrusted(variables))
+
+    def _connection(self) -> Variables:
+        """The connection options, with templates in them evaluated."""
+        options = {name: self.get_option(name) for name in connection_argument_spec()}
+        return {name: self.templar.template(value) for name, value in options.items()}
+
+    def _hosts(self, reader: GuestReader) -> list[Variables]:
+        """The variables of each host that passes the filters."""
+        networks = parse_networks(self.get_option("networks"))
+        filters: list[str] = self.get_option("filters")
+        late = [expression for expression in filters if any(name in expression for name in DETAILS)]
+        early = [expression for expression in filters if expression not in late]
+        wanted = {
+            int(row["vmid"]): (row, variables)
+            for row in reader.guests()
+            if row["type"] in self.get_option("types") and self._passes(early, variables := variables_of(row))
+        }
+        rows = [row for row, _variables in wanted.values()]
+        sources: list[str] = self.get_option("addresses")
+        configs = reader.configs(rows) if self.get_option("configs") or "static" in sources else {}
+        agents = reader.agents(rows) if "agent" in sources else {}
+        for vmid, (_row, variables) in wanted.items():
+            config = configs.get(str(vmid))
+            if self.get_option("configs"):
+                variables["proxmox_config"] = config
+            if sources:
+                found = {
+                    "static": [str(address.ip) for address in static_addresses(config or {})],
+                    "agent": agents.get(str(vmid), []),
+                }
+                addresses = dict.fromkeys(address for source in sources for address in found[source])
+                variables["proxmox_addresses"] = [address for address in addresses if within(address, networks)]
+                if variables["proxmox_addresses"]:
+                    variables["ansible_host"] = variables["proxmox_addresses"][0]
+        return [variables for _row, variables in wanted.values() if self._passes(late, variables)]
+
+    def _passes(self, filters: list[str], variables: Variables) -> bool:
+        for expression in filters:
+            try:
+                passed = self._compose(expression, untrusted(variables))
+            except Exception as error:
+                if self.get_option("strict"):
+                    name = variables["proxmox_name"] or variables["proxmox_vmid"]
+                    raise AnsibleParserError(f'filters: cannot evaluate "{expression}" for {name}: {error}') from error
+                return False
+            if not passed:
+                return False
+        return True
+
+    def _add(self, name: str, variables: Variables) -> None:
+        self.inventory.add_host(name)
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, value)
+        for group in groups_of(variables, self.get_option("group_by"), self.get_option("group_prefix")):
+            self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)

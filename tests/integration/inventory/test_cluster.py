@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory plugin: a real ansible-inventory against a simulated cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from simulated_cluster.client import SimulatedCluster
+from support.playbook import environment
+from support.versions import both_versions
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+
+PLUGIN = "qemu_scheduler.proxmox.cluster"
+STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"}
+BRIDGE = "virtio,bridge=vmbr0"
+
+
+def agent(*addresses: str) -> dict[str, Any]:
+    return {"interfaces": [{"name": "eth0", "ip-addresses": [{"ip-address": address} for address in addresses]}]}
+
+
+CLUSTER: dict[str, Any] = {
+    "nodes": [{"name": name, "cores": 16, "memory": 65536, "bridges": ["vmbr0"]} for name in ("pve1", "pve2")],
+    "storages": [{"name": "local-lvm", "type": "lvmthin", "content": ["images", "rootdir"], "size": 500}],
+    "pools": ["web.shop"],
+    "roles": {"Automation": ["VM.Audit", "VM.GuestAgent.Audit", "VM.Monitor", "Pool.Audit", "Sys.Audit"]},
+    "guests": [
+        {
+            "vmid": 100, "name": "web-1", "node": "pve1", "cores": 4, "memory": 8192, "status": "running",
+            "pool": "web.shop", "tags": ["web", "front-end"], "agent": agent("192.0.2.100", "198.51.100.9"),
+            "config": {
+                "agent": "1", "net0": BRIDGE, "ipconfig0": "ip=192.0.2.10/24,gw=192.0.2.1,ip6=2001:db8::a/64",
+                "description": "{{ lookup('ansible.builtin.pipe', 'echo evaluated') }}",
+            },
+        },
+        {"vmid": 101, "name": "db-1", "node": "pve2", "memory": 2048, "config": {"ipconfig0": "ip=dhcp"}},
+        {"vmid": 102, "name": "db-1", "node": "pve2", "memory": 2048, "status": "running"},
+        {
+            "vmid": 103, "name": "proxy", "node": "pve2", "type": "lxc", "memory": 512,
+            "config": {"net0": "name=eth0,bridge=vmbr0,ip=192.0.2.53/24"},
+        },
+        {"vmid": 9000, "name": "debian", "node": "pve1", "memory": 512, "template": True},
+    ],
+    "ha": {"resources": [{"sid": "vm:100", "state": "started"}]},
+}  # fmt: skip
+
+Inventory = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def version() -> str:
+    return "9.2"
+
+
+@pytest.fixture
+def time_scale() -> float:
+    return 0.02
+
+
+@pytest.fixture
+def cluster(version: str, time_scale: float) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start(CLUSTER, version=version, time_scale=time_scale) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: SimulatedCluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        source = tmp_path / "cluster.yml"
+        source.write_text(yaml.safe_dump({"plugin": PLUGIN, **options}), encoding="utf-8")
+        cluster.reset_requests()
+        return subprocess.run(
+            [str(Path(sys.executable).parent / "ansible-inventory"), "--inventory", str(source), "--list"],
+            env=environment(
+                tmp_path, {**cluster.environment(), "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", **(env or {})}
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def inventory(run: Callable[..., subprocess.CompletedProcess[str]]) -> Inventory:
+    def read(env: dict[str, str] | None = None, **options: Any) -> dict[str, Any]:
+        done = run(env, **options)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    return read
+
+
+def hosts(listed: dict[str, Any]) -> dict[str, Any]:
+    return dict(listed["_meta"]["hostvars"])
+
+
+def paths(cluster: SimulatedCluster) -> list[str]:
+    return sorted(entry["path"] for entry in cluster.requests())
+
+
+@both_versions
+def test_inventory__costs_one_request(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    listed = inventory()
+    assert paths(cluster) == ["/cluster/resources"]
+    assert hosts(listed)["web-1"] == {
+        "proxmox_vmid": 100, "proxmox_name": "web-1", "proxmox_type": "qemu", "proxmox_node": "pve1",
+        "proxmox_status": "running", "proxmox_pool": "web.shop", "proxmox_tags": ["front-end", "web"],
+        "proxmox_cores": 4, "proxmox_memory": 8192, "proxmox_ha_state": "started", "proxmox_lock": None,
+    }  # fmt: skip
+
+
+def test_inventory__groups_hosts(inventory: Inventory) -> None:
+    listed = inventory()
+    groups = {name: sorted(group["hosts"]) for name, group in listed.items() if "hosts" in group}
+    assert groups == {
+        "proxmox_node_pve1": ["web-1"],
+        "proxmox_node_pve2": ["db-1-101", "db-1-102", "proxy"],
+        "proxmox_pool_web_shop": ["web-1"],
+        "proxmox_status_running": ["db-1-102", "web-1"],
+        "proxmox_status_stopped": ["db-1-101", "proxy"],
+        "proxmox_tag_web": ["web-1"],
+        "proxmox_tag_front_end": ["web-1"],
+        "proxmox_ha_started": ["web-1"],
+    }
+
+
+def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    shown = " ".join(run().stderr.split())
+    assert "several guests share a name, so a VMID follows it: db-1" in shown
+
+
+def test_inventory__leaves_out_what_no_filter_names(inventory: Inventory) -> None:
+    listed = inventory(types=["qemu"], filters=["proxmox_node == 'pve2'", "proxmox_status == 'running'"], group_by=[])
+    assert list(hosts(listed)) == ["db-1"]
+    assert [name for name, group in listed.items() if "hosts" in group] == ["ungrouped"]
+
+
+def test_inventory__constructs_variables_and_groups(inventory: Inventory) -> None:
+    listed = inventory(
+        group_by=["node"],
+        group_prefix="on_",
+        keyed_groups=[{"key": "proxmox_tags", "prefix": "role"}, {"key": "proxmox_pool", "default_value": "none"}],
+        compose={"ansible_user": "'admin'", "gib": "proxmox_memory // 1024"},
+        groups={"large": "proxmox_memory >= 8192"},
+    )
+    assert hosts(listed)["web-1"]["gib"] == 8
+    assert listed["large"]["hosts"] == listed["role_web"]["hosts"] == listed["on_node_pve1"]["hosts"] == ["web-1"]
+    assert sorted(listed["_none"]["hosts"]) == ["db-1-101", "db-1-102", "proxy"]
+
+
+def test_inventory__strict_reports_what_cannot_be_evaluated(run: Callable[..., Any], inventory: Inventory) -> None:
+    filters = ["proxmox_memory > unknown"]
+    assert hosts(inventory(filters=filters)) == {}
+    failed = run(filters=filters, strict=True)
+    assert failed.returncode != 0
+    assert 'cannot evaluate "proxmox_memory > unknown" for web-1' in " ".join(failed.stderr.split())
+
+
+@both_versions
+def test_inventory__reads_addresses_on_request(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    found = hosts(inventory(addresses=["agent", "static"], networks=["192.0.2.0/24", "2001:db8::/32"]))
+    assert found["web-1"]["proxmox_addresses"] == ["192.0.2.100", "192.0.2.10", "2001:db8::a"]
+    assert found["web-1"]["ansible_host"] == "192.0.2.100"
+    assert found["proxy"]["ansible_host"] == "192.0.2.53"
+    assert found["db-1-102"]["proxmox_addresses"] == []
+    assert "ansible_host" not in found["db-1-101"]
+    asked = [path for path in paths(cluster) if "agent" in path]
+    assert asked == ["/nodes/pve1/qemu/100/agent/network-get-interfaces"], "the other VM has no agent"
+
+
+def test_inventory__reads_details_only_of_what_passes(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    listed = inventory(configs=True, filters=["proxmox_type == 'qemu'", "'ipconfig0' in proxmox_config"])
+    assert sorted(hosts(listed)) == ["db-1", "web-1"]
+    details = [f"/nodes/{node}/config" for node in ("pve1/qemu/100", "pve2/qemu/101", "pve2/qemu/102")]
+    assert paths(cluster) == ["/cluster/resources", *details]
+
+
+def test_inventory__evaluates_nothing_that_the_cluster_says(inventory: Inventory) -> None:
+    found = hosts(inventory(configs=True, compose={"notes": "proxmox_config.description"}))
+    notes = CLUSTER["guests"][0]["config"]["description"]
+    assert found["web-1"]["proxmox_config"]["description"] == found["web-1"]["notes"] == {"__ansible_unsafe": notes}
+
+
+def test_inventory__keeps_what_it_read_in_the_cache(
+    inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    options = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(tmp_path / "cache")}
+    first = inventory(addresses=["static"], **options)
+    assert len(paths(cluster)) == 5
+    assert inventory(addresses=["static"], **options) == first
+    assert paths(cluster) == []
+    inventory(addresses=["static", "agent"], **options)
+    assert [path for path in paths(cluster) if "agent" not in path] == []
+
+
+@pytest.mark.parametrize("time_scale", [1.0])
+def test_inventory__reads_names_that_come_late(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    login = {"api_user": cluster.user, "api_password": cluster.password}
+    session = Session.connect(
+        {**login, "api_host": [cluster.host], "api_port": cluster.port, "ca_path": cluster.ca_path}
+    )
+    poll = "/nodes/pve1/tasks/{}/status"
+    upid = session.post("/nodes/pve1/qemu", vmid=200, name="new", memory=512)
+    while session.get(poll.format(upid))["status"] == "running":
+        time.sleep(0.02)
+    assert hosts(inventory(filters=["proxmox_vmid == 200"]))["new"]["proxmox_memory"] == 512
+    assert paths(cluster) == ["/cluster/resources", "/nodes/pve1/qemu"]
+
+
+def test_inventory__evaluates_templates_in_the_connection(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    secret = cluster.environment()["PROXMOX_TOKEN_SECRET"]
+    lookup = "{{ lookup('ansible.builtin.env', 'SECRET') }}"
+    listed = inventory({"SECRET": secret, "PROXMOX_TOKEN_SECRET": ""}, api_token_secret=lookup, types=["lxc"])
+    assert list(hosts(listed)) == ["proxy"]
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "told"),
+    [
+        ({"PROXMOX_HOST": ""}, {}, "InvalidRequest: api_host is missing: set it, or PROXMOX_HOST in the environment"),
+        ({"PROXMOX_TOKEN_SECRET": "wrong"}, {}, "AuthenticationFailed: "),
+        ({"PROXMOX_CA_PATH": ""}, {}, "ConnectionFailed: "),
+        ({}, {"networks": ["192.0.2.300"]}, "InvalidRequest: networks: '192.0.2.300' does not appear to be"),
+        ({}, {"group_by": ["colour"]}, "colour"),
+    ],
+    ids=["no-host", "wrong-secret", "unknown-authority", "no-network", "no-choice"],
+)
+def test_inventory__reports_what_is_wrong(
+    env: dict[str, str], options: dict[str, Any], told: str, run: Callable[..., Any]
+) -> None:
+    failed = run(env, **options)
+    assert failed.returncode != 0
+    assert told in " ".join(failed.stderr.split())
+    assert "Traceback" not in failed.stderr
