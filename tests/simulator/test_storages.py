@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulated_cluster.access import AclEntry
+from simulated_cluster.model import Volume
 from simulator.lab import Lab, in_lab, keys
 from support.recordings import recording
 
@@ -84,3 +85,13 @@ def test_without_quorum__a_delete_removes_the_disks_and_leaves_the_config(versio
     exitstatus, there, volumes = in_lab(version, delete)
     assert exitstatus.endswith("Permission denied")
     assert (there, volumes) == (True, 0)
+
+
+def test_content_of_a_guest__has_the_imports_and_snippets_of_nobody_too() -> None:
+    async def listed(lab: Lab) -> set[str]:
+        for kind in ("import", "iso", "snippets"):
+            lab.cluster.volumes.add(Volume(f"shared:{kind}/file", "shared", None, 1, kind))
+        answer = await lab.ask("GET", "/nodes/pve1/storage/shared/content", {"vmid": 140})
+        return {row["volid"] for row in (await answer.json())["data"]}
+
+    assert in_lab("9.2", listed) == {"shared:140/vm-140-disk-0.raw", "shared:import/file", "shared:snippets/file"}

@@ -56,8 +56,8 @@ def test_absent__removes_a_running_vm_with_its_disks(controller: Controller, cor
     node = corner.vms()[vmid]["node"]
     result = controller.schedule(name=name, state="absent", force=True)
     assert (result["changed"], corner.vms()) == (True, {})
-    disks = corner.cluster.api.get(f"/nodes/{node}/storage/{corner.cluster.storage}/content", vmid=vmid)
-    assert disks == []
+    content = f"/nodes/{node}/storage/{corner.cluster.storage}/content"
+    assert corner.cluster.api.get(content, vmid=vmid, content="images") == []
     assert not controller.schedule(name=name, state="absent", force=True)["changed"]
 
 

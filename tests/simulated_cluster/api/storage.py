@@ -13,6 +13,8 @@ from ..property_strings import GIB, split_list
 from ..routing import Call, route
 
 _AUDIT = ("Datastore.Audit", "Datastore.AllocateSpace")
+# Content that `vmid` does not filter: it is listed whichever guest is asked for.
+_WITHOUT_GUEST = ("import", "snippets")
 FORMATS = {"dir": ("qcow2", "raw", "subvol", "vmdk"), "nfs": ("qcow2", "raw", "vmdk"), "cifs": ("qcow2", "raw", "vmdk")}
 
 
@@ -169,7 +171,7 @@ def content(call: Call) -> list[dict[str, Any]]:
             continue
         if call.get("content") and volume.content != call["content"]:
             continue
-        if call.get("vmid") and volume.vmid != int(call["vmid"]):
+        if call.get("vmid") and volume.content not in _WITHOUT_GUEST and volume.vmid != int(call["vmid"]):
             continue
         if volume.vmid is not None and not (
             call.allowed(f"/storage/{storage.name}", "Datastore.Allocate")
