@@ -63,7 +63,8 @@ class ByType:
     def __call__(self, value: t.Any) -> t.Any:
         if not isinstance(value, Mapping):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
-        kind = self.kinds.get(text(value.get("type") or ""))
+        given = value.get("type")
+        kind = None if given is None else self.kinds.get(text(given))
         return value if kind is None else kind(value)
 
 
