@@ -280,3 +280,33 @@ class GuestVanished(CollectionError):
     """
 
     code = "GuestVanished"
+
+
+class PlanStale(CollectionError):
+    """The cluster is no longer as a plan assumes: a node or room is gone, or a guest moved, was started or stopped.
+
+    Cure: make a new plan. The message and C(error_details.changed) list what changed. What the message names was not
+    begun.
+    """
+
+    code = "PlanStale"
+
+
+class MoveFailed(CollectionError):
+    """A guest could not be moved. The cause is in the message.
+
+    Cure: remove the cause and run again. Unless the message says otherwise, the guest is where it was, and runs.
+    C(error_details) contains C(cause), the C(node) of the guest, and C(left_behind): volumes on the target that no
+    config names, and that you may remove. A lock that was left behind is never removed.
+    """
+
+    code = "MoveFailed"
+
+
+class GoalsNotReached(CollectionError):
+    """The goals of a plan cannot be reached, or were reached only in part: guests stay that the goals want elsewhere.
+
+    Cure: C(plan.stuck) and the message state for each of these guests the reason and what would cure it.
+    """
+
+    code = "GoalsNotReached"

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Follows moves by the HA manager: its task only hands the wish over; what comes of it shows in the cluster's list."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout
+from ..plans import Move
+from .session import Session
+from .tasks import TaskFollower, Upid
+
+MOVING = frozenset({"migrate", "relocate"})
+"""States of HA resources that are on their way."""
+
+BEGIN_WITHIN = 25.0
+"""Seconds in which the HA manager takes a wish up: it works in rounds of ten seconds."""
+
+SURE_AFTER = 3.0
+"""Seconds for which a guest has to be seen at rest: rows of the cluster's list are up to two seconds old."""
+
+_WORKERS = frozenset({"qmigrate", "vzmigrate"})
+_CLOCK_SLACK = 5.0
+
+Row = Mapping[str, t.Any]
+
+
+class HAMoves:
+    """Waits for guests that the HA manager moves. May be used from many threads."""
+
+    def __init__(self, session: Session, tasks: TaskFollower) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+
+    def follow(self, move: Move, since: float | None) -> None:
+        """Return when the guest, and those that the manager moves along with it, are on the target and at rest.
+
+        since is the server's clock when the move was asked for.
+
+        Raises:
+            TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
+            TaskTimeout: it goes on after the time for one task.
+        """
+        began = self._poller.clock()
+        seen = False
+        resting_since: float | None = None
+
+        def look() -> str | None:
+            nonlocal seen, resting_since
+            try:
+                rows = self._rows((move.vmid, *move.together))
+            except (ApiError, ConnectionFailed):
+                return None
+            now = self._poller.clock()
+            if move.vmid not in rows or any(row.get("hastate") in MOVING for row in rows.values()):
+                seen, resting_since = True, None
+                return None
+            if all(row.get("node") == move.target for row in rows.values()):
+                return "arrived"
+            resting_since = now if resting_since is None else resting_since
+            if seen and now - resting_since >= SURE_AFTER:
+                return "failed"
+            return "ignored" if not seen and now - began >= BEGIN_WITHIN else None
+
+        outcome = self._poller.until(look, self._tasks.timeout)
+        if outcome is None:
+            text = f"the HA manager has not moved {move.vmid} to {move.target} within {self._tasks.timeout:g} s"
+            raise TaskTimeout(text, node=move.source)
+        if outcome == "ignored":
+            text = (
+                f"the HA manager accepted the move and did not begin it within {BEGIN_WITHIN:g} s: is "
+                f"{move.target} in maintenance or offline, or HA disarmed?"
+            )
+            raise TaskFailed(text, node=move.source, log=[])
+        if outcome == "failed":
+            raise self._failed(move, since)
+
+    def _rows(self, vmids: t.Collection[int]) -> dict[int, Row]:
+        rows = self._session.get("/cluster/resources", type="vm")
+        return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}
+
+    def _failed(self, move: Move, since: float | None) -> TaskFailed:
+        """The error of the migration that the manager began."""
+        upid = self._worker(move, since)
+        log = self._tasks.log_tail(upid) if upid else ()
+        text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
+        return TaskFailed(text, upid=upid, node=move.source, log=list(log))
+
+    def _worker(self, move: Move, since: float | None) -> str | None:
+        try:
+            rows = self._session.get(f"/nodes/{move.source}/tasks", vmid=move.vmid, source="all", limit=50)
+        except (ApiError, ConnectionFailed, PermissionDenied):
+            return None
+        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in _WORKERS]
+        late = [task for task in tasks if since is None or task.started >= since - _CLOCK_SLACK]
+        return max(late, key=lambda task: task.started).text if late else None

@@ -1,0 +1,278 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes one move true, and follows it to its real end: through a migration of its own, or through the HA manager."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PermissionDenied, PlanStale, TaskFailed
+from ..plans import HA, LIVE, RESTART, Move
+from .binder import unfenced
+from .failures import AnswerLost, NotImplementedHere
+from .ha_moves import HAMoves
+from .lifecycle import LOOK_FOR
+from .mobility_rules import storage_of
+from .move_outcomes import cause_of
+from .outcomes import is_busy, is_missing
+from .sending import BUSY_PAUSE, SENDINGS
+from .session import Session
+from .tasks import TaskFollower, Upid
+
+MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
+"""The types of tasks that a request to migrate starts."""
+
+# Clocks of nodes differ a little from the one that the API's answers tell.
+_CLOCK_SLACK = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A guest is where it was to go. warnings are what the user should know all the same."""
+
+    vmid: int
+    node: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A guest after a failure: its node and config, and the names of the storages that are shared."""
+
+    node: str | None = None
+    config: Mapping[str, t.Any] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+
+
+class Mover:
+    """Moves guests. May be used from many threads.
+
+    Two requests and the polls of the task when all goes well; a move through the HA manager is polled longer.
+    """
+
+    def __init__(self, session: Session, tasks: TaskFollower, *, bwlimit: int | None = None) -> None:
+        """bwlimit bounds what each migration sends, in KiB/s; None leaves it to Proxmox."""
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+        self._bwlimit = bwlimit
+        self._ha = HAMoves(session, tasks)
+
+    def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> Arrival:
+        """Check that the guest still is as the plan assumes, move it, and return when it has arrived.
+
+        fence is called right before the request that begins the migration; what it raises is raised.
+
+        Raises:
+            PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
+            MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left.
+            TaskTimeout: it still goes on.
+            ConnectionFailed, PermissionDenied: nothing was begun; AnswerLost: nobody knows.
+        """
+        storages = self._premises(move)
+        since = self._session.server_time()
+        try:
+            upid = self._sent(move, self._parameters(move, storages), since, fence)
+        except ApiError as error:
+            raise self._failure(move, error.message, refused=True) from error
+        try:
+            result = self._tasks.wait(upid)
+            if Upid.parse(upid).type == "hamigrate":
+                self._ha.follow(move, since)
+        except TaskFailed as error:
+            return self._ended_badly(move, error)
+        return Arrival(move.vmid, move.target, result.log if result.warnings else ())
+
+    # --- before ---
+
+    def _premises(self, move: Move) -> dict[str, str]:
+        """Return the target storage of each storage that the guest's local disks are on. Raises PlanStale."""
+        base = _base(move)
+        try:
+            check: Mapping[str, t.Any] = self._session.get(f"{base}/migrate")
+        except NotImplementedHere:
+            # Proxmox VE before 9 has none for containers: the lock shows in the config.
+            check = {}
+        except ApiError as error:
+            raise self._stale(move, error) from error
+        volumes = _volumes_of(check)
+        if move.kind == "lxc" and (move.storages or not check):
+            config: Mapping[str, t.Any] = self._session.get(f"{base}/config")
+            if config.get("lock"):
+                raise stale(move, f"it is locked ({config['lock']})")
+            volumes = {slot: str(config.get(slot, "")).partition(",")[0] for slot in move.storages}
+        elif check:
+            _check_running(move, running=bool(int(check.get("running") or 0)))
+        mapped = move.via != HA
+        unplanned = sorted(volumes.keys() - move.storages.keys()) if mapped else []
+        if unplanned:
+            raise stale(move, f"{', '.join(unplanned)} would have to be copied, which the plan does not know")
+        sources = {slot: storage_of(volume) for slot, volume in volumes.items()}
+        storages = {sources[slot]: target for slot, target in move.storages.items() if slot in sources}
+        _check_target(move, check, set(storages) if mapped else set())
+        return storages
+
+    def _stale(self, move: Move, error: ApiError) -> CollectionError:
+        locked = re.search(r"is locked \(([\w-]+)\)", error.message)
+        if locked:
+            return stale(move, f"it is locked ({locked[1]})")
+        return stale(move, f"it is no longer on {move.source}") if is_missing(error.message) else error
+
+    def _parameters(self, move: Move, storages: Mapping[str, str]) -> dict[str, t.Any]:
+        params: dict[str, t.Any] = {"target": move.target}
+        if move.how == LIVE:
+            params["online"] = 1
+        elif move.how == RESTART:
+            params["restart"] = 1
+        if move.via == HA:
+            # The HA manager drops the rest, and copies local disks by itself.
+            return params
+        if move.how == LIVE and storages:
+            params["with-local-disks"] = 1
+        others = {source: target for source, target in storages.items() if source != target}
+        if others:
+            name = "targetstorage" if move.kind == "qemu" else "target-storage"
+            params[name] = ",".join(f"{source}:{target}" for source, target in sorted(others.items()))
+        if self._bwlimit is not None:
+            params["bwlimit"] = self._bwlimit
+        return params
+
+    # --- under way ---
+
+    def _sent(self, move: Move, params: Mapping[str, t.Any], since: float | None, fence: Callable[[], None]) -> str:
+        """Send the request, and return its task; look before it is sent again."""
+        for tries_left in reversed(range(SENDINGS)):
+            fence()
+            try:
+                return str(self._session.post(f"{_base(move)}/migrate", params))
+            except AnswerLost:
+                upid = self._poller.until(lambda: self._begun(move, since), LOOK_FOR)
+                if upid is not None:
+                    return upid
+                if not tries_left:
+                    raise
+            except ApiError as error:
+                if not (tries_left and is_busy(error.message)):
+                    raise
+                self._poller.sleep(BUSY_PAUSE)
+        raise AssertionError("the last try has returned or raised")
+
+    def _begun(self, move: Move, since: float | None) -> str | None:
+        """The task of a request whose answer was lost."""
+        try:
+            rows = self._session.get(f"/nodes/{move.source}/tasks", vmid=move.vmid, source="all", limit=50)
+        except (ApiError, ConnectionFailed, PermissionDenied):
+            return None
+        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in MIGRATIONS]
+        own = [
+            task
+            for task in tasks
+            if task.user == self._session.user and since is not None and task.started >= since - _CLOCK_SLACK
+        ]
+        return max(own, key=lambda task: task.started).text if own else None
+
+    # --- after ---
+
+    def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
+        """Tell a failed move from one that has gone well but for its last steps."""
+        cause = cause_of(error.details.get("log", ())) or error.message
+        failure = self._failure(move, cause)
+        if failure.details["node"] == move.target and failure.details["lock"] is None:
+            return Arrival(move.vmid, move.target, (f"it has arrived, but its migration ended with: {cause}",))
+        raise failure from error
+
+    def _failure(self, move: Move, cause: str, *, refused: bool = False) -> MoveFailed:
+        """The error about a move that failed, with where the guest is and what was left behind."""
+        found = self._found(move)
+        node, lock = found.node, None if refused else found.config.get("lock")
+        left = [] if refused or node != move.source else self._orphans(move, found)
+        parts = [f"{label(move)} could not be moved from {move.source} to {move.target}: {cause}"]
+        if node not in (None, move.source):
+            parts.append(f"it is on {node} now")
+        if lock:
+            tool = "qm" if move.kind == "qemu" else "pct"
+            parts.append(
+                f"it is still locked ({lock}): when nothing works on it, '{tool} unlock {move.vmid}' on {node}"
+            )
+        if left:
+            volumes = ", ".join(each["volume"] for each in left)
+            parts.append(f"left behind on {move.target}, and used by no config: {volumes}")
+        return MoveFailed(
+            "; ".join(parts),
+            vmid=move.vmid,
+            source=move.source,
+            target=move.target,
+            cause=cause,
+            node=node,
+            lock=lock,
+            left_behind=left,
+        )
+
+    def _orphans(self, move: Move, found: _Found) -> list[dict[str, str]]:
+        """The guest's volumes that a copy left on the target: what its config names there is on a shared storage."""
+        used = {str(value).partition(",")[0] for value in found.config.values()}
+        orphans: list[dict[str, str]] = []
+        for storage in sorted(set(move.storages.values())):
+            try:
+                rows = self._session.get(f"/nodes/{move.target}/storage/{storage}/content", vmid=move.vmid)
+            except (ApiError, ConnectionFailed, PermissionDenied):
+                continue
+            volumes = [str(row["volid"]) for row in rows]
+            kept = used if storage in found.shared else set()
+            orphans += [{"volume": volume, "node": move.target} for volume in volumes if volume not in kept]
+        return orphans
+
+    def _found(self, move: Move) -> _Found:
+        """Where the guest is after a failure, as far as that can be read."""
+        try:
+            rows = self._session.get("/cluster/resources")
+            node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
+            shared = frozenset(str(row["storage"]) for row in rows if row.get("shared"))
+            config = {} if node is None else self._session.get(f"/nodes/{node}/{move.kind}/{move.vmid}/config")
+        except (ApiError, ConnectionFailed, PermissionDenied):
+            return _Found()
+        return _Found(node, config, shared)
+
+
+def label(move: Move) -> str:
+    """What messages call the guest of a move."""
+    word = "VM" if move.kind == "qemu" else "container"
+    return f'{word} "{move.name}" ({move.vmid})' if move.name else f"{word} {move.vmid}"
+
+
+def stale(move: Move, what: str) -> PlanStale:
+    """The error about a guest that is not as the plan assumes; what is a sentence part about it."""
+    changed = f"{label(move)}: {what}"
+    return PlanStale(f"the cluster is not as planned, and the move was not begun: {changed}", changed=[changed])
+
+
+def _base(move: Move) -> str:
+    return f"/nodes/{move.source}/{move.kind}/{move.vmid}"
+
+
+def _volumes_of(check: Mapping[str, t.Any]) -> dict[str, str]:
+    """The local volumes that are attached, by slot. Those that are not go to where the others of their storage go."""
+    rows = check.get("local_disks") or ()
+    return {str(row["drivename"]): str(row["volid"]) for row in rows if row.get("drivename")}
+
+
+def _check_running(move: Move, *, running: bool) -> None:
+    if running != (move.how in (LIVE, RESTART)):
+        raise stale(move, f"it was {'started' if running else 'stopped'} after the plan was made")
+
+
+def _check_target(move: Move, check: Mapping[str, t.Any], mapped: set[str]) -> None:
+    refused: Mapping[str, t.Any] = check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
+    reasons: Mapping[str, t.Any] = refused.get(move.target) or {}
+    storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
+    devices = sorted(reasons.get("unavailable-resources") or ())
+    enemies = sorted(str(row.get("sid")) for row in reasons.get("blocking-ha-resources") or ())
+    for what, missing in (("the storage", storages), ("the mapped devices of", devices)):
+        if missing:
+            raise stale(move, f"{move.target} lacks {what} {', '.join(missing)}")
+    if enemies:
+        raise stale(move, f"an HA rule keeps it apart from {', '.join(enemies)} on {move.target}")

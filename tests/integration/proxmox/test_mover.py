@@ -1,0 +1,204 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Moves followed to their real end, and what is told of those that fail."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from simulator.moves_lab import description
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    MoveFailed,
+    PermissionDenied,
+    PlanStale,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, RESTART, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mover import Mover
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.polling import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+
+from .conftest import SCALE, calls
+
+HA_RESOURCES = [{"sid": f"vm:{vmid}", "state": "started"} for vmid in (140, 141, 145)]
+
+
+@pytest.fixture
+def cluster(version: str) -> Iterator[SimulatedCluster]:
+    rules = [{"rule": "pair", "type": "resource-affinity", "affinity": "positive", "resources": "vm:140,vm:141"}]
+    ha: dict[str, t.Any] = {"resources": HA_RESOURCES, **({"rules": rules} if version == "9.2" else {})}
+    lab = {**description(), "version": version, "ha": ha}
+    with SimulatedCluster.start(lab, version=version, time_scale=SCALE) as running:
+        running.add_guest(
+            vmid=210,
+            node="pve1",
+            type="lxc",
+            name="ct210",
+            memory=64,
+            cores=1,
+            status="running",
+            config={"rootfs": "shared:210/vm-210-disk-0.raw,size=16M"},
+        )
+        yield running
+
+
+@pytest.fixture
+def mover(session: Session, poller: Poller) -> Mover:
+    return Mover(session, TaskFollower(session, timeout=300, poller=poller))
+
+
+def moving(vmid: int, target: str = "pve2", **more: t.Any) -> Move:
+    return Move(**{"id": 1, "vmid": vmid, "name": f"mv{vmid}", "source": "pve1", "target": target, "why": "", **more})
+
+
+def node_of(cluster: SimulatedCluster, vmid: int) -> str:
+    return str(cluster.state()["guests"][vmid]["node"])
+
+
+def test_move__a_running_vm_takes_two_requests_and_the_polls(cluster: SimulatedCluster, mover: Mover) -> None:
+    cluster.requests(reset=True)
+
+    arrival = mover.move(moving(101))
+
+    assert (arrival.node, node_of(cluster, 101)) == ("pve2", "pve2")
+    assert calls(cluster) == ["GET /nodes/pve1/qemu/101/migrate", "POST /nodes/pve1/qemu/101/migrate"]
+
+
+def test_move__local_disks_go_to_the_storages_of_the_plan(cluster: SimulatedCluster, mover: Mover) -> None:
+    mover.move(moving(104, storages={"scsi0": "tiny"}))
+
+    guest = cluster.state()["guests"][104]
+    assert guest["node"] == "pve2"
+    assert guest["config"]["scsi0"].startswith("tiny:")
+
+
+def test_move__a_guest_that_is_off(cluster: SimulatedCluster, mover: Mover) -> None:
+    mover.move(moving(103, how=OFFLINE, storages={"scsi0": "fast"}))
+
+    assert node_of(cluster, 103) == "pve2"
+
+
+def test_move__a_running_container_is_restarted(cluster: SimulatedCluster, mover: Mover) -> None:
+    mover.move(moving(210, kind="lxc", how=RESTART))
+
+    assert node_of(cluster, 210) == "pve2"
+
+
+def test_move__the_bandwidth_is_bounded(cluster: SimulatedCluster, session: Session, poller: Poller) -> None:
+    bounded = Mover(session, TaskFollower(session, timeout=300, poller=poller), bwlimit=10240)
+    bounded.move(moving(101))
+
+    post = next(request for request in cluster.requests() if request["method"] == "POST")
+    assert post["params"]["bwlimit"] in (10240, "10240")
+
+
+@pytest.mark.parametrize(
+    ("vmid", "more", "what"),
+    [
+        (102, {}, "it was stopped after the plan was made"),
+        (101, {"how": OFFLINE}, "it was started after the plan was made"),
+        (116, {"how": OFFLINE}, "it is locked (backup)"),
+        (101, {"source": "pve3"}, "it is no longer on pve3"),
+        (104, {}, "scsi0 would have to be copied, which the plan does not know"),
+        (105, {"how": OFFLINE, "target": "pve3", "storages": {}}, "scsi0 would have to be copied"),
+    ],
+)
+def test_move__nothing_is_sent_when_the_guest_is_not_as_planned(
+    cluster: SimulatedCluster, mover: Mover, vmid: int, more: dict[str, t.Any], what: str
+) -> None:
+    with pytest.raises(PlanStale) as caught:
+        mover.move(moving(vmid, **more))
+
+    assert what in caught.value.message
+    assert all(what in each for each in caught.value.details["changed"])
+    assert not [call for call in calls(cluster) if call.startswith("POST")]
+
+
+def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover) -> None:
+    def fence() -> None:
+        raise PermissionDenied("closed")
+
+    with pytest.raises(PermissionDenied):
+        mover.move(moving(101), fence=fence)
+
+    assert not [call for call in calls(cluster) if call.startswith("POST")]
+
+
+def test_move__the_cause_of_a_failure_comes_from_the_log(cluster: SimulatedCluster, mover: Mover) -> None:
+    with pytest.raises(MoveFailed) as caught:
+        mover.move(moving(130, "pve3"))
+
+    assert caught.value.details["cause"] == "bridge 'vmbr1' does not exist"
+    assert caught.value.details["node"] == "pve1"
+    assert caught.value.details["left_behind"] == []
+    assert caught.value.details["lock"] is None
+
+
+def test_move__a_killed_worker_leaves_a_lock_and_a_disk_that_are_told(cluster: SimulatedCluster, mover: Mover) -> None:
+    cluster.fault(method="POST", path="/qemu/150/migrate$", task_killed=True, task_seconds=4)
+
+    with pytest.raises(MoveFailed) as caught:
+        mover.move(moving(150, storages={"scsi0": "fast"}))
+
+    assert caught.value.details["lock"] == "migrate"
+    assert caught.value.details["left_behind"] == [{"volume": "fast:150/vm-150-disk-0.raw", "node": "pve2"}]
+    assert "'qm unlock 150' on pve1" in caught.value.message
+    assert cluster.state()["guests"][150]["config"]["lock"] == "migrate"
+
+
+def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover: Mover) -> None:
+    cluster.fault(method="POST", path="/qemu/101/migrate$", drop="after", count=1)
+
+    mover.move(moving(101))
+
+    assert node_of(cluster, 101) == "pve2"
+    assert len([call for call in calls(cluster) if call.startswith("POST")]) == 1
+
+
+def test_move__a_request_that_was_lost_is_sent_again(cluster: SimulatedCluster, mover: Mover) -> None:
+    cluster.fault(method="POST", path="/qemu/101/migrate$", drop="before", count=1)
+
+    mover.move(moving(101))
+
+    assert node_of(cluster, 101) == "pve2"
+
+
+def test_move__by_ha_is_over_when_the_guest_is_there(cluster: SimulatedCluster, mover: Mover, version: str) -> None:
+    together = (141,) if version == "9.2" else ()
+    mover.move(moving(140, via=HA, together=together))
+
+    state = cluster.state()
+    assert all(state["guests"][vmid]["node"] == "pve2" for vmid in (140, *together))
+
+
+def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: SimulatedCluster) -> None:
+    with pytest.raises(MoveFailed) as caught:
+        mover.move(moving(145, via=HA))
+
+    assert "local cdrom image" in caught.value.details["cause"]
+    assert node_of(cluster, 145) == "pve1"
+
+
+def test_move__by_ha_that_is_never_begun_is_noticed(mover: Mover, cluster: SimulatedCluster, poller: Poller) -> None:
+    cluster.set_node("pve2", maintenance=True)
+    cluster.advance(30)
+    began = poller.clock()
+
+    with pytest.raises(MoveFailed) as caught:
+        mover.move(moving(140, via=HA))
+
+    assert "did not begin it" in caught.value.details["cause"]
+    assert poller.clock() - began < 60
+
+
+def test_move__many_go_at_once(cluster: SimulatedCluster, mover: Mover) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(mover.move, [moving(101), moving(130), moving(102, how=OFFLINE)]))
+
+    assert {node_of(cluster, vmid) for vmid in (101, 102, 130)} == {"pve2"}
