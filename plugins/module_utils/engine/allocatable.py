@@ -24,12 +24,14 @@ class Limit(abc.ABC):
         ratio: the overcommit ratio where nothing more particular is given.
         reserved: what is kept for the host, where the node has no reserve of its own.
         pools, tags: overcommit ratios for the VMs of a pool, or with a tag.
+        include_stopped: whether guests that are stopped count as well.
     """
 
     ratio: float
     reserved: float = 0.0
     pools: Mapping[str, float] = field(default_factory=dict)
     tags: Mapping[str, float] = field(default_factory=dict)
+    include_stopped: bool = False
 
     @abc.abstractmethod
     def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:

@@ -44,7 +44,8 @@ class Overcommit(PerNode, FilterPlugin):
         super().__init__(config)
         self.include_stopped: bool = config["include_stopped"]
         pools, tags = (self._ratios(key) for key in ("pools", "tags"))
-        self.sets = {self.resource: self.kind(config["ratio"], config["reserved"] * self.unit, pools, tags)}
+        reserved = config["reserved"] * self.unit
+        self.sets = {self.resource: self.kind(config["ratio"], reserved, pools, tags, self.include_stopped)}
 
     @abc.abstractmethod
     def allocated(self, node: NodeInfo) -> float:

@@ -480,6 +480,16 @@ class Scheduler:
         self._run_filter(cycle)
         return self._refusals(cycle)
 
+    def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
+        """The score of every node that all filters let pass, by name."""
+        profile = self.profile(request)
+        cycle = self._run_pre_filter(profile, request, now)
+        self._run_filter(cycle)
+        refused = next(iter(cycle.refusing.values()), None)
+        verdicts = Verdicts(self.cluster.nodes, profile.weights, cycle.shared, cycle.rejections, refused)
+        self._run_score(cycle, verdicts)
+        return {verdict.node: verdict.score for verdict in verdicts.all() if verdict.score is not None}
+
     def storages_on(self, request: Request, node: str, now: float = 0.0) -> dict[str, str]:
         """Choose a storage on one node for each drive of a request, by slot, whatever the filters say of that node.
 

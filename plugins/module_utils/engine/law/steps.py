@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The law of moves: what must hold when a step of a plan starts while others are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...model import Decision, Guest, HAIntent, Request, Snapshot
+from ...plans import Creation, Move
+from .law import broken
+from .state import NAMES, InForce, State
+
+TAKEN_ELSEWHERE = frozenset({NAMES, "DeviceClaims", "VolumeBinding", "TemplateLocality"})
+"""Rules that are about what a new VM makes; a guest that moves has it already."""
+
+
+def broken_step(
+    state: Snapshot, in_flight: Iterable[Move | Creation], step: Move | Creation, in_force: InForce | None = None
+) -> list[str]:
+    """Why the step must not start now, in sentences; empty when it may.
+
+    state is the cluster with every guest where it is now, in_flight is what is under way: it counts on both nodes.
+    in_force are the rules that hold for the step, all of them by default. Rules that keep guests together must hold
+    when all has been moved, not on the way; the HA manager's must always hold.
+    """
+    in_force = in_force or InForce()
+    there = {guest.vmid: guest for guest in state.guests}
+    copies: list[Guest] = []
+    for each in in_flight:
+        copies.extend(_arriving(each, there))
+    if isinstance(step, Creation):
+        moving = {step.decision.vmid}
+        decided: tuple[tuple[Decision, InForce], ...] = ((step.decision, in_force),)
+    else:
+        moving = {step.vmid, *step.together}
+        gone = sorted(moving - there.keys())
+        if gone:
+            return [f"guest {vmid} is not there" for vmid in gone]
+        if there[step.vmid].node != step.source:
+            return [f"guest {step.vmid} is on {there[step.vmid].node}, not on {step.source}"]
+        rules = replace(in_force, rules=in_force.rules - TAKEN_ELSEWHERE)
+        decided = tuple((_decision(there[vmid], step.target, state, rules), rules) for vmid in sorted(moving))
+    if any(guest.vmid in moving for guest in copies):
+        return [f"guest {min(moving)} is under way already"]
+    others = [guest for guest in (*state.guests, *copies) if guest.vmid not in moving]
+    return broken(State(replace(state, guests=tuple(others)), decided))
+
+
+def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
+    """What will be on the target when the step has ended."""
+    if isinstance(step, Move):
+        return [replace(there[vmid], node=step.target) for vmid in (step.vmid, *step.together) if vmid in there]
+    decision, request = step.decision, step.decision.request
+    return [
+        Guest(decision.vmid, request.name, decision.node, status="assumed", cores=request.cores, memory=request.memory,
+              tags=request.tags, pool=request.pool, constraints=request.constraints)
+    ]  # fmt: skip
+
+
+def _decision(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> Decision:
+    """The move of a guest as if it were a new VM like it; one that is off takes nothing unless stopped guests count."""
+    counts, given = guest.running, guest.constraints
+    member = any(guest.vmid in rule.vmids for rule in state.ha_rules)
+    request = Request(
+        guest.name or "",
+        cores=guest.cores if counts or in_force.cpu.include_stopped else 0,
+        cores_max=guest.cores,
+        memory=guest.memory if counts or in_force.memory.include_stopped else 0,
+        vmid=guest.vmid,
+        tags=guest.tags,
+        pool=guest.pool,
+        affinity=tuple(term for term in given.affinity if not term.together),
+        topology_spread=given.topology_spread,
+        node_required=given.node_required,
+        tolerations=given.tolerations,
+        ha=given.ha or (HAIntent() if member else None),
+        gang=given.gang,
+    )
+    return Decision(request, target, guest.vmid)

@@ -1,0 +1,302 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where everything is: a model of the cluster that is quick to change and to take back.
+
+It counts CPU and memory itself. Whether a filter has anything else against a place is asked of the real filters, on a
+state of the cluster that is brought up to date just before.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...model import Guest, Node, Request
+from ...plans import Mobility
+from ..cache import ClusterState, NodeInfo
+from ..framework.draft import Draft
+from ..framework.status import Status
+from .admission import Admission, lasting
+from .items import Item, Part, Position, guest_part
+
+NOWHERE = -1
+ROUNDING = 1e-9
+"""The part of a limit by which sums may exceed it here. The filters, which round as they do, are asked as well."""
+
+NO_REQUEST = Request("")
+NO_NODE = Node("", cores=1, memory=1)
+
+
+class Rows(t.NamedTuple):
+    """For one kind of item, by node: what may be allocated when it is there; below 0 where it may never be.
+
+    nodes are the others; refusals are the reasons, by node.
+    """
+
+    cpu: list[float]
+    memory: list[float]
+    nodes: list[int]
+    refusals: Mapping[int, Status]
+
+
+class Step(t.NamedTuple):
+    """One change: an item went to a node from where it was before."""
+
+    item: Item
+    before: tuple[Position, ...]
+    target: int
+    why: str
+
+
+class Board:
+    """Items on nodes.
+
+    Attributes:
+        nodes: those of the cluster; items name them by index.
+        cpu, memory: what is allocated on each.
+        on: the movable items on each, by index.
+        at: for each item what it takes where.
+        closed: nodes to which nothing may go.
+        trail: all changes so far, in order.
+        asked: how often the filters were asked.
+    """
+
+    def __init__(self, admission: Admission, closed: frozenset[str]) -> None:
+        self.admission = admission
+        self.state: ClusterState = admission.state
+        self.nodes: Sequence[NodeInfo] = self.state.nodes
+        self.closed = frozenset(info.index for info in self.nodes if info.name in closed)
+        self.items: list[Item] = []
+        self.item_of: dict[int, Item] = {}
+        policy = self.policy = admission.profile_of(NO_REQUEST).policy
+        self.cpu: list[float] = [i.cores_all if policy.cpu.include_stopped else i.cores for i in self.nodes]
+        self.memory: list[float] = [i.memory_all if policy.memory.include_stopped else i.memory for i in self.nodes]
+        self.on: list[dict[int, Item]] = [{} for _info in self.nodes]
+        self.at: list[tuple[Position, ...]] = []
+        self.trail: list[Step] = []
+        self.drafts: dict[int, Draft] = {}
+        self.asked = 0
+        self._rows: dict[int, Rows] = {}
+        self._rows_of: dict[Hashable, Rows] = {}
+        self._shown: list[int] = []
+        self._stale: dict[int, Item] = {}
+        self._mean = self._means()
+
+    # --- items ---
+
+    def add_guests(self, guests: Sequence[Guest], mobility: Mapping[int, Mobility]) -> Item:
+        """Make an item of guests that move as one."""
+        rules = self.state.snapshot.ha_rules
+        parts = [guest_part(guest, mobility[guest.vmid], self.policy, rules) for guest in guests]
+        hosts = {guest.node: host.index for guest in guests if (host := self.state.node(guest.node)) is not None}
+        homes = frozenset(hosts.values())
+        known = all(
+            guest.node in hosts and self.nodes[hosts[guest.node]].node.online and not mobility[guest.vmid].stuck[0]
+            for guest in guests
+        )
+        item = self._item(
+            parts,
+            weight=len(parts),
+            cost=sum(part.mobility.cost for part in parts),
+            movable=known,
+            homes=homes,
+            closed_home=homes <= self.closed,
+            not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
+        )
+        places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
+        self.at[item.index] = _positions(places)
+        for node in homes:
+            self.on[node][item.index] = item
+        self._shown[item.index] = min(homes, default=NOWHERE)
+        return item
+
+    def add_new(self, parts: Sequence[Part]) -> Item:
+        """Make an item of new VMs that go to one node."""
+        return self._item(parts)
+
+    def _item(self, parts: Sequence[Part], **fields: t.Any) -> Item:
+        cores, memory = sum(part.cores for part in parts), sum(part.memory for part in parts)
+        item = Item(len(self.items), tuple(parts), cores, memory, share=self.share(cores, memory), **fields)
+        self.items.append(item)
+        self.at.append(())
+        self._shown.append(NOWHERE)
+        self.item_of.update({part.vmid: item for part in parts})
+        return item
+
+    def share(self, cores: float, memory: float) -> float:
+        """The larger of the parts of a mean node that so much takes."""
+        return max(cores / self._mean[0], memory / self._mean[1])
+
+    def rows(self, item: Item) -> Rows:
+        """Where the item may go at all, and how much may be allocated there then."""
+        found = self._rows.get(item.index)
+        if found is None:
+            found = self._rows[item.index] = self._find_rows(item)
+        return found
+
+    # --- looking ---
+
+    def fits(self, item: Item, node: int) -> bool:
+        """Whether there is room for an item that is not on the node."""
+        rows = self.rows(item)
+        return (
+            self.cpu[node] + item.cores <= rows.cpu[node]
+            and self.memory[node] + item.memory <= rows.memory[node]
+        )  # fmt: skip
+
+    def node_of(self, item: Item) -> int:
+        """The node that all of the item is on; NOWHERE if there is none."""
+        at = self.at[item.index]
+        return at[0].node if len(at) == 1 else NOWHERE
+
+    def refusal(self, item: Item, node: int) -> Status | None:
+        """What the filters have against the item on a node where it is not, or is; nothing is changed by asking."""
+        self.show_all()
+        self.asked += 1
+        for part in item.parts:
+            self._hide(part)
+        info, found = self.nodes[node], None
+        for part in item.parts:
+            found = self.admission.refusal(part.request_on(info), info)
+            if found is not None or len(item.parts) == 1:
+                break
+            self._show(part, node)
+        shown = self._shown[item.index]
+        for part in item.parts:
+            self._hide(part)
+        for part in item.parts:
+            self._show(part, shown)
+        return found
+
+    # --- changing ---
+
+    def move(self, item: Item, node: int, why: str) -> None:
+        """Put the item on a node; the filters are not asked."""
+        self.trail.append(Step(item, self.at[item.index], node, why))
+        self._put(item, (Position(node, item.cores, item.memory, len(item.parts)),))
+
+    def undo(self, mark: int) -> None:
+        """Take back all changes since the trail was so long."""
+        while len(self.trail) > mark:
+            step = self.trail.pop()
+            self._put(step.item, step.before)
+
+    def _put(self, item: Item, positions: tuple[Position, ...]) -> None:
+        index = item.index
+        for node, cores, memory, _guests in self.at[index]:
+            self.cpu[node] -= cores
+            self.memory[node] -= memory
+            del self.on[node][index]
+        for node, cores, memory, _guests in positions:
+            self.cpu[node] += cores
+            self.memory[node] += memory
+            self.on[node][index] = item
+        self.at[index] = positions
+        self._stale[index] = item
+
+    # --- the state that the filters see ---
+
+    def show_all(self) -> None:
+        """Bring the state of the cluster up to date."""
+        for index, item in self._stale.items():
+            now = self.node_of(item)
+            if now == NOWHERE and self.at[index]:
+                now = min(item.homes)
+            if now != self._shown[index]:
+                for part in item.parts:
+                    self._hide(part)
+                for part in item.parts:
+                    self._show(part, now)
+                self._shown[index] = now
+        self._stale.clear()
+
+    def _hide(self, part: Part) -> None:
+        if self.state.get(part.vmid) is not None:
+            self.state.remove(part.vmid)
+
+    def _show(self, part: Part, node: int) -> None:
+        """Count the part on a node; one that is back where it was is as it was."""
+        if node == NOWHERE:
+            return
+        info, guest = self.nodes[node], part.guest
+        if guest is not None and (guest.node == info.name or self._scattered_home(part, node)):
+            self.state.restore(guest)
+            return
+        request = part.request_on(info)
+        taken: Draft | Status | None = None
+        if request.disks or request.devices or request.clone is not None:
+            taken = self.admission.reserve(request, info, part.vmid)
+        pending: Mapping[tuple[str, str], int] = {}
+        devices: tuple[tuple[str, str], ...] = ()
+        if isinstance(taken, Draft):
+            self.drafts[part.vmid] = taken
+            pending = taken.storage_bytes
+            devices = tuple((each.driver, each.device) for each in taken.devices)
+        if guest is None:
+            guest = Guest(part.vmid, request.name, info.name, status="assumed", cores=request.cores,
+                          memory=request.memory, tags=request.tags, pool=request.pool,
+                          constraints=request.constraints)  # fmt: skip
+        self.state.restore(replace(guest, node=info.name, storage_pending=pending, devices=devices))
+
+    def _scattered_home(self, part: Part, node: int) -> bool:
+        item = self.item_of[part.vmid]
+        return len(self.at[item.index]) > 1 and node == min(item.homes)
+
+    # --- inside ---
+
+    def _find_rows(self, item: Item) -> Rows:
+        if len(item.parts) == 1 and not item.not_to and not item.parts[0].mobility.disks:
+            request = item.parts[0].request
+            key = self.admission.shared(request)
+            if key is not None:
+                key = (key, request.cores, request.memory, item.new)
+                if key not in self._rows_of:
+                    self._rows_of[key] = self._made_rows(item)
+                return self._rows_of[key]
+        return self._made_rows(item)
+
+    def _made_rows(self, item: Item) -> Rows:
+        refusals: dict[int, Status] = {}
+        for part in item.parts:
+            for info in self.nodes:
+                for _info, status in self.admission.refusals(part.request_on(info), (info,)):
+                    if lasting(status):
+                        refusals.setdefault(info.index, status)
+        cpu, memory = [], []
+        for info in self.nodes:
+            barred = info.index in refusals or info.index in self.closed or info.name in item.not_to
+            limits = [self._limits(part, info) for part in item.parts]
+            cpu.append(-1.0 if barred else min(limit[0] for limit in limits))
+            memory.append(-1.0 if barred else min(limit[1] for limit in limits))
+        nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
+        return Rows(cpu, memory, nodes, refusals)
+
+    def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
+        policy = self.admission.profile_of(part.request).policy
+        return t.cast(
+            "tuple[float, float]",
+            tuple(
+                getattr(policy, name).allocatable(info.node, part.request) * (1 + ROUNDING)
+                if name in policy.enforced
+                else float("inf")
+                for name in ("cpu", "memory")
+            ),
+        )
+
+    def _means(self) -> tuple[float, float]:
+        policy = self.policy
+        online = [info.node for info in self.nodes if info.node.online and info.node.memory] or [NO_NODE]
+        return (
+            sum(policy.cpu.allocatable(node) for node in online) / len(online) or 1.0,
+            sum(policy.memory.allocatable(node) for node in online) / len(online) or 1.0,
+        )
+
+
+def _positions(places: Iterable[tuple[int, Part]]) -> tuple[Position, ...]:
+    found: dict[int, Position] = {}
+    for node, part in places:
+        _node, cores, memory, guests = found.get(node, Position(node))
+        found[node] = Position(node, cores + part.cores, memory + part.memory, guests + 1)
+    return tuple(found.values())

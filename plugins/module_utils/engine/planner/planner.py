@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Goals in, a plan out. Everything is decided on a copy of the cluster; nothing is changed.
+
+What must go somewhere (guests of drained nodes, new VMs, guests that stand where a rule forbids it) is placed largest
+first. The places come from the profile's scores while that needs no move of other guests; where it does, the search
+packs as tightly as it can, as it then moves the fewest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...errors import CollectionError
+from ...plans import Bounds, Goals, Mobility, Plan, Stuck
+from ..cache import ClusterState
+from ..framework.profile import Profile
+from ..framework.status import Category
+from ..scheduling_cycle import Scheduler
+from .admission import Admission
+from .board import Board
+from .items import IMMOVABLE, Item, Part, guests_together, requests_together
+from .placing import Placer, Task
+from .writing import courses, loads, moves_of, ordered, replayed
+
+NO_BOUNDS = Bounds()
+
+MOST_EXTRA = 12
+"""The most guests that need not move which are moved to find a place for one item."""
+
+
+def make_plan(
+    state: ClusterState,
+    profiles: Mapping[str, Profile],
+    goals: Goals,
+    mobility: Mapping[int, Mobility],
+    bounds: Bounds = NO_BOUNDS,
+    default_profile: str = "balanced",
+    now: float = math.inf,
+) -> Plan:
+    """Make a plan that reaches the goals with as few moves as the search finds; state is left as it is.
+
+    mobility says how each guest can be moved; a guest without one is not moved. default_profile is that of guests, and
+    of requests that name none. now is in seconds, on the clock of Request.created. Raises InvalidRequest and
+    PluginFailed.
+    """
+    return _Planner(state, profiles, goals, mobility, bounds, default_profile, now).plan()
+
+
+class _Planner:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profiles: Mapping[str, Profile],
+        goals: Goals,
+        mobility: Mapping[int, Mobility],
+        bounds: Bounds,
+        default_profile: str,
+        now: float,
+    ) -> None:
+        copy = ClusterState(replace(state.snapshot, guests=tuple(state)))
+        self.goals, self.bounds = goals, bounds
+        self.scheduler = Scheduler(copy, profiles, default_profile)
+        self.board = Board(Admission(copy, self.scheduler.profile, now), goals.drain)
+        self.placer = Placer(self.board, bounds.steps, self.by_score)
+        self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
+        self.stuck: list[Stuck] = []
+        self.unplaced: dict[str, str] = {}
+        self._add_guests(copy)
+        self._before = loads(self.board)
+
+    def plan(self) -> Plan:
+        """Reach one goal after the other, each beside what was found for those before."""
+        tasks = [*self._drains(), *self._creations()]
+        for task in self.placer.place(tasks, MOST_EXTRA):
+            self._give_up(task)
+        legs = replayed(self.board, self.scheduler)
+        ordered(self.board, legs, [(load.cores, load.memory) for load in self._before])
+        moves, creations = moves_of(self.board, legs)
+        return Plan(
+            goal=in_words(self.goals),
+            feasible=not self.stuck and not self.unplaced,
+            moves=moves,
+            creations=creations,
+            stuck=tuple(sorted(self.stuck, key=lambda stuck: stuck.vmid)),
+            unplaced=self.unplaced,
+            nodes=courses(self.board, legs, self._before),
+            steps=self.placer.steps,
+            exhausted=self.placer.exhausted,
+        )
+
+    def by_score(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
+        """The nodes by the profile's scores, best first."""
+        self.board.show_all()
+        scores = self.scheduler.scores(item.parts[0].request, self.board.admission.now)
+        return sorted(nodes, key=lambda node: (-scores.get(self.board.nodes[node].name, -1.0), node))
+
+    # --- what has to be placed ---
+
+    def _add_guests(self, state: ClusterState) -> None:
+        guests = {guest.vmid: guest for guest in sorted(state, key=lambda guest: guest.vmid)}
+        for group in guests_together(guests, self.mobility, state.snapshot.ha_rules):
+            self.board.add_guests([guests.pop(vmid) for vmid in group], self.mobility)
+        for guest in guests.values():
+            self.board.add_guests([guest], self.mobility)
+
+    def _drains(self) -> Iterable[Task]:
+        """The guests of drained nodes; those that cannot be moved are stuck."""
+        for item in list(self.board.items):
+            names = sorted(self.board.nodes[home].name for home in item.homes & self.board.closed)
+            if not names:
+                continue
+            if item.movable:
+                yield Task(item, f"drains {', '.join(names)}")
+                continue
+            for part in item.parts:
+                guest = part.guest
+                if guest is not None and guest.node in self.goals.drain:
+                    why, cure = self._what_holds(item, part)
+                    self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
+
+    def _what_holds(self, item: Item, part: Part) -> tuple[str, str]:
+        """Why a part of an item that cannot be moved stays, and what would cure it."""
+        for each in (part, *item.parts):
+            if each.mobility.stuck[0]:
+                why, cure = each.mobility.stuck
+                return (why, cure) if each is part else (f"it moves only with {each.vmid}: {why}", cure)
+        node = part.guest.node if part.guest is not None else ""
+        return f"{node} is offline", f"bring {node} back, or remove it from the cluster"
+
+    def _creations(self) -> Iterable[Task]:
+        """The new VMs, each with the VMID that it will get; those that must be together are one item."""
+        requests = list(self.goals.place)
+        vmids: list[int | None] = []
+        for request in requests:
+            try:
+                vmids.append(self.scheduler.pick_vmid(request))
+                self.board.state.taken.add(vmids[-1] or 0)
+            except CollectionError as error:
+                self.unplaced[request.name] = error.message
+                vmids.append(None)
+        groups = requests_together(requests)
+        alone = set(range(len(requests))) - {position for group in groups for position in group}
+        for group in sorted([*groups, *((position,) for position in alone)]):
+            parts = [
+                Part(vmid, requests[p], None, cores=requests[p].cores, memory=requests[p].memory)
+                for p in group
+                if (vmid := vmids[p]) is not None
+            ]
+            if len(parts) == len(group):
+                yield Task(self.board.add_new(parts), "")
+
+    def _give_up(self, task: Task) -> None:
+        """Say of an item that found no place why not."""
+        item = task.item
+        why, cure = reasons(self.board, item)
+        for part in item.parts:
+            guest = part.guest
+            if guest is None:
+                self.unplaced[part.request.name] = why
+            elif guest.node in self.goals.drain:
+                self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
+
+
+def reasons(board: Board, item: Item) -> tuple[str, str]:
+    """Why the item may go to no node as things are, and what would cure that."""
+    rows, found, kinds = board.rows(item), Counter[str](), Counter[Category]()
+    for info in board.nodes:
+        if info.index in board.closed or info.index in item.homes:
+            continue
+        status = rows.refusals.get(info.index)
+        if info.name in item.not_to:
+            found[item.not_to[info.name]] += 1
+        else:
+            status = status or board.refusal(item, info.index)
+            if status is not None:
+                found[status.reason] += 1
+                kinds[status.category] += 1
+    told = ", ".join(
+        f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
+    )
+    cure = CURES.get(kinds.most_common(1)[0][0] if kinds else Category.RULE, CURES[Category.RULE])
+    return f"no node takes it: {told}" if told else "there is no other node", cure
+
+
+CURES = {
+    Category.CAPACITY: "free room on the other nodes, or stop it",
+    Category.STORAGE: "free space on a storage of another node, or move its disks to a shared one",
+    Category.DEVICE: "free a device of that kind on another node",
+    Category.PLACEMENT: "let it run on more nodes",
+    Category.RULE: "change the rule that keeps it off the other nodes",
+}
+
+
+def in_words(goals: Goals) -> str:
+    """The goals as the user would say them."""
+    parts = [f"place {len(goals.place)} VM(s)"] if goals.place else []
+    parts += [f"drain {', '.join(sorted(goals.drain))}"] if goals.drain else []
+    parts += ["repair"] if goals.repair else []
+    parts += ["balance"] if goals.balance is not None else []
+    parts += ["consolidate"] if goals.consolidate else []
+    parts += [f"bring {len(goals.undo)} guest(s) back"] if goals.undo else []
+    return ", ".join(parts) or "nothing"

@@ -1,0 +1,180 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what was found on the board to a plan: in order, with its reasons, and what becomes of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...model import Decision
+from ...plans import HA, Creation, Load, Move, NodeCourse
+from ..framework.draft import Draft
+from ..ha_rules import kept_together
+from ..scheduling_cycle import Scheduler
+from .board import Board, Step
+from .items import Item, Part, Position
+from .order import Leg, Relations, peaks, put_in_order
+
+BYTES_PER_SECOND = 100 * 1024**2
+SECONDS_PER_MOVE = 5.0
+"""What a move is estimated to take beside sending its bytes, and how fast these are sent."""
+
+
+def compressed(steps: Sequence[Step]) -> list[Step]:
+    """Of an item whose move can be put off, or that is new, only the last of several steps."""
+    last = {step.item.index: number for number, step in enumerate(steps)}
+    return [
+        step
+        for number, step in enumerate(steps)
+        if number == last[step.item.index] or not (step.item.new or step.item.closed_home)
+    ]
+
+
+def replayed(board: Board, scheduler: Scheduler) -> list[Leg]:
+    """Carry out the board's trail again from the start, step by step, in an order in which every filter agrees.
+
+    Steps that a filter refuses in their turn are tried again after the others. Raises ValueError when some are left.
+    """
+    due = compressed(board.trail)
+    board.undo(0)
+    legs: list[Leg] = []
+    while due:
+        left = []
+        for step in due:
+            item, target = step.item, step.target
+            if not board.fits(item, target) or board.refusal(item, target) is not None:
+                left.append(step)
+                continue
+            legs.extend(_legs(board, step, len(legs), scheduler))
+            board.move(item, target, step.why)
+        if len(left) == len(due):
+            raise ValueError(f"{left[0].item.label} cannot go to {board.nodes[left[0].target].name} after all")
+        due = left
+    board.show_all()
+    return legs
+
+
+def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[Leg]:
+    item, target = step.item, step.target
+    rows = board.rows(item)
+    room = (rows.cpu[target], rows.memory[target])
+    score = 0.0
+    if item.new:
+        board.show_all()
+        score = scheduler.scores(item.parts[0].request, board.admission.now).get(board.nodes[target].name, 0.0)
+    if item.new or not _at_once(board, item):
+        positions = [_position(board, item, part) for part in item.parts]
+        return [
+            Leg(number + offset, (part,), part.cores, part.memory, 1, source, target, room, step.why, score)
+            for offset, (part, source) in enumerate(zip(item.parts, positions, strict=True))
+        ]
+    here = next((each for each in board.at[item.index] if each.node == target), Position(target))
+    sources = tuple(each for each in board.at[item.index] if each.node != target)
+    coming = (item.cores - here.cores, item.memory - here.memory, len(item.parts) - here.guests)
+    return [Leg(number, item.parts, *coming, sources, target, room, step.why)]
+
+
+def _at_once(board: Board, item: Item) -> bool:
+    """Whether the HA manager moves all of the item when it is asked to move one."""
+    vmids = {part.vmid for part in item.parts}
+    lead = item.parts[0]
+    return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= kept_together(
+        board.state.snapshot.ha_rules, lead.vmid
+    )
+
+
+def _position(board: Board, item: Item, part: Part) -> tuple[Position, ...]:
+    if part.guest is None:
+        return ()
+    node = board.node_of(item)
+    if node < 0 and (home := board.state.node(part.guest.node)) is not None:
+        node = home.index
+    return (Position(node, part.cores, part.memory, 1),)
+
+
+def moves_of(board: Board, legs: Sequence[Leg]) -> tuple[tuple[Move, ...], tuple[Creation, ...]]:
+    """The legs as moves and creations; creations have the higher ids."""
+    moving = [leg for leg in legs if leg.parts[0].guest is not None]
+    making = [leg for leg in legs if leg.parts[0].guest is None]
+    ids = {leg.number: position for position, leg in enumerate((*moving, *making), start=1)}
+    moves = tuple(_move(board, leg, ids) for leg in moving)
+    creations = tuple(
+        Creation(ids[leg.number], _decision(board, leg), tuple(sorted(ids[n] for n in leg.after))) for leg in making
+    )
+    return moves, creations
+
+
+def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
+    target = board.nodes[leg.target].name
+    lead = next((part for part in leg.parts if part.guest is not None and part.guest.node != target), leg.parts[0])
+    guest, mobility = lead.guest, lead.mobility
+    if guest is None:
+        raise ValueError("a move has a guest")
+    others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
+    copied = sum(disk.size for part in leg.parts for disk in part.mobility.disks)
+    cost = sum(part.mobility.cost for part in leg.parts)
+    drafts = [board.drafts[part.vmid] for part in leg.parts if part.vmid in board.drafts]
+    source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
+    return Move(
+        id=ids[leg.number],
+        vmid=lead.vmid,
+        name=guest.name or "",
+        source=board.nodes[source].name,
+        target=target,
+        why=leg.why,
+        kind=guest.kind,
+        after=tuple(sorted(ids[number] for number in leg.after)),
+        how=mobility.how,
+        via=HA if others else mobility.via,
+        memory=leg.memory,
+        storages={slot: name for draft in drafts if draft.node == target for slot, name in draft.storages.items()},
+        copied=copied,
+        together=others,
+        estimate=round(SECONDS_PER_MOVE + cost / BYTES_PER_SECOND, 1),
+    )
+
+
+def _decision(board: Board, leg: Leg) -> Decision:
+    part, node = leg.parts[0], board.nodes[leg.target].name
+    draft = board.drafts.get(part.vmid)
+    if draft is None or draft.node != node:
+        draft = Draft(part.request, node, 0.0, part.vmid)
+    return replace(draft.decision(), score=leg.score)
+
+
+def ordered(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
+    """Fill in what each leg waits for."""
+    put_in_order(legs, start, Relations(board.state.snapshot.ha_rules).related)
+
+
+def courses(board: Board, legs: Sequence[Leg], start: Sequence[Load]) -> dict[str, NodeCourse]:
+    """What becomes of every node that the plan touches."""
+    touched = {leg.target for leg in legs} | {source.node for leg in legs for source in leg.sources}
+    return {board.nodes[node].name: _course(board, legs, node, start[node]) for node in sorted(touched)}
+
+
+def _course(board: Board, legs: Sequence[Leg], node: int, before: Load) -> NodeCourse:
+    highest = peaks(legs, node)
+    coming = [Position(node, leg.cores, leg.memory, leg.guests) for leg in legs if leg.target == node]
+    leaving = [source for leg in legs for source in leg.sources if source.node == node]
+    host, policy = board.nodes[node].node, board.policy
+    return NodeCourse(
+        allocatable=Load(policy.cpu.allocatable(host), int(policy.memory.allocatable(host)), 0),
+        before=before,
+        peak=Load(before.cores + highest.cores, before.memory + highest.memory, before.guests + highest.guests),
+        after=Load(
+            round(before.cores + sum(e.cores for e in coming) - sum(e.cores for e in leaving), 6),
+            before.memory + sum(e.memory for e in coming) - sum(e.memory for e in leaving),
+            before.guests + sum(e.guests for e in coming) - sum(e.guests for e in leaving),
+        ),
+    )
+
+
+def loads(board: Board) -> list[Load]:
+    """What is allocated on each node now."""
+    return [
+        Load(round(cpu, 6), int(memory), len(info.guests))
+        for cpu, memory, info in zip(board.cpu, board.memory, board.nodes, strict=True)
+    ]

@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans: every step is lawful in any order that a plan allows, and nothing moves without need."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.plan_walk import walk
+from support.random_clusters import requests, snapshots
+from support.small_cluster import cluster, guest, node, profile, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    AffinityTerm,
+    Constraints,
+    HARule,
+    Request,
+    Selector,
+    Snapshot,
+    SpreadConstraint,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Plan
+
+PROFILES = {"balanced": profile()}
+
+
+def movable(snapshot: Snapshot) -> dict[int, Mobility]:
+    return {each.vmid: Mobility(cost=each.memory * each.running) for each in snapshot.guests}
+
+
+def planned(snapshot: Snapshot, goals: Goals) -> Plan:
+    return make_plan(ClusterState(snapshot), PROFILES, goals, movable(snapshot))
+
+
+def moves(plan: Plan) -> list[tuple[int, str, str]]:
+    return [(move.vmid, move.source, move.target) for move in plan.moves]
+
+
+# --- properties ---
+
+APART = AffinityTerm(False, Selector(name="web-.*"))
+CONSTRAINTS = st.sampled_from(
+    [
+        Constraints(),
+        Constraints(),
+        Constraints((APART,)),
+        Constraints((AffinityTerm(False, Selector(tags=frozenset({"blue"})), topology_key="zone"),)),
+        Constraints(topology_spread=(SpreadConstraint("node", Selector(name="web-.*"), max_skew=2),)),
+    ]
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Snapshot:
+    """Random clusters with more guests, some of which have rules or are members of HA rules."""
+    snapshot = draw(snapshots())
+    names = [each.name for each in snapshot.nodes]
+    guests = [replace(each, constraints=draw(CONSTRAINTS)) for each in snapshot.guests]
+    for number in range(draw(st.integers(0, 6))):
+        guests.append(
+            guest(200 + number, draw(st.sampled_from(names)), draw(st.integers(1, 3)), draw(st.integers(1, 3)),
+                  name=draw(st.sampled_from(["web-1", "db-1"])), constraints=draw(CONSTRAINTS),
+                  status=draw(st.sampled_from(["running", "running", "stopped"])))
+        )  # fmt: skip
+    vmids = sorted(each.vmid for each in guests)
+    members = st.frozensets(st.sampled_from(vmids), min_size=2, max_size=3) if len(vmids) > 1 else st.just(frozenset())
+    rules = draw(
+        st.sampled_from(
+            [
+                (),
+                (HARule("apart", "resource-affinity", draw(members), positive=False),),
+                (HARule("west", "node-affinity", draw(members), nodes={names[0]: 1}, strict=True),),
+            ]
+        )
+    )
+    return replace(snapshot, guests=tuple(guests), ha_rules=rules)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.integers(0, 2), st.lists(requests(), max_size=3), st.integers(0, 2**32))
+def test_plan__every_step_is_lawful_in_any_order(
+    snapshot: Snapshot, drained: int, new: list[Request], seed: int
+) -> None:
+    names = sorted(each.name for each in snapshot.nodes)
+    place = tuple(replace(each, name=f"new-{number}") for number, each in enumerate(new))
+    plan = planned(snapshot, Goals(place=place, drain=frozenset(names[:drained])))
+    chance = random.Random(seed)
+    for _order in range(3):
+        found = walk(snapshot, plan, chance)
+        assert found.broken == []
+        for name, course in plan.nodes.items():
+            assert found.peak.get(name, 0) <= course.peak.memory
+    left = {each.vmid for each in found.snapshot.guests if each.node in names[:drained]}
+    assert left == {each.vmid for each in plan.stuck}
+    assert {each.decision.request.name for each in plan.creations} | plan.unplaced.keys() == {r.name for r in place}
+
+
+@settings(max_examples=40, deadline=None)
+@given(clusters(), st.integers(1, 2), st.randoms(use_true_random=False))
+def test_plan__does_not_depend_on_the_order_of_nodes_and_guests(
+    snapshot: Snapshot, drained: int, chance: random.Random
+) -> None:
+    goals = Goals(drain=frozenset(sorted(each.name for each in snapshot.nodes)[:drained]))
+    nodes, guests = list(snapshot.nodes), list(snapshot.guests)
+    chance.shuffle(nodes)
+    chance.shuffle(guests)
+    assert planned(snapshot, goals) == planned(replace(snapshot, nodes=tuple(nodes), guests=tuple(guests)), goals)
+
+
+# --- small cases ---
+
+
+def test_plan__without_goals_is_empty() -> None:
+    state = cluster([node("a"), node("b")], [guest(100, "a")])
+    assert make_plan(state, PROFILES, Goals(), {100: Mobility()}).empty
+
+
+def test_drain__leaves_an_empty_node_alone() -> None:
+    state = cluster([node("a"), node("b")], [guest(100, "a")])
+    plan = make_plan(state, PROFILES, Goals(drain=frozenset({"b"})), {100: Mobility()})
+    assert (plan.empty, plan.feasible) == (True, True)
+
+
+def test_make_room__moves_the_fewest_guests() -> None:
+    snapshot = Snapshot(
+        nodes=(node("a", gib=10), node("b", gib=10), node("c", gib=10)),
+        guests=(guest(100, "a", gib=4), guest(101, "a", gib=2), guest(102, "b", gib=3), guest(103, "b", gib=3),
+                guest(104, "c", gib=7)),
+    )  # fmt: skip
+    plan = planned(snapshot, Goals(place=(vm("new", gib=6),)))
+    assert moves(plan) == [(101, "a", "c")]
+    assert plan.moves[0].why == "makes room on a for new"
+    assert [(c.decision.node, c.after) for c in plan.creations] == [("a", (1,))]
+
+
+def test_drain__waits_for_the_room_that_another_move_frees() -> None:
+    snapshot = Snapshot(
+        nodes=(node("a", gib=10), node("b", gib=10), node("c", gib=10)),
+        guests=(guest(100, "a", gib=8), guest(101, "b", gib=4), guest(102, "c", gib=6)),
+    )
+    plan = planned(snapshot, Goals(drain=frozenset({"a"})))
+    assert moves(plan) == [(101, "b", "c"), (100, "a", "b")]
+    assert plan.moves[1].after == (1,)
+    assert plan.nodes["b"].peak.memory == plan.nodes["b"].after.memory
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_drain__names_what_stays_with_a_cure(known: bool) -> None:
+    state = cluster([node("a"), node("b")], [guest(100, "a")])
+    mobility = {100: Mobility(stuck=("it has a local CD-ROM image", "eject ide2"))} if known else {}
+    plan = make_plan(state, PROFILES, Goals(drain=frozenset({"a"})), mobility)
+    assert not plan.feasible
+    assert plan.stuck[0].vmid == 100
+    assert (plan.stuck[0].cure == "eject ide2") is known
