@@ -41,7 +41,9 @@ class Reservation:
     """A decision that others must count although Proxmox does not show it yet, or not with its real sizes.
 
     memory is in bytes; storage_bytes maps (storage, node) to bytes; devices are (node, device id), one entry per use.
-    running tells whether the VM will run. constraints are those of its request: the cluster does not show them.
+    running tells whether the VM will run. constraints are those of its request: the cluster does not show them. source
+    is the node that a guest leaves which is being moved to node; empty for a VM that is being created. A move is named
+    by move_name, as guests that exist may share a name.
     holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. phase:
     C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on, C(created) when
     its task has ended well.
@@ -59,6 +61,7 @@ class Reservation:
     tags: frozenset[str] = frozenset()
     pool: str | None = None
     constraints: Constraints = NO_CONSTRAINTS
+    source: str = ""
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -73,6 +76,11 @@ class Reservation:
         if now >= self.expires:
             return True
         return self.phase == "reserved" and self.holder is not None and self.holder.is_dead()
+
+
+def move_name(vmid: int) -> str:
+    """The name under which the move of a guest is reserved: one that no VM can have."""
+    return f"move:{vmid}"
 
 
 COLUMNS = "cluster, vmid, name, holder_id, holder, phase, created, expires, resources"
@@ -92,6 +100,7 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "tags": sorted(reservation.tags),
         "pool": reservation.pool,
         "constraints": to_data(reservation.constraints),
+        "source": reservation.source,
         # Version 1.0.0 refuses reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
@@ -135,6 +144,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             pool=_optional_text(values["pool"]),
             # Older versions did not write them.
             constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
+            source=_text(values.get("source", "")),
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),

@@ -14,7 +14,7 @@ from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
 from .checks import check_entries
-from .counting import cluster_state, count_reservations
+from .counting import cluster_state, count_reservations, with_moves
 from .device_options import device_attributes, device_needs
 from .entries import build_entries
 from .node_facts import facts_of
@@ -49,9 +49,8 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         requests = [entry.request for entry in entries]
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
         subjects = subjects_of(profiles.values())
-        state = cluster_state(
-            access.complete(counted.snapshot, requests, subjects, devices, many=True), counted.pending
-        )
+        whole = access.complete(counted.snapshot, requests, subjects, devices, many=True)
+        state = cluster_state(with_moves(whole, counted.under_way), counted.pending)
         templates = Templates(access.reader)
         requests = [templates.resolve(entry, state) for entry in entries]
     finally:

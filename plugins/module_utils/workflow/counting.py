@@ -21,11 +21,14 @@ from ..reservations.records import Reservation
 class Counted:
     """The snapshot without the guests that reservations stand in for, these, and the VMIDs of those that are done with:
     their VMs are shown, or the VMIDs are others' by now.
+
+    under_way are guests that are being moved, each as it counts on the node where the snapshot does not show it.
     """
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]
     fulfilled: frozenset[int]
+    under_way: tuple[Guest, ...] = ()
 
 
 def known_guests(
@@ -35,7 +38,7 @@ def known_guests(
     return {
         reservation.vmid: KnownGuest(reservation.name, reservation.phase == "created")
         for reservation in reservations
-        if not {reservation.name, reservation.vmid} & set(wanted)
+        if not reservation.source and not {reservation.name, reservation.vmid} & set(wanted)
     }
 
 
@@ -56,8 +59,15 @@ def count_reservations(
     reachable = {node.name for node in snapshot.nodes if node.online}
     pending: list[Reservation] = []
     fulfilled: set[int] = set()
+    under_way: list[Guest] = []
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
+        if reservation.source:
+            if _has_moved(guest, reservation):
+                fulfilled.add(reservation.vmid)
+            elif guest is not None:
+                under_way.append(_elsewhere(guest, reservation))
+            continue
         created = reservation.phase == "created"
         if guest is None:
             lost = created and is_gone(reservation.node, reservation.vmid)
@@ -76,7 +86,7 @@ def count_reservations(
             pending.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
-    return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled))
+    return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled), tuple(under_way))
 
 
 def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> ClusterState:
@@ -150,6 +160,24 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         pool=request.pool,
         constraints=request.constraints,
     )
+
+
+def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
+    """The snapshot in which guests that are being moved count on both nodes."""
+    return replace(whole, guests=(*whole.guests, *under_way))
+
+
+def _has_moved(guest: Guest | None, reservation: Reservation) -> bool:
+    """Whether a move is over although its reservation is still there: its holder died, and nothing goes on."""
+    if guest is None or guest.lock == "migrate":
+        return False
+    return reservation.holder is not None and reservation.holder.is_dead()
+
+
+def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
+    """A guest that is being moved, as it counts on the node where it is not shown. No guest has such a VMID."""
+    other = reservation.node if guest.node != reservation.node else reservation.source
+    return replace(guest, vmid=-guest.vmid, node=other, storage_pending=reservation.storage_bytes)
 
 
 def _is_another(guest: Guest, reservation: Reservation) -> bool:

@@ -36,6 +36,7 @@ from .counting import (
     known_among,
     known_guests,
     reservation_of,
+    with_moves,
     with_reservations,
     with_rules_of,
 )
@@ -180,7 +181,7 @@ class Placer:
             guest = matches[entry.position].guest
             if guest is not None and entry.state != "absent":
                 self._asked[guest.vmid] = entry.request
-        shown = with_rules_of(self._asked, whole)
+        shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
         state = cluster_state(shown, pending, excluded)
         placement = self._schedule(entries, matches, state, snapshot)
         decisions = [o.decision for o in placement.outcomes.values() if o.decision is not None]

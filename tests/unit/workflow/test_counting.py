@@ -32,6 +32,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     Counted,
     count_reservations,
     guest_of,
+    known_guests,
     reservation_of,
 )
 
@@ -194,3 +195,45 @@ def test_reservation_of_an_older_version__is_understood() -> None:
     resources = json.loads(row[-1])
     del resources["constraints"]
     assert from_row([*row[:-1], json.dumps(resources)]) == held
+
+
+def moved(**values: t.Any) -> Reservation:
+    return reservation(
+        100, "move:100", **{"node": "pve2", "source": "pve1", "holder": Holder.here(), "phase": "binding", **values}
+    )
+
+
+def moving(shown: Guest, held: Reservation) -> Counted:
+    return count_reservations(Snapshot(nodes=(node("pve1"), node("pve2")), guests=(shown,)), [held])
+
+
+@pytest.mark.parametrize(("shown_on", "counted_on"), [("pve1", "pve2"), ("pve2", "pve1")])
+def test_a_guest_that_is_being_moved__counts_on_both_nodes(shown_on: str, counted_on: str) -> None:
+    shown = guest(100, shown_on, name="web-1", lock="migrate")
+
+    result = moving(shown, moved(storage_bytes={("fast", "pve2"): 5}))
+
+    assert result.snapshot.guests == (shown,)
+    assert (result.pending, result.fulfilled) == ((), frozenset())
+    (other,) = result.under_way
+    assert (other.node, other.memory, other.running) == (counted_on, GIB, True)
+    assert other.vmid not in (shown.vmid, 0)
+    assert other.storage_pending == {("fast", "pve2"): 5}
+
+
+def test_a_move_whose_holder_died__is_over_when_nothing_works_on_the_guest() -> None:
+    shown = guest(100, "pve1", name="web-1")
+
+    assert moving(shown, moved(holder=dead_holder())).fulfilled == {100}
+    assert moving(replace(shown, lock="migrate"), moved(holder=dead_holder())).under_way
+    assert moving(shown, moved()).under_way
+
+
+def test_a_move__is_kept_by_the_ledger_with_the_node_that_it_leaves() -> None:
+    held = moved(cluster="c", expires=1.0)
+
+    assert from_row(to_row(held)) == held
+
+
+def test_a_move__says_nothing_of_the_guests_name() -> None:
+    assert known_guests([moved()]) == {}
