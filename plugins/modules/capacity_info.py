@@ -105,26 +105,29 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    Spec,
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
 )
 
 
+def argument_spec() -> Spec:
+    """The options of the module."""
+    one_vm = one_vm_argument_spec()
+    return {
+        **cluster_argument_spec(),
+        **run_argument_spec(),
+        **one_vm,
+        "shapes": {"type": "list", "elements": "dict", "options": one_vm},
+        "n_plus_one": {"type": "bool", "default": False},
+    }
+
+
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    one_vm = one_vm_argument_spec()
-    module = module_class(
-        argument_spec={
-            **cluster_argument_spec(),
-            **run_argument_spec(),
-            **one_vm,
-            "shapes": {"type": "list", "elements": "dict", "options": one_vm},
-            "n_plus_one": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
-    answer(module, lambda: count_capacity(module.params, one_vm))
+    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
+    answer(module, lambda: count_capacity(module.params, one_vm_argument_spec()))
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ error_code:
   sample: AuthenticationFailed
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
@@ -85,16 +87,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.log
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.recording import record_cluster
 
 
+def argument_spec() -> dict[str, dict[str, t.Any]]:
+    """The options of the module."""
+    return {
+        **connection_argument_spec(),
+        "dest": {"type": "path"},
+        "configs": {"type": "str", "choices": ["templates", "all"], "default": "templates"},
+    }
+
+
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(
-        argument_spec={
-            **connection_argument_spec(),
-            "dest": {"type": "path"},
-            "configs": {"type": "str", "choices": ["templates", "all"], "default": "templates"},
-        },
-        supports_check_mode=True,
-    )
+    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, lambda: record_cluster(module.params, write=not module.check_mode))
 
 

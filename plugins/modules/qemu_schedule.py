@@ -380,6 +380,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    Spec,
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
@@ -387,25 +388,30 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 
+def argument_spec() -> Spec:
+    """The options of the module."""
+    one_vm = one_vm_argument_spec()
+    return {
+        **cluster_argument_spec(),
+        **run_argument_spec(),
+        **one_vm,
+        "vms": {"type": "list", "elements": "dict", "options": one_vm},
+        "all_or_nothing": {"type": "bool", "default": True},
+        "force": {"type": "bool", "default": False},
+        "parallel_creates": {"type": "int", "default": 4},
+        "timeout": {"type": "int", "default": 600},
+        "wait_for_capacity": {"type": "int", "default": 0},
+        "progress_file": {"type": "path"},
+    }
+
+
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    one_vm = one_vm_argument_spec()
-    module = module_class(
-        argument_spec={
-            **cluster_argument_spec(),
-            **run_argument_spec(),
-            **one_vm,
-            "vms": {"type": "list", "elements": "dict", "options": one_vm},
-            "all_or_nothing": {"type": "bool", "default": True},
-            "force": {"type": "bool", "default": False},
-            "parallel_creates": {"type": "int", "default": 4},
-            "timeout": {"type": "int", "default": 600},
-            "wait_for_capacity": {"type": "int", "default": 0},
-            "progress_file": {"type": "path"},
-        },
-        supports_check_mode=True,
+    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
+    answer(
+        module,
+        lambda: schedule(module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
     )
-    answer(module, lambda: schedule(module.params, one_vm, check_mode=module.check_mode, warn=module.warn))
 
 
 if __name__ == "__main__":

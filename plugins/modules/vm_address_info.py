@@ -98,6 +98,8 @@ error_code:
   sample: PermissionDenied
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
@@ -105,17 +107,19 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.log
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import address_info
 
 
+def argument_spec() -> dict[str, dict[str, t.Any]]:
+    """The options of the module."""
+    return {
+        **connection_argument_spec(),
+        "vmids": {"type": "list", "elements": "int", "required": True},
+        "wait": {"type": "int", "default": 0},
+        "networks": {"type": "list", "elements": "str", "default": []},
+    }
+
+
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(
-        argument_spec={
-            **connection_argument_spec(),
-            "vmids": {"type": "list", "elements": "int", "required": True},
-            "wait": {"type": "int", "default": 0},
-            "networks": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, lambda: address_info(module.params))
 
 

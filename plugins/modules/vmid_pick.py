@@ -98,23 +98,25 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import cluster_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec, cluster_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
+
+
+def argument_spec() -> Spec:
+    """The options of the module."""
+    return {
+        **cluster_argument_spec(),
+        "count": {"type": "int", "default": 1},
+        "exclude": {"type": "list", "elements": "int", "default": []},
+        "vmid_range": {"type": "str"},
+        "vmid_regex": {"type": "str"},
+        "context": {"type": "dict"},
+    }
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(
-        argument_spec={
-            **cluster_argument_spec(),
-            "count": {"type": "int", "default": 1},
-            "exclude": {"type": "list", "elements": "int", "default": []},
-            "vmid_range": {"type": "str"},
-            "vmid_regex": {"type": "str"},
-            "context": {"type": "dict"},
-        },
-        supports_check_mode=True,
-    )
+    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, lambda: pick_vmids(module.params))
 
 

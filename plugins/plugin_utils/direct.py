@@ -29,8 +29,9 @@ from ansible.module_utils import basic
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import Interrupted
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import Interrupted, InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.numbers import check_numbers
 
 LIBRARIES = ("requests", "proxmoxer.backends.https")
 PLUGIN_TYPE, PLUGIN_NAME = "action", "qemu_scheduler.proxmox"
@@ -59,7 +60,7 @@ class DirectAction(NormalAction):
     """The base of the action plugins: runs C(module) in this process if the task allows it, else as any module.
 
     Attributes:
-        module: the imported module, whose C(main) takes the class of its AnsibleModule.
+        module: the imported module, with its C(argument_spec), and a C(main) that takes the class of its AnsibleModule.
     """
 
     module: types.ModuleType
@@ -74,11 +75,16 @@ class DirectAction(NormalAction):
     ) -> dict[str, t.Any]:
         task_vars = task_vars or {}
         name = module_name or self._task.action
+        args = dict(module_args or self._task.args)
+        try:
+            check_numbers(args, self.module.argument_spec())
+        except InvalidRequest as error:
+            return {"failed": True, "msg": error.message, "error_code": error.code, "error_details": error.details}
         wanted = self._execution(task_vars)
         obstacle = "execution is set to module" if wanted == "module" else self._obstacle(task_vars)
         if obstacle is None:
             Display().vvv(f"{name}: running directly in the worker process")
-            return self._execute_directly(name, dict(module_args or self._task.args), task_vars)
+            return self._execute_directly(name, args, task_vars)
         if wanted == "direct":
             raise AnsibleActionFail(
                 f"execution is set to direct, but {name} cannot run in the worker process: {obstacle}"

@@ -36,6 +36,11 @@ def first(items: Sequence[str], most: int) -> list[str]:
     return list(items) if len(items) <= most else [*items[:most], f"{len(items) - most} more"]
 
 
+def shortened(text: str, most: int = 100) -> str:
+    """A text of any length for a message: its first characters if there are more than most."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def vcpus(amount: float) -> str:
     """A number of vCPUs with its unit."""
     return f"{amount:g} vCPU{'' if amount == 1 else 's'}"

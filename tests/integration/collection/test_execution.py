@@ -136,3 +136,21 @@ def test_environment__of_a_task_does_not_reach_the_next_item(run: Callable[..., 
     }
     first, second = run([task], "auto").last["results"]
     assert (first["failed"], second["failed"]) == (True, False)
+
+
+@pytest.mark.parametrize("execution", ["auto", "module"])
+def test_numbers__that_ansible_cannot_print_are_refused_either_way(run: Callable[..., PlayRun], execution: str) -> None:
+    digits = "{{ '9' * 5000 }}"
+    shapes = {"shapes": [{"name": "a", "vmid": digits}]}
+    tasks = [
+        schedule(name="a", cores=digits),
+        schedule(vms=[{"name": "a", "cores": digits}]),
+        schedule(name="a", context={"a": "{{ ('9' * 4000) | int * 10 ** 1000 }}"}),
+        {"qemu_scheduler.proxmox.vmid_pick": {"count": digits}},
+        {"qemu_scheduler.proxmox.capacity_info": shapes},
+    ]
+    expected = "99999999999999999999... is not possible, expected a number of at most 100 digits"
+    results = [task.result for task in run(tasks, execution).tasks]
+    assert [result["error_code"] for result in results] == ["InvalidRequest"] * 5
+    options = ["cores", "vms[0].cores", "context.a", "count", "shapes[0].vmid"]
+    assert [result["msg"] for result in results] == [f"{option}: {expected}" for option in options]

@@ -9,6 +9,7 @@ import re
 import typing as t
 from decimal import Decimal, localcontext
 
+from ...engine.texts import shortened
 from ...errors import InvalidRequest
 from ...model import GIB
 
@@ -31,7 +32,10 @@ class Secret(str):
 def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
     """Return the error for an option whose value is not what it should be."""
     return InvalidRequest(
-        f"{option}: {value!r} is not valid, expected {expected}", option=option, value=str(value), expected=expected
+        f"{option}: {shortened(repr(value))} is not valid, expected {expected}",
+        option=option,
+        value=shortened(str(value)),
+        expected=expected,
     )
 
 

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuses numbers on which Ansible itself fails, before it looks at the arguments of a module.
+
+Python does not print integers of more than 4,300 digits, so that Ansible can neither send them to a module nor report
+that they are wrong. It computes C(1e999999999) to its last digit.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, DecimalException
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import shortened
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+
+DIGITS = 100
+"""More digits than that has no number that any option takes."""
+
+SHOWN = 20
+"""Characters of a value that an error shows."""
+
+NUMBERS = ("int", "float")
+
+Spec = Mapping[str, Mapping[str, t.Any]]
+
+
+def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
+    """Raise InvalidRequest when an argument, at any depth, is a number of too many digits, or infinite.
+
+    A text counts as a number where spec, an argument spec, says that the option is one.
+    """
+    for where, value in _numbers(args, _by_name(spec)):
+        try:
+            number = Decimal(value)
+        except (DecimalException, ValueError):
+            # No number at all: Ansible says so.
+            continue
+        if number.is_infinite() or (number.is_finite() and number.adjusted() >= DIGITS):
+            raise InvalidRequest(
+                f"{where}: {_shown(value, number)} is not possible, expected a number of at most {DIGITS} digits",
+                option=where,
+            )
+
+
+def _by_name(spec: Spec) -> dict[str, Mapping[str, t.Any]]:
+    return {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
+
+
+def _numbers(args: Mapping[str, t.Any], spec: Spec, where: str = "") -> Iterator[tuple[str, t.Any]]:
+    """Yield the numbers in args, each with the path of its option."""
+    for key, value in args.items():
+        option = spec.get(key, {})
+        kind = option.get("elements") if option.get("type") == "list" else option.get("type")
+        yield from _numbers_of(value, f"{where}{key}", kind, _by_name(option.get("options") or {}))
+
+
+def _numbers_of(value: t.Any, where: str, kind: str | None, options: Spec) -> Iterator[tuple[str, t.Any]]:
+    if isinstance(value, Mapping):
+        yield from _numbers(value, options, f"{where}.")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _numbers_of(item, f"{where}[{number}]", kind, options)
+    elif isinstance(value, str):
+        for part in value.split(",") if kind in NUMBERS else ():
+            yield where, part.strip()
+    elif isinstance(value, (int, float)):
+        yield where, value
+
+
+def _shown(value: t.Any, number: Decimal) -> str:
+    if isinstance(value, int):
+        # An integer of that many digits has no text.
+        value = "".join(map(str, number.as_tuple().digits[: SHOWN + 1]))
+    return shortened(str(value), SHOWN)
