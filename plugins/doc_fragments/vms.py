@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.devices import ModuleDocFragment as Devices
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.hosts import ModuleDocFragment as Hosts
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.identity import ModuleDocFragment as Identity
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.placement import ModuleDocFragment as Placement
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import (
@@ -13,7 +14,14 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import suboptions_of
 
-TEXTS = (Identity.DOCUMENTATION, VMOptions.DOCUMENTATION, Placement.DOCUMENTATION, Devices.VMS_TEXT)
+TEXTS = (
+    Identity.DOCUMENTATION,
+    VMOptions.DOCUMENTATION,
+    Placement.DOCUMENTATION,
+    Devices.VMS_TEXT,
+    Hosts.DOCUMENTATION,
+    Hosts.COUNT,
+)
 
 
 class ModuleDocFragment:

@@ -93,7 +93,8 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
             continue
         found = known.get(vm["vmid"], {})
         address = {"address": found.get("address"), "addresses": found.get("addresses", [])}
-        facts.append({**{key: vm.get(key) for key in FACTS}, **address})
+        host = vm.get("host") or {"groups": [], "vars": {}}
+        facts.append({**{key: vm.get(key) for key in FACTS}, **address, "host": host})
     return facts
 
 

@@ -36,6 +36,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.vm_options
   - qemu_scheduler.proxmox.placement
   - qemu_scheduler.proxmox.devices
+  - qemu_scheduler.proxmox.hosts
   - qemu_scheduler.proxmox.vms.shapes
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.proxmox
@@ -104,6 +105,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
     cluster_argument_spec,
@@ -114,20 +117,25 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 def argument_spec() -> Spec:
     """The options of the module."""
-    one_vm = one_vm_argument_spec()
+    one_vm = _one_vm()
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
         **one_vm,
-        "shapes": {"type": "list", "elements": "dict", "options": one_vm},
+        "shapes": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "n_plus_one": {"type": "bool", "default": False},
     }
+
+
+def _one_vm() -> Spec:
+    """The options of one VM and of the host that it becomes."""
+    return {**one_vm_argument_spec(), **host_argument_spec()}
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: count_capacity(module.params, one_vm_argument_spec()))
+    answer(module, lambda: count_capacity(module.params, _one_vm()))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.vm_options
   - qemu_scheduler.proxmox.placement
   - qemu_scheduler.proxmox.devices
+  - qemu_scheduler.proxmox.hosts
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.proxmox
@@ -211,6 +212,13 @@ vms:
       type: list
       elements: str
       sample: [db, web]
+    host:
+      description:
+        - The VM as a host of an inventory. C(groups) are O(host_groups). C(vars) are O(host_vars), C(ansible_user) from
+          O(ciuser), and C(ansible_host) from the first static address in O(ipconfig).
+      type: dict
+      sample: {groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
+      version_added: 1.1.0
     storages:
       description: The storage of each drive of a new VM.
       type: dict
@@ -379,6 +387,8 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
     cluster_argument_spec,
@@ -390,12 +400,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.sc
 
 def argument_spec() -> Spec:
     """The options of the module."""
-    one_vm = one_vm_argument_spec()
+    one_vm = _one_vm()
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
         **one_vm,
-        "vms": {"type": "list", "elements": "dict", "options": one_vm},
+        "vms": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "all_or_nothing": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},
         "parallel_creates": {"type": "int", "default": 4},
@@ -405,12 +415,17 @@ def argument_spec() -> Spec:
     }
 
 
+def _one_vm() -> Spec:
+    """The options of one VM and of the host that it becomes."""
+    return {**one_vm_argument_spec(), **host_argument_spec()}
+
+
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
     answer(
         module,
-        lambda: schedule(module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
+        lambda: schedule(module.params, _one_vm(), check_mode=module.check_mode, warn=module.warn),
     )
 
 

@@ -14,6 +14,7 @@ from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
 from .checks import check_entries
+from .counted import expand
 from .counting import cluster_state, count_reservations, with_moves
 from .device_options import device_attributes, device_needs
 from .entries import build_entries
@@ -33,7 +34,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
-    shapes = params.get("shapes") or [{}]
+    shapes = expand(params.get("shapes") or [{}], params).vms
     named = [{**shape, "name": shape.get("name") or SHAPE.format(number)} for number, shape in enumerate(shapes, 1)]
     if params.get("shapes") is None and params.get("name"):
         named[0]["name"] = params["name"]

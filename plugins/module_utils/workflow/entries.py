@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
 from ..model import HAIntent, Request
@@ -47,6 +47,7 @@ class Entry:
         limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
         given: the names of the options that the user set, defaults from the top included.
+        host_groups, host_vars: those of the host that the VM becomes in an inventory.
     """
 
     position: int
@@ -57,6 +58,8 @@ class Entry:
     limits: str = "enforce"
     apply_pending: str = "never"
     given: frozenset[str] = frozenset()
+    host_groups: tuple[str, ...] = ()
+    host_vars: Mapping[str, t.Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -68,11 +71,13 @@ def _label(name: str | None, vmid: int | None) -> str:
     return f'VM "{name}"' if name else f"VM {vmid}"
 
 
-def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> list[Entry]:
+def build_entries(
+    params: Mapping[str, t.Any], per_vm: Iterable[str], now: float, origins: Sequence[int] | None = None
+) -> list[Entry]:
     """Return one entry per VM, checked as far as that is possible without looking at the cluster.
 
-    per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds.
-    Raises InvalidRequest.
+    per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds. origins are
+    the positions of the entries as the user wrote them, where several come from one. Raises InvalidRequest.
     """
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
@@ -89,7 +94,7 @@ def build_entries(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float
         _check_defaults(common, bodies)
     entries = []
     for position, body in enumerate(bodies):
-        where = f"vms[{position}]." if vms else ""
+        where = f"vms[{origins[position] if origins else position}]." if vms else ""
         _check_for_clones(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
@@ -147,6 +152,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given=frozenset(name for name, value in body.items() if value is not None),
+        host_groups=tuple(body.get("host_groups") or ()),
+        host_vars=dict(body.get("host_vars") or {}),
     )
 
 

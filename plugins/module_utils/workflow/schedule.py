@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..engine.manager import Manager
 from ..errors import CollectionError, InvalidRequest
+from ..proxmox.snapshot import read_settled
 from .access import Access
 from .checks import check_entries
+from .counted import expand, surplus_entries
 from .device_options import device_attributes
 from .entries import build_entries
+from .host_facts import check_host_vars, host_facts
 from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
@@ -51,20 +54,33 @@ def schedule(
     Raises RunFailed with the result when a VM failed, and other CollectionErrors when nothing was looked at.
     """
     _check_numbers(params)
-    entries = build_entries(params, per_vm, time.time())
+    expanded = None if params.get("vms") is None else expand(params["vms"], params)
+    if expanded is None:
+        entries = build_entries(params, per_vm, time.time())
+    else:
+        entries = build_entries({**params, "vms": expanded.vms}, per_vm, time.time(), expanded.origins)
+    for entry in entries:
+        check_host_vars(entry)
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
     check_entries(entries, profiles, profile)
     attributes = device_attributes(params.get("device_attributes"))
     access = Access.open(params, facts_of(params.get("nodes")))
+    cautions: list[str] = []
     try:
+        if expanded is not None and expanded.series:
+            guests = read_settled(access.reader, patience=0).guests
+            removals, cautions = surplus_entries(expanded.series, entries, guests)
+            entries = [*entries, *removals]
         run = Run(params, access, Placer(access, Manager(profiles, profile), attributes), entries, progress)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    for text in (*run.warnings, *(text for report in reports for text in report.warnings)):
+    for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None)
+    for entry, vm in zip(entries, result["vms"], strict=True):
+        vm["host"] = host_facts(entry)
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted

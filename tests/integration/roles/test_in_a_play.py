@@ -45,6 +45,21 @@ def test_vms__are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play
     assert hosts["db-1"]["ansible_host"] == "db-1"
 
 
+def test_hosts__have_the_groups_and_variables_of_their_entries(play: Play) -> None:
+    host = {"host_groups": ["apps"], "host_vars": {"http_port": 8080, "limits": {"cpu": 2}}}
+    vms = [
+        {"name": "app-{n}", "count": 2, **host},
+        {"name": "static", "ciuser": "admin", "ipconfig": {"ipconfig0": "ip=192.0.2.77/24,gw=192.0.2.1"}},
+    ]
+    variables = {**VMS, "qemu_vms": vms, "provision_wait_for_address": True}
+    told = seen("groups['apps'] | sort", "hostvars['app-2'].http_port", "hostvars['app-2'].limits.cpu",
+                "hostvars['static'].ansible_host", "hostvars['static'].ansible_user",
+                "provision_addresses.vms | length")  # fmt: skip
+    run = play([somebodys_play(PROVISION, told)], variables)
+    assert run.code == 0, run.output
+    assert list(run.of("seen")["msg"].values()) == [["app-1", "app-2"], 8080, 2, "192.0.2.77", "admin", 2]
+
+
 def test_it__runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     far = {"name": "{{ item }}", "groups": "far", "ansible_host": "192.0.2.254", "ansible_connection": "ssh"}

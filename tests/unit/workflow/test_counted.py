@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Entries that stand for several VMs, and the VMs that a smaller count leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import (
+    Expanded,
+    expand,
+    surplus_entries,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+
+
+def expanded(*vms: dict[str, Any], **defaults: Any) -> Expanded:
+    return expand(vms, defaults)
+
+
+def names(*vms: dict[str, Any]) -> list[str]:
+    return [vm["name"] for vm in expanded(*vms).vms]
+
+
+def guest(vmid: int, name: str | None, **fields: Any) -> Guest:
+    return Guest(vmid=vmid, name=name, node="pve1", **fields)
+
+
+def left(guests: list[Guest], *vms: dict[str, Any], **defaults: Any) -> tuple[list[Entry], list[str]]:
+    all_vms = expanded(*vms, **defaults)
+    entries = build_entries({**defaults, "vms": all_vms.vms}, one_vm_argument_spec(), 0.0)
+    return surplus_entries(all_vms.series, entries, guests)
+
+
+@pytest.mark.parametrize(
+    ("vm", "expected"),
+    [
+        ({"name": "web-{n}", "count": 3}, ["web-1", "web-2", "web-3"]),
+        ({"name": "web-{n:02}", "count": 2, "count_start": 9}, ["web-09", "web-10"]),
+        ({"name": "{n:03}.web.example", "count": 1, "count_start": 0}, ["000.web.example"]),
+        ({"name": "web-{n}", "count": 0}, []),
+        ({"name": "web"}, ["web"]),
+    ],
+)
+def test_count__numbers_the_names(vm: dict[str, Any], expected: list[str]) -> None:
+    assert names(vm) == expected
+
+
+def test_count__keeps_the_other_options_and_the_order() -> None:
+    found = expanded({"name": "db"}, {"name": "web-{n}", "count": 2, "memory": "512"}, {"name": "mail"})
+    assert found.vms[1:3] == [{"name": "web-1", "memory": "512"}, {"name": "web-2", "memory": "512"}]
+    assert found.origins == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("vm", "told"),
+    [
+        ({"name": "web", "count": 2}, "vms[0].name: 'web' has no place for the number"),
+        ({"name": "web-{n}-{n}", "count": 2}, "vms[0].name: 'web-{n}-{n}' has no place"),
+        ({"name": "web-{n:3}", "count": 2}, "vms[0].name: 'web-{n:3}' has no place"),
+        ({"count": 2}, "vms[0].name: None has no place"),
+        ({"name": "web-{n}", "count": -1}, "vms[0].count: -1 is not possible, expected 0 to 1000"),
+        ({"name": "web-{n}", "count": 1001}, "vms[0].count: 1001 is not possible, expected 0 to 1000"),
+        ({"name": "web-{n}", "count": 1, "count_start": -1}, "vms[0].count_start: -1 is not possible"),
+        ({"name": "web-{n}", "count": 1, "vmid": 100}, "vms[0].vmid: 100 is one VMID, expected none with count"),
+        ({"name": "web-{n}"}, "vms[0].count: is missing"),
+        ({"name": "web", "surplus": "absent"}, "vms[0].surplus: 'absent' requires count"),
+        ({"name": "web", "count_start": 1}, "vms[0].count_start: 1 requires count"),
+    ],
+)
+def test_count__refuses_what_makes_no_sense(vm: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        expanded(vm)
+    assert told in caught.value.message
+
+
+def test_error__names_the_entry_as_the_user_wrote_it() -> None:
+    found = expanded({"name": "web-{n}", "count": 3}, {"name": "bad", "memory": "lots"})
+    with pytest.raises(InvalidRequest, match=r"^vms\[1\]\.memory"):
+        build_entries({"vms": found.vms}, one_vm_argument_spec(), 0.0, found.origins)
+
+
+GUESTS = [
+    guest(100, "web-1"),
+    guest(101, "web-4"),
+    guest(102, "web-04"),
+    guest(103, "web-x"),
+    guest(104, "web-5", kind="lxc"),
+    guest(105, "web-6", template=True),
+    guest(106, None),
+    guest(107, "my-web-7"),
+]
+
+
+def test_surplus__is_what_fits_the_name_and_has_no_entry() -> None:
+    removals, warnings = left(GUESTS, {"name": "web-{n}", "count": 2, "surplus": "absent"})
+    assert [(entry.position, entry.state, entry.request.vmid, entry.request.name) for entry in removals] == [
+        (2, "absent", 101, "web-4")
+    ]
+    assert warnings == []
+
+
+def test_surplus__is_kept_and_told_without_the_word() -> None:
+    assert left(GUESTS, {"name": "web-{n}", "count": 2}) == (
+        [],
+        ["beyond count, and kept: web-4 (101); remove them with surplus=absent"],
+    )
+
+
+def test_surplus__is_not_what_another_entry_wants() -> None:
+    entries = {"name": "web-{n}", "count": 1, "surplus": "absent"}, {"name": "web-{n}", "count": 1, "count_start": 4}
+    assert left(GUESTS, *entries) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({}, 0),
+        ({"tags": frozenset({"shop"})}, 0),
+        ({"pool": "shop"}, 0),
+        ({"tags": frozenset({"shop", "web"}), "pool": "shop"}, 1),
+    ],
+)
+def test_surplus__has_the_tags_and_the_pool_of_the_entry(fields: dict[str, Any], count: int) -> None:
+    vm = {"name": "web-{n}", "count": 0, "pool": "shop", "surplus": "absent"}
+    removals, _warnings = left([guest(100, "web-1", **fields)], vm, tags=["shop"])
+    assert len(removals) == count
