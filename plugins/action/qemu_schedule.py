@@ -123,7 +123,7 @@ def _show_from(position: int, file: Path, show: Callable[[str], None]) -> int:
     whole = content[: content.rfind(b"\n") + 1]
     for raw in whole.splitlines():
         # Progress is a courtesy: whatever is in there, the task goes on.
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
             line = line_of(json.loads(raw))
             if line is not None:
                 show(line)

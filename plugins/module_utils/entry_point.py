@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -16,6 +16,23 @@ from .errors import CollectionError, Interrupted
 from .reservations.opening import passwords_in
 from .workflow.schedule import RunFailed
 from .workflow.stopping import SIGNALS
+
+
+def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
+    """Return a module class that shows no secret option however the module fails.
+
+    When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
+    them in C(invocation).
+    """
+
+    class Module(module_class):
+        """Knows what is secret when it fails."""
+
+        def fail_json(self, msg: str, **kwargs: t.Any) -> None:
+            self.no_log_values.update(_secrets(self.argument_spec, self.params))
+            super().fail_json(msg, **kwargs)
+
+    return Module
 
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
@@ -32,6 +49,21 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     except CollectionError as error:
         module.fail_json(msg=error.message, error_code=error.code, error_details=error.details)
     module.exit_json(**result)
+
+
+def _secrets(argument_spec: Mapping[str, t.Any], given: t.Any) -> Iterator[str]:
+    """Yield the values of all options that are secret, in options of any shape."""
+    if isinstance(given, list):
+        for item in given:
+            yield from _secrets(argument_spec, item)
+    if not isinstance(given, Mapping):
+        return
+    for name, option in argument_spec.items():
+        value = given.get(name)
+        if "options" in option:
+            yield from _secrets(option["options"], value)
+        elif option.get("no_log") and value:
+            yield str(value)
 
 
 @contextlib.contextmanager

@@ -386,7 +386,7 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
@@ -422,7 +422,7 @@ def _one_vm() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
+    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(
         module,
         lambda: schedule(module.params, _one_vm(), check_mode=module.check_mode, warn=module.warn),

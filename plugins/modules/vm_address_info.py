@@ -102,7 +102,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import address_info
 
@@ -119,7 +119,7 @@ def argument_spec() -> dict[str, dict[str, t.Any]]:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
+    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, lambda: address_info(module.params))
 
 

@@ -97,7 +97,7 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec, cluster_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
 
@@ -116,7 +116,7 @@ def argument_spec() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = module_class(argument_spec=argument_spec(), supports_check_mode=True)
+    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, lambda: pick_vmids(module.params))
 
 

@@ -64,7 +64,9 @@ class ByType:
         if not isinstance(value, Mapping):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         given = value.get("type")
-        kind = None if given is None else self.kinds.get(text(given))
+        if given is not None and not isinstance(given, str):
+            raise WrongShape(f"type: expected text, got {_name(given)}")
+        kind = self.kinds.get(str(given))
         return value if kind is None else kind(value)
 
 
@@ -154,6 +156,11 @@ def address(value: t.Any) -> str:
     return found
 
 
+def memory(value: t.Any) -> int:
+    """The memory of a VM in MiB, which its config may have as C(current=512)."""
+    return whole(value.removeprefix("current=") if isinstance(value, str) else value)
+
+
 def _texts(*keys: str) -> dict[str, Kind]:
     return dict.fromkeys(keys, text)
 
@@ -195,7 +202,8 @@ def _interfaces(value: t.Any) -> t.Any:
 _CHECK = Row(optional=_texts("severity", "message"))
 _CONFIG = Row(
     optional=_texts("name", "description", "tags", "lock", "meta", "smbios1", "vmgenid", "boot", "digest")
-    | {"template": flag, "protection": flag}
+    | dict.fromkeys(("cores", "sockets", "vcpus"), whole)
+    | {"template": flag, "protection": flag, "memory": memory}
 )
 _MIGRATION = Row(
     optional={

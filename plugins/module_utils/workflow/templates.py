@@ -56,7 +56,7 @@ class Templates:
         sizes = [{**config, **own} for config in configs]
         memory = entry.request.memory
         if "memory" not in given:
-            memory = max(int(str(config.get("memory") or 512)) * MIB for config in configs)
+            memory = max((config.get("memory") or 512) * MIB for config in configs)
         templates = tuple(_template(guest, config) for guest, config in zip(sources, configs, strict=True))
         return replace(
             entry.request,

@@ -29,6 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.fai
     VMIDTaken,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import ReservationLost
 
 from .conftest import calls
 
@@ -248,6 +249,21 @@ def test_lock_that_was_busy__is_tried_for_again(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, count=2, task_error=busy)
 
     assert make(binder, how).vmid == 200
+
+
+def test_create__proves_its_reservation_before_each_sending(cluster, binder):
+    busy = "cfs-lock 'storage-local-lvm' error: got lock request timeout"
+    cluster.fault(method="POST", path=CREATE, count=9, task_error=busy)
+    proofs = iter([None, ReservationLost("it has expired")])
+
+    def fence() -> None:
+        lost = next(proofs)
+        if lost is not None:
+            raise lost
+
+    with pytest.raises(ReservationLost):
+        binder.create(decision(), params(decision()), fence=fence)
+    assert calls(cluster).count("POST /nodes/pve1/qemu") == 1
 
 
 def test_node_that_cannot_be_reached__has_not_made_anything(cluster, binder):

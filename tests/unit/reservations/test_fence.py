@@ -70,6 +70,7 @@ def test_fence__asks_the_ledger_when_either_clock_has_gone_on_or_was_set(
 ) -> None:
     clocks.boottime += paused.get("boottime", 0)
     clocks.wall += paused.get("wall", 0)
+    clocks.ledger += 30
     fence.check()
     clocks.ledger += 59
     (kept,) = ledger.reservations(CLUSTER)

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever comes from outside, the collection does its work or says what is wrong.
+
+HOSTILE_CASES is how many cases are tried in all. One half is always the same, the other half is new each time.
+HOSTILE_CASE repeats one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+from pathlib import Path
+
+import pytest
+
+from .cases import KINDS, SECRET, TASKS, run_module, whole_cluster
+
+CASES = int(os.environ.get("HOSTILE_CASES", "400"))
+ONE = os.environ.get("HOSTILE_CASE")
+BATCHES = 8
+
+
+def seeds() -> list[int]:
+    """The cases of this run."""
+    if ONE is not None:
+        return [int(ONE)]
+    return [*range(CASES // 2), *(secrets.randbelow(2**32) for _case in range(CASES - CASES // 2))]
+
+
+def kind_of(seed: int) -> str:
+    """Which input is changed in a case: answers and options have by far the most ways of being wrong."""
+    return random.Random(seed).choices(list(KINDS), weights=[8, 8, 1, 1, 1, 1])[0]
+
+
+@pytest.mark.parametrize("batch", range(1 if ONE is not None else BATCHES))
+def test_hostile__input_of_any_kind_is_refused_in_our_words_or_taken(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in seeds()[batch::BATCHES]:
+        kind = kind_of(seed)
+        try:
+            KINDS[kind](random.Random(seed), tmp_path)
+        except Exception as error:
+            raise AssertionError(f"changed {kind}: see it again by HOSTILE_CASE={seed} make hostile") from error
+
+
+@pytest.mark.parametrize("module", TASKS)
+def test_hostile__the_task_that_is_changed_goes_well_unchanged(module: str, tmp_path: Path) -> None:
+    result = run_module(module, {**TASKS[module], "snapshot": whole_cluster("9.2")})
+    assert not result.get("failed"), result["msg"]
+
+
+@pytest.mark.parametrize("vms", [[1], [{"name": "a", "cipassword": SECRET, "devices": [1]}], {"cipassword": SECRET}])
+def test_secret__is_masked_when_a_nested_option_has_the_wrong_type(vms: object) -> None:
+    result = run_module("qemu_schedule", {**TASKS["qemu_schedule"], "vms": vms})
+    assert result["failed"]
+    assert result["invocation"]["module_args"]["api_token_secret"] == "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+    assert SECRET not in json.dumps(result)
