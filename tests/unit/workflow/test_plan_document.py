@@ -1,0 +1,164 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan survives its way through a file, and what is no plan, or no longer the same, is refused by the key's name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.small_cluster import cluster, guest, node
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse, Plan, Stuck
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
+    digest_of,
+    document_of,
+    plan_of,
+    read_plan,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import Premises, changes_since
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "plan-document.md"
+ROOM = Load(16, 64 * GIB, 0)
+PLAN = Plan(
+    goal="drain pve1",
+    feasible=False,
+    moves=(
+        Move(1, 101, "web-1", "pve1", "pve2", "drains pve1", memory=4 * GIB, estimate=11.5),
+        Move(2, 102, "db-1", "pve1", "pve2", "drains pve1", after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
+    ),
+    stuck=(Stuck(103, "old", "pve1", "it is locked (backup)", "wait for the backup to end"),),
+    nodes={"pve2": NodeCourse(ROOM, Load(0, 0, 0), Load(4, 12 * GIB, 2), Load(4, 12 * GIB, 2))},
+)
+GUESTS = (guest(101, "pve1", 2, 4, name="web-1"), guest(102, "pve1", 2, 8, name="db-1"))
+SNAPSHOT = Snapshot(nodes=(node("pve1"), node("pve2")), guests=GUESTS, cluster="ca:1")
+PREMISES = Premises.of(PLAN, SNAPSHOT)
+
+
+def document() -> dict[str, t.Any]:
+    """A plan as it comes out of a file."""
+    found: dict[str, t.Any] = json.loads(json.dumps(document_of(PLAN, PREMISES)))
+    return found
+
+
+def test_plan_document__comes_back_as_it_was() -> None:
+    found = plan_of(document(), "apply")
+
+    assert found.plan == PLAN
+    assert found.premises == PREMISES
+    assert found.digest == document()["digest"]
+
+
+def test_plan_document__has_the_keys_that_its_page_tells() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in ("OUTER", "PLAN", "MOVE", "STUCK", "NODE", "LOAD", "PREMISES", "GUEST"):
+        for key in getattr(plan_document, name):
+            assert f"`{key}`" in page, key
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("version",), 2, "apply.version: 2 is not possible, expected 1"),
+        (("format",), "x", "apply: is no plan of this collection"),
+        (("moves", 0, "to"), 5, "apply.moves[0].to: 5 is not possible, expected a text"),
+        (("moves", 0, "how"), "fly", "apply.moves[0].how: 'fly' is not possible, expected one of live"),
+        (("moves", 0, "speed"), 5, "apply.moves[0].speed: is not a key of this version"),
+        (("moves", 1, "id"), 1, "apply.moves: two have the same id"),
+        (("moves", 1, "after"), [7], "apply.moves: 2 waits for 7, which there is not"),
+        (("moves", 0, "after"), [2], "apply.moves: [1, 2] wait for each other"),
+        (("moves", 0, "memory"), -1, "apply.moves[0].memory: -1 is not possible"),
+        (("nodes", "pve2", "peak"), None, "apply.nodes.pve2.peak: None is not possible, expected a mapping"),
+        (("assumes", "guests"), {}, "apply.assumes.guests: lacks 101, which is moved"),
+        (("assumes", "guests"), {"x": {}}, "apply.assumes.guests: ['x'] is not possible, expected VMIDs"),
+        (("feasible",), "yes", "apply.feasible: 'yes' is not possible, expected true or false"),
+        (("digest",), "sha256:0", "apply.digest: is not that of the plan"),
+        (("moves", 0, "to"), "pve3", "apply.digest: is not that of the plan, which was changed after it was made"),
+    ],
+)
+def test_plan_document__what_is_wrong_is_named(path: tuple[t.Any, ...], value: t.Any, message: str) -> None:
+    broken = document()
+    inner = broken
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+
+    with pytest.raises(InvalidRequest) as caught:
+        plan_of(broken, "apply")
+
+    assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("key", ["digest", "assumes", "moves", "nodes"])
+def test_plan_document__what_is_missing_is_named(key: str) -> None:
+    broken = document()
+    del broken[key]
+
+    with pytest.raises(InvalidRequest, match=rf"apply\.{key}: is missing"):
+        plan_of(broken, "apply")
+
+
+def test_digest__is_the_same_whatever_the_order_of_keys() -> None:
+    shuffled = dict(reversed(list(document().items())))
+
+    assert digest_of(shuffled) == document()["digest"]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"format": "x"}'])
+def test_a_file_without_a_plan__is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(InvalidRequest, match=r"^apply: "):
+        read_plan(str(file), "apply")
+
+
+def test_a_file_that_is_not_there__is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"apply: cannot read '.*none': No such file"):
+        read_plan(str(tmp_path / "none"), "apply")
+
+
+def changed(**fields: t.Any) -> list[str]:
+    now = replace(SNAPSHOT, **fields)
+    state = cluster(now.nodes, now.guests, cluster=now.cluster)
+    return changes_since(PLAN, PREMISES, state)
+
+
+def test_premises__hold_in_the_same_cluster_and_beside_guests_that_leave_room() -> None:
+    other = guest(110, "pve2", 1, 1)
+
+    assert changed() == []
+    assert changed(guests=(*GUESTS, other)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"cluster": "ca:2"}, "it was made for cluster ca:1, and this is ca:2"),
+        ({"nodes": (node("pve1"),)}, "node pve2 is gone"),
+        ({"nodes": (node("pve1"), node("pve2", online=False))}, "node pve2 is offline"),
+        ({"nodes": (node("pve1"), node("pve2", maintenance=True))}, "node pve2 is in maintenance"),
+        ({"guests": GUESTS[:1]}, "guest 102 (db-1) is gone"),
+        ({"guests": (replace(GUESTS[0], node="pve2"), GUESTS[1])}, "guest 101 (web-1) is on pve2 instead of pve1"),
+        ({"guests": (replace(GUESTS[0], status="stopped"), GUESTS[1])}, "guest 101 (web-1) was stopped"),
+        ({"guests": (replace(GUESTS[0], name="w"), GUESTS[1])}, 'guest 101 is called "w" instead of "web-1"'),
+        (
+            {"guests": (replace(GUESTS[0], memory=GIB), GUESTS[1])},
+            "guest 101 (web-1) has 2 vCPUs and 1.0 GiB of memory",
+        ),
+        (
+            {"guests": (*GUESTS, guest(110, "pve2", 1, 60))},
+            "node pve2 has 4.0 GiB of memory left, and the plan takes 12.0 GiB of memory",
+        ),
+    ],
+)
+def test_premises__what_changed_is_named(fields: dict[str, t.Any], what: str) -> None:
+    assert any(each.startswith(what) for each in changed(**copy.copy(fields)))
