@@ -267,7 +267,8 @@ class LimitExceeded(CollectionError):
 class GuestLocked(CollectionError):
     """A VM is locked by its creation, but no task is working on it, because Proxmox aborted the creation.
 
-    Cure: as root on its node, remove it with C(qm destroy VMID --skiplock), or keep it as it is with C(qm unlock VMID).
+    Cure: as root on its node, remove it with C(qm destroy VMID --skiplock --destroy-unreferenced-disks), or keep it as
+    it is with C(qm unlock VMID).
     """
 
     code = "GuestLocked"

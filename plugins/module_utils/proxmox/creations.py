@@ -113,3 +113,8 @@ class Creations:
         except _UNREADABLE:
             return True
         return False
+
+
+def removal_of(vmid: int) -> str:
+    """Return the command that removes a VM locked by its creation, with the disks that its config does not name."""
+    return f"qm destroy {vmid} --skiplock --destroy-unreferenced-disks"

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskTimeout
+from .creations import removal_of
 from .failures import StubLeft
 from .freshness import BEING_MADE, read_config
 from .lifecycle import Lifecycle
+from .outcomes import is_killed
 from .tasks import Upid
 
 # Proxmox compares the whole name: a token of this user is another one.
@@ -51,7 +53,13 @@ class Leftovers(Lifecycle):
             raise
 
     def _remove_leftover(self, making: Making, error: CollectionError) -> None:
-        """Delete what a failed create left, which Proxmox itself should have done; never what others made since."""
+        """Delete what a failed create left, which Proxmox itself should have done; never what others made since.
+
+        What a killed process left is only told: half of its disks may be there, which no config names.
+        """
+        if is_killed(error.details.get("exitstatus", "")):
+            self._tell_of_locked(making, error)
+            return
         upid = error.details.get("upid")
         if making.task_type == "qmcreate" and making.name and upid:
             self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
@@ -76,11 +84,21 @@ class Leftovers(Lifecycle):
                 return
         message = (
             f"{error.message}; the empty VM {making.vmid} was left behind on node {making.task_node}: {reason}; "
-            f"remove it there as root with 'qm destroy {making.vmid} --skiplock'"
+            f"remove it there as root with '{removal_of(making.vmid)}'"
         )
         left = StubLeft(message, making.vmid)
         left.details["left_behind"] = {"vmid": making.vmid, "node": making.task_node, "reason": reason}
         raise left from error
+
+    def _tell_of_locked(self, making: Making, error: CollectionError) -> None:
+        """Note in the error that the VM is locked by its creation, which nobody goes on with."""
+        try:
+            config = read_config(self._session, making.task_node, making.vmid)
+        except CollectionError:
+            return
+        if config is not None and config.get("lock") in BEING_MADE and "name" not in config:
+            cure = f"it is locked by its creation; remove it there as root with '{removal_of(making.vmid)}'"
+            note_left_behind(making, error, cure, making.task_node)
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
@@ -114,10 +132,11 @@ class Leftovers(Lifecycle):
         return rows
 
 
-def note_left_behind(making: Making, error: CollectionError, reason: str) -> None:
-    """Say in an error that the VM is still there, and why."""
-    error.details["left_behind"] = {"vmid": making.vmid, "node": making.node, "reason": reason}
-    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {making.node}: {reason}", *error.args[1:])
+def note_left_behind(making: Making, error: CollectionError, reason: str, node: str | None = None) -> None:
+    """Say in an error that the VM is still there, and why. node: where, if not where it was to be."""
+    where = node or making.node
+    error.details["left_behind"] = {"vmid": making.vmid, "node": where, "reason": reason}
+    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {where}: {reason}", *error.args[1:])
 
 
 def identity_of(config: Mapping[str, t.Any]) -> _Identity:

@@ -33,6 +33,11 @@ def is_worker_failure(message: str) -> bool:
     return bool(re.search(r"start worker failed|starting worker failed|unable to fork worker", message))
 
 
+def is_killed(exitstatus: str) -> bool:
+    """Tell whether the process of a task was killed: Proxmox cleaned up nothing of what it had begun."""
+    return exitstatus == "unexpected status"
+
+
 def is_vmid_taken(message: str, vmid: int) -> bool:
     """Tell whether a create or clone failed as another guest has vmid, or is getting it at this moment."""
     return any(

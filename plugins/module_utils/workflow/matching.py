@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..engine.texts import first, listed
 from ..errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
 from ..model import Guest
+from ..proxmox.creations import removal_of
 from ..proxmox.freshness import BEING_MADE
 from ..reservations.ledger import AlreadyReserved
 from ..reservations.records import Reservation
@@ -84,7 +85,7 @@ def abandoned(guest: Guest) -> str:
     """What to say of a VM that is locked by its creation, which was broken off."""
     return (
         f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
-        f"{guest.node}, remove it with 'qm destroy {guest.vmid} --skiplock' or keep it with 'qm unlock {guest.vmid}'"
+        f"{guest.node}, remove it with '{removal_of(guest.vmid)}' or keep it with 'qm unlock {guest.vmid}'"
     )
 
 

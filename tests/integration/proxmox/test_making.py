@@ -238,6 +238,17 @@ def test_task_that_fails__is_told_with_its_reason_and_leaves_nothing(cluster, bi
     assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 200] == []
 
 
+def test_task_whose_process_was_killed__leaves_a_locked_vm_that_is_told_and_kept(cluster, binder, how):
+    cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, task_killed=True)
+    cure = "remove it there as root with 'qm destroy 200 --skiplock --destroy-unreferenced-disks'"
+
+    with pytest.raises(TaskFailed, match=f"left behind on node pve1: it is locked by its creation; {cure}") as raised:
+        make(binder, how)
+
+    assert raised.value.details["left_behind"]["vmid"] == 200
+    assert 200 in cluster.state()["guests"]
+
+
 def test_refused_create__is_told_at_once_and_sent_once(cluster, binder):
     with pytest.raises(ApiError, match="cores"):
         create(binder, cores=0)
