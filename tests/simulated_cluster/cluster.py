@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -184,14 +185,11 @@ class Cluster:
             await self.clock.sleep(self.timing.noquorum_seconds)
             raise die(f"{what} failed: cfs-lock '{file}' error: no quorum!")
 
-    def need_writable(self, guest: Guest) -> None:
+    def need_writable(self, guest: Guest, error: Callable[[str], Exception] = die) -> None:
         """A config file cannot be replaced while the cluster file system is read-only."""
         if not self.quorate:
-            pid = self.rng.randrange(900, 30000)
-            raise ApiError(
-                500, f"unable to open file '/etc/pve/nodes/{guest.node}/qemu-server/{guest.vmid}.conf.tmp.{pid}'"
-                " - Permission denied",
-            )
+            file = f"/etc/pve/nodes/{guest.node}/qemu-server/{guest.vmid}.conf.tmp.{self.rng.randrange(900, 30000)}"
+            raise error(f"unable to open file '{file}' - Permission denied")
 
     async def hold(self, guest: Guest, error: type[Exception] = TaskError, task: Task | None = None) -> None:
         """Take the guest's file lock, as every writer of its config does; the caller releases it."""

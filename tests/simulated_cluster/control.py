@@ -167,7 +167,8 @@ class Control:
         for key, value in (body.get("config") or {}).items():
             self._cluster.set_config(guest, **{key: value})
         if body.get("status"):
-            guest.status = guest.qmpstatus = body["status"]
+            guest.qmpstatus = body["status"]
+            guest.status = "running" if body["status"] == "paused" else body["status"]
             guest.started_at = self._cluster.clock.now()
         for key in ("agent", "acpi"):
             if key in body:

@@ -14,7 +14,7 @@ from simulated_cluster.build import build
 from simulated_cluster.description import load
 from simulated_cluster.property_strings import GIB
 from simulator.lab import Lab, in_lab
-from simulator.preparations import config, guest, running
+from simulator.preparations import config, guest, no_quorum, running
 
 
 async def exitstatus(lab: Lab, method: str, path: str, params: dict[str, Any] | None = None, **more: Any) -> str:
@@ -255,6 +255,34 @@ def test_bridge_that_is_not_there__is_noticed_at_the_start_only() -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "net0": "virtio,bridge=vmbr77"}) == "OK"
         ended = await exitstatus(lab, "POST", "/nodes/pve1/qemu/150/status/start")
         assert ended == "bridge 'vmbr77' does not exist"
+
+    in_lab("9.2", work)
+
+
+def test_without_quorum__a_vm_is_stopped_and_a_disk_grows_whose_size_cannot_be_written() -> None:
+    async def work(lab: Lab) -> None:
+        await running(120)(lab)
+        await no_quorum(lab)
+        unwritable = r"unable to open file '/etc/pve/nodes/pve1/qemu-server/120\.conf\.tmp\.\d+' - Permission denied"
+        (volume,) = lab.cluster.volumes.of_guest(120)
+        grown = await exitstatus(lab, "PUT", "/nodes/pve1/qemu/120/resize", {"disk": "scsi0", "size": "2G"})
+        assert re.fullmatch(unwritable, grown)
+        assert (volume.size, "size=1G" in (await stored(lab, 120))["scsi0"]) == (2 * GIB, True)
+        assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/120/status/stop") == "OK"
+        assert re.fullmatch(unwritable, await exitstatus(lab, "POST", "/nodes/pve1/qemu/120/template"))
+        assert (await lab.ask("POST", "/nodes/pve1/qemu/120/status/start")).status == 500
+
+    in_lab("9.2", work)
+
+
+def test_paused_vm__does_not_shut_down() -> None:
+    async def work(lab: Lab) -> None:
+        await running(120)(lab)
+        assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/120/status/suspend") == "OK"
+        refused = await lab.ask("POST", "/nodes/pve1/qemu/120/status/shutdown")
+        assert (refused.status, refused.reason) == (500, "VM is paused - cannot shutdown")
+        assert await exitstatus(lab, "POST", "/nodes/pve1/qemu/120/status/shutdown", {"forceStop": 1}) == "OK"
+        assert lab.cluster.guests[120].status == "stopped"
 
     in_lab("9.2", work)
 

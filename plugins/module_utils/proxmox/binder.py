@@ -228,7 +228,9 @@ class Binder(Leftovers):
         for tries_left in reversed(range(SENDINGS)):
             self._check_fence(making, lost)
             try:
-                return self._tasks.wait(send())
+                result = self._tasks.wait(send())
+                self._quorum.shown()
+                return result
             except AnswerLost as error:
                 lost = error
                 found = self._looked_for(making, since)

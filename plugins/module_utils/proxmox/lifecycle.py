@@ -48,8 +48,11 @@ class Lifecycle:
         Raises:
             ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are,
                 and CD drives that came with a boot order may be.
+            NoQuorum: nothing was sent.
             TaskFailed, TaskTimeout: a resize failed, or a change that makes volumes.
         """
+        if resizes or allocations(changes):
+            self._quorum.require(f"VM {vmid} was not changed")
         path = f"/nodes/{node}/qemu/{vmid}"
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
@@ -179,6 +182,7 @@ class Lifecycle:
         def done() -> str | None:
             return "" if self._status(node, vmid) == wanted else None
 
+        self._quorum.require(f"VM {vmid} was not stopped")
         try:
             path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
             upid = self._sent(lambda: self._session.post(path, params), done)

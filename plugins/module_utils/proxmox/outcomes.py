@@ -28,6 +28,11 @@ def is_shutdown_timeout(message: str) -> bool:
     return "VM quit/powerdown failed" in message
 
 
+def is_paused(message: str) -> bool:
+    """Tell whether a guest was not asked to shut down as it is paused."""
+    return "VM is paused - cannot shutdown" in message
+
+
 def is_worker_failure(message: str) -> bool:
     """Tell whether Proxmox could not start the process of a task: nothing of the task was done."""
     return bool(re.search(r"start worker failed|starting worker failed|unable to fork worker", message))

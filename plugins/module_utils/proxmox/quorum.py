@@ -1,7 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the cluster has quorum, asked before what Proxmox begins without it and cannot end."""
+"""Whether the cluster has quorum, asked before what Proxmox begins without it and cannot end.
+
+It refuses at once to create, clone, start and change VMs. It stops and shuts them down, and grows their disks, and then
+can neither start them nor write their sizes.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,23 @@ from ..errors import NoQuorum, PermissionDenied
 from .reader import Reader
 from .rows import Row
 
-# Seconds for which an answer holds: many VMs may be deleted at the same time.
+# Seconds for which an answer holds: many VMs may be changed at the same time.
 _HOLDS = 2.0
 
 
 class Quorum:
-    """Asks at most once every two seconds. May be used from many threads."""
+    """Asks at most once every two seconds, and not where it was shown otherwise. May be used from many threads."""
 
     def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
         self._reader = reader
         self._clock = clock
         self._lock = threading.Lock()
         self._holds_until = float("-inf")
+
+    def shown(self) -> None:
+        """Note that something was just done that Proxmox refuses without quorum."""
+        with self._lock:
+            self._holds_until = self._clock() + _HOLDS
 
     def require(self, otherwise: str) -> None:
         """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..errors import (
+    ApiError,
     CollectionError,
     DriftNotApplicable,
     GuestLocked,
@@ -23,7 +24,7 @@ from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.creations import BeingCreated
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
-from ..proxmox.outcomes import is_shutdown_timeout
+from ..proxmox.outcomes import is_paused, is_shutdown_timeout
 from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import unfinished
@@ -158,11 +159,15 @@ class Converger:
     def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
         try:
             return binder.shutdown(node, plan.guest.vmid, force=force)
-        except TaskFailed as error:
-            if not is_shutdown_timeout(error.message):
+        except (ApiError, TaskFailed) as error:
+            if is_shutdown_timeout(error.message):
+                reason = "did not shut down in time"
+            elif is_paused(error.message):
+                reason = "is paused"
+            else:
                 raise
-            message = f"{plan.entry.label} did not shut down in time; set force=true to stop it: {error.message}"
-            raise TaskFailed(message, **error.details) from error
+            message = f"{plan.entry.label} {reason}; set force=true to stop it: {error.message}"
+            raise type(error)(message, **error.details) from error
 
     def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
         adjustment = adjustment_of(plan.changes, without={"description"})

@@ -186,9 +186,7 @@ def test_what_cannot_be_changed__is_said_and_nothing_is(
     assert list(drifted["vms"][0]["drift"]) == ["scsi0"]
 
 
-def test_existing_vm_that_was_locked_meanwhile__fails_alone(
-    controller: Controller, cluster: SimulatedCluster
-) -> None:
+def test_existing_vm_that_was_locked_meanwhile__fails_alone(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(100, config={"lock": "backup"})
     failed = controller.fail("ApiError", vms=[{"name": "app-1", "cores": 8, "update": True}, {"name": "new"}])
     assert "locked (backup)" in failed["msg"]
@@ -240,6 +238,14 @@ def test_vm_that_does_not_shut_down__is_stopped_only_with_force(
     failed = controller.fail("TaskFailed", name="app-2", state="stopped")
     assert "set force=true to stop it" in failed["msg"]
     assert cluster.state()["guests"][101]["status"] == "running"
+    controller.schedule(name="app-2", state="stopped", force=True)
+    assert cluster.state()["guests"][101]["status"] == "stopped"
+
+
+def test_paused_vm__is_stopped_only_with_force(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(101, status="paused")
+    failed = controller.fail("ApiError", name="app-2", state="stopped")
+    assert 'VM "app-2" is paused; set force=true to stop it: ' in failed["msg"]
     controller.schedule(name="app-2", state="stopped", force=True)
     assert cluster.state()["guests"][101]["status"] == "stopped"
 

@@ -237,6 +237,39 @@ def test_without_quorum__a_running_vm_is_neither_stopped_nor_deleted(
 
 
 @both_versions
+@pytest.mark.parametrize(
+    ("request_", "what"),
+    [
+        ({"state": "stopped"}, "VM 100 was not stopped"),
+        ({"state": "stopped", "force": True}, "VM 100 was not stopped"),
+        ({"scsi": {"scsi0": {"size": 40}}, "update": True}, "VM 100 was not changed"),
+        ({"scsi": {"scsi1": {"storage": "shared", "size": 1}}, "update": True}, "VM 100 was not changed"),
+        ({"cores": 3, "update": True, "apply_pending": "reboot"}, None),
+    ],
+)
+def test_without_quorum__a_running_vm_is_left_as_it_is(
+    controller: Controller, cluster: SimulatedCluster, request_: dict[str, Any], what: str | None
+) -> None:
+    before = cluster.state()
+    cluster.set_quorum(False)
+    failed = controller.fail("NoQuorum", name="app-1", **request_)
+    assert "the cluster has no quorum" in failed["msg"]
+    assert cluster.state()["guests"][100] == before["guests"][100]
+    assert cluster.state()["volumes"] == before["volumes"]
+    if what is not None:
+        assert f"the cluster has no quorum: {what}" in failed["msg"]
+        assert {request["method"] for request in cluster.requests()} == {"GET"}
+
+
+@both_versions
+def test_without_quorum__a_stopped_vm_is_not_started(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="app-1", state="stopped", force=True)
+    cluster.set_quorum(False)
+    failed = controller.fail("NoQuorum", name="app-1", state="started")
+    assert "POST /nodes/pve1/qemu/100/status/start: cluster not ready - no quorum?" in failed["msg"]
+
+
+@both_versions
 def test_without_quorum__an_update_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_quorum(False)
     failed = controller.fail("NoQuorum", name="app-1", cores=8, update=True)

@@ -227,7 +227,6 @@ async def unlink(call: Call) -> None:
 async def resize(call: Call) -> str:
     cluster, vmid = call.cluster, int(call["vmid"])
     disk, text = str(call["disk"]), str(call["size"])
-    cluster.need_quorum()
     # Whether the VM is on this node is only found out with its lock in hand.
     guest = cluster.guests.get(vmid) or Guest(vmid, "")
 
@@ -256,6 +255,7 @@ async def resize(call: Call) -> str:
             cluster.volumes.check_space(storage, guest.node, size - volume.size)
             cluster.touch(guest)
             cluster.volumes.grow(volume, size)
+            cluster.need_writable(guest, TaskError)
             guest.config[disk] = render({**drive, "size": format_size(size)})
             if not storage.block:
                 task.say("Image resized.")
@@ -276,6 +276,7 @@ async def template(call: Call) -> str:
     async def work(task: Task) -> None:
         await cluster.hold(guest)
         try:
+            cluster.need_writable(guest, TaskError)
             await task.work(cluster.clock, cluster.timing.template_seconds)
             cluster.touch(guest)
             for key, drive in guest.drives().items():

@@ -35,10 +35,7 @@ def delete(call: Call) -> str:
                 # The disks go first, and then the config cannot be written.
                 for volume in cluster.volumes.of_guest(vmid):
                     cluster.volumes.remove(volume)
-                raise TaskError(
-                    f"unable to open file '/etc/pve/nodes/{node}/qemu-server/{vmid}.conf.tmp.{task.pid}'"
-                    " - Permission denied"
-                )
+                cluster.need_writable(guest, TaskError)
             if guest.config_lock and not call.get("skiplock"):
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             for volume in cluster.volumes.of_guest(vmid):

@@ -149,6 +149,11 @@ def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:
 
     async def work(task: Task) -> None:
         task.say(f"Requesting HA {verb} for VM {guest.vmid}")
+        if not call.cluster.quorate:
+            await call.cluster.clock.sleep(call.cluster.timing.noquorum_seconds)
+            sid = f"vm:{guest.vmid}"
+            change = f"set {sid} --state started" if verb == "start" else f"crm-command stop {sid} 0"
+            raise TaskError(f"command 'ha-manager {change}' failed: exit code 255")
         await task.work(call.cluster.clock, 0.5)
         ha.set_state(ha.sid(guest), state)
 
@@ -175,7 +180,6 @@ def start(call: Call) -> str:
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/stop")
 def stop(call: Call) -> str:
     guest = of(call)
-    call.cluster.need_quorum()
     if _manager_cares(call, guest) and guest.running:
         return _by_manager(call, guest, "stopped", "stop")
     return stop_guest(call.cluster, guest, call.who, call.effects.orders)
@@ -184,6 +188,8 @@ def stop(call: Call) -> str:
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/shutdown")
 def shutdown(call: Call) -> str:
     cluster, guest = call.cluster, of(call)
+    if guest.qmpstatus == "paused" and not call.get("forceStop"):
+        raise die("VM is paused - cannot shutdown")
     if _manager_cares(call, guest) and guest.running:
         return _by_manager(call, guest, "stopped", "stop")
     timeout = float(call.get("timeout", 60))
@@ -194,7 +200,10 @@ def shutdown(call: Call) -> str:
             if guest.running and guest.config_lock:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             if guest.running:
-                await powerdown(cluster, guest, task, timeout, bool(call.get("forceStop")))
+                if guest.qmpstatus == "paused":
+                    task.say("VM is paused - stop instead of shutdown")
+                else:
+                    await powerdown(cluster, guest, task, timeout, bool(call.get("forceStop")))
                 off(cluster, guest)
             else:
                 await task.work(cluster.clock, 0)
