@@ -63,4 +63,12 @@ options:
     type: list
     elements: str
     default: []
+  tag_rules:
+    description:
+      - Whether tags in the convention of ProxLB are read as placement rules, for existing guests and for new VMs.
+      - C(plb_affinity_NAME) keeps all guests that have the tag on one node, C(plb_anti_affinity_NAME) keeps them on
+        different nodes, and C(plb_pin_NODE) requires the node, or one of several.
+    type: bool
+    default: true
+    version_added: 1.1.0
 """

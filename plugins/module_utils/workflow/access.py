@@ -18,6 +18,7 @@ from types import MappingProxyType
 from ..engine.framework.interface import Subject
 from ..engine.framework.profile import Profile
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
+from ..engine.tag_rules import request_with_tag_rules, with_tag_rules
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
 from ..proxmox.failures import NotRecorded
@@ -57,6 +58,7 @@ class Access:
         ledger: where decisions are shared.
         holder: this run, in the ledger.
         shared: whether other processes see the ledger.
+        tag_rules: whether tags of guests are read as placement rules.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Access:
         endpoint: tuple[str, int] | None,
         shared: bool,
         facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
+        tag_rules: bool = True,
     ) -> None:
         self.reader = reader
         self.session = session
         self.ledger = ledger
         self.holder = Holder.here()
         self.shared = shared
+        self.tag_rules = tag_rules
         self._endpoint = endpoint
         self._facts = facts
         self._identity: str | None = None
@@ -86,15 +90,15 @@ class Access:
 
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
-        recorded = params.get("snapshot")
+        recorded, tag_rules = params.get("snapshot"), params.get("tag_rules", True)
         if recorded is not None:
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
-            return cls(reader, None, open_ledger("none"), None, False, facts)
+            return cls(reader, None, open_ledger("none"), None, False, facts, tag_rules)
         where = params.get("reservations")
         ledger = open_ledger(where)
         session = Session.connect(params)
         endpoint = ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
-        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts)
+        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts, tag_rules)
 
     @property
     def offline(self) -> bool:
@@ -138,6 +142,10 @@ class Access:
         reason = needs_root(request)
         if reason is not None:
             raise PermissionDenied(reason)
+
+    def with_tag_rules(self, request: Request, nodes: Iterable[Node]) -> Request:
+        """The request with the rules of its tags. Raises InvalidRequest for a pin to an unknown node."""
+        return request_with_tag_rules(request, nodes) if self.tag_rules else request
 
     def identity(self) -> str:
         """What the cluster is called in the ledger, whoever asks and by whatever address."""
@@ -201,7 +209,9 @@ class Access:
 
     def _with_facts(self, snapshot: Snapshot) -> Snapshot:
         facts = self._facts(snapshot.nodes)
-        return replace(snapshot, nodes=tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes))
+        nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
+        found = replace(snapshot, nodes=nodes)
+        return with_tag_rules(found) if self.tag_rules else found
 
     def _check_identity(self, snapshot: Snapshot) -> None:
         """Remember which cluster answers at this address; ask again when other nodes answer than the last time.

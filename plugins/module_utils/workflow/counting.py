@@ -117,8 +117,15 @@ def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
 
 
 def _with_rules(guest: Guest, request: Request) -> Guest:
-    # Proxmox tells which HA rule a guest is in.
-    return replace(guest, constraints=replace(request.constraints, ha=None))
+    asked, shown = request.constraints, guest.constraints
+    merged = replace(
+        asked,
+        # Proxmox tells which HA rule a guest is in.
+        ha=None,
+        affinity=tuple(dict.fromkeys((*asked.affinity, *shown.affinity))),
+        node_required=tuple(dict.fromkeys((*asked.node_required, *shown.node_required))),
+    )
+    return replace(guest, constraints=merged)
 
 
 def is_settled(guest: Guest) -> bool:

@@ -79,5 +79,6 @@ def run_argument_spec() -> Spec:
         "storage_classes": {"type": "dict", "default": {}},
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
+        "tag_rules": {"type": "bool", "default": True},
         **device_classes_argument_spec(),
     }

@@ -225,7 +225,7 @@ class Placer:
             elif entry.state != "absent":
                 try:
                     self._access.check_rights(entry.request)
-                    request = self._templates.resolve(entry, state)
+                    request = self._access.with_tag_rules(self._templates.resolve(entry, state), snapshot.nodes)
                 except CollectionError as refusal:
                     placement.errors[entry.position] = refusal
                     continue

@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules in the tags of guests, through the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+
+ROOMY = {"name": "pve1", "cores": 64, "memory": 65536}
+SMALL = {"name": "pve2", "cores": 8, "memory": 8192}
+TAGGED: dict[str, Any] = {
+    "nodes": [ROOMY, SMALL],
+    "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
+    "guests": [
+        {"vmid": 100, "name": "old", "node": "pve1", "memory": 512, "status": "running",
+         "config": {"tags": "dns;plb_anti_affinity_dns"}},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def controller(start: Callable[..., SimulatedCluster], control: Callable[..., Controller]) -> Controller:
+    return control(start(TAGGED, time_scale=0.01))
+
+
+def test_tag_of_an_existing_vm__keeps_new_ones_away(controller: Controller) -> None:
+    wanted = {"name": "dns-2", "tags": ["plb_anti_affinity_dns"]}
+    ignoring = controller.schedule(**wanted, tag_rules=False, check=True)
+    assert ignoring["vms"][0]["node"] == "pve1"
+    made = controller.schedule(**wanted)
+    assert made["vms"][0]["node"] == "pve2"
+    full = controller.run("qemu_schedule", name="dns-3", tags=["plb_anti_affinity_dns"])
+    assert full["error_code"] == "NoNodesAvailable"
+    assert "held VMs that the VM must be apart from" in full["msg"]
+
+
+def test_vms_of_one_task__follow_their_tags(controller: Controller) -> None:
+    made = controller.schedule(vms=[{"name": f"web-{n}", "tags": ["plb_anti_affinity_web"]} for n in (1, 2)])
+    assert {vm["node"] for vm in made["vms"]} == {"pve1", "pve2"}
+    again = controller.schedule(vms=[{"name": f"web-{n}", "tags": ["plb_anti_affinity_web"]} for n in (1, 2)])
+    assert not again["changed"]
+
+
+def test_pin__names_a_node_of_the_cluster(controller: Controller) -> None:
+    assert controller.schedule(name="pinned", tags=["plb_pin_pve2"])["vms"][0]["node"] == "pve2"
+    refused = controller.run("qemu_schedule", name="lost", tags=["plb_pin_pve7"])
+    assert refused["error_code"] == "InvalidRequest"
+    assert "plb_pin_pve7 names no node of the cluster, expected one of pve1, pve2" in refused["msg"]
+
+
+def test_capacity__counts_by_the_tags_of_the_shape(controller: Controller) -> None:
+    counted = controller.run("capacity_info", memory=512, tags=["plb_anti_affinity_dns"])
+    assert counted["total"] == 1
