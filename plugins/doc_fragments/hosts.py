@@ -7,10 +7,21 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragment C(hosts); COUNT is what only an entry of C(vms) may have."""
+    """The fragments C(hosts) and C(hosts.pools); COUNT is what only an entry of C(vms) may have."""
 
     DOCUMENTATION = r"""
 options:
+  addresses:
+    description:
+      - 'Static addresses from O(address_pools), for example V({ipconfig0: lan}), or V({ipconfig0: [lan, lan6]}) for an
+        IPv4 and an IPv6 address. Keys are those of O(ipconfig).'
+      - A new VM gets the first free address of the pool. The addresses of all guests are read from their
+        configurations, one API request each, and reservations of other processes count as well.
+      - An existing VM keeps its address. It is not given one if it has none, but a warning is returned. Prefix, gateway
+        and name servers are compared with those of the pool, and applied with O(update).
+      - In the networks of all pools, a static address in O(ipconfig) that another guest has is an error.
+    type: dict
+    version_added: 1.1.0
   host_groups:
     description:
       - Inventory groups of the VM. They are returned as C(host.groups), and the role
@@ -23,6 +34,24 @@ options:
       - Inventory variables of the VM. They are returned as C(host.vars), and the role
         P(qemu_scheduler.proxmox.provision#role) sets them. They are part of the result, so do not put secrets here.
     type: dict
+    version_added: 1.1.0
+"""
+
+    POOLS = r"""
+options:
+  address_pools:
+    description:
+      - Networks of which VMs get static addresses, by name. Used by O(addresses).
+      - 'Each pool is a mapping with C(network), for example V(192.0.2.0/24), and optionally C(ranges) and C(exclude)
+        (lists of addresses, of ranges such as V(192.0.2.50-192.0.2.99), and of networks), C(gateway), C(nameservers),
+        C(searchdomains) and C(ignore_unread).'
+      - Without C(ranges), the whole network may be used. The gateway, the network address and the broadcast address are
+        never used.
+      - C(nameservers) and C(searchdomains) are used for VMs that do not set the option of the same name.
+      - If the configuration of a guest cannot be read, for example because its node is offline, its address is unknown
+        and the task fails, unless C(ignore_unread) is true.
+    type: dict
+    default: {}
     version_added: 1.1.0
 """
 

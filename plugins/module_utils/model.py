@@ -390,7 +390,8 @@ class Request:
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
     sockets) where that is more. memory is in bytes. vmid is set when the user fixed it. running tells whether the VM
     will run after the call (state started). context holds upstream's keys. options are the Proxmox options by their API
-    names: the engine carries them and never looks inside. created is when the request was made, in seconds.
+    names: the engine carries them and never looks inside; addresses are those of them that were chosen from address
+    pools, as texts. created is when the request was made, in seconds.
     """
 
     name: str
@@ -424,6 +425,7 @@ class Request:
     scheduling_gates: tuple[str, ...] = ()
     created: float = 0.0
     options: Mapping[str, t.Any] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def constraints(self) -> Constraints:

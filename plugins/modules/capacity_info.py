@@ -37,6 +37,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.placement
   - qemu_scheduler.proxmox.devices
   - qemu_scheduler.proxmox.hosts
+  - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms.shapes
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.proxmox
@@ -104,6 +105,9 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.address_pools import (
+    address_pools_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
@@ -121,6 +125,7 @@ def argument_spec() -> Spec:
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
+        **address_pools_argument_spec(),
         **one_vm,
         "shapes": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "n_plus_one": {"type": "bool", "default": False},

@@ -85,6 +85,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.placement
   - qemu_scheduler.proxmox.devices
   - qemu_scheduler.proxmox.hosts
+  - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.proxmox
@@ -387,6 +388,9 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.address_pools import (
+    address_pools_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
@@ -404,6 +408,7 @@ def argument_spec() -> Spec:
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
+        **address_pools_argument_spec(),
         **one_vm,
         "vms": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "all_or_nothing": {"type": "bool", "default": True},

@@ -31,11 +31,13 @@ class Unfinished:
         description: what the VM's is to be, empty for none.
         storages: where drives are to be made that the request names no storage for, by slot.
         devices: the devices that were allocated, as keys of the config with their values.
+        addresses: the addresses that were chosen, likewise.
     """
 
     description: str = ""
     storages: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def clone_of(cls, decision: Decision, description: str) -> Unfinished:
@@ -47,12 +49,14 @@ class Unfinished:
             if isinstance(drive, Drive) and drive.storage is None and slot not in copied
         }
         storages = {slot: decision.storages[slot] for slot in sorted(homeless & decision.storages.keys())}
-        return cls(description, storages, {device.option: device.value for device in decision.devices})
+        devices = {device.option: device.value for device in decision.devices}
+        return cls(description, storages, devices, decision.request.addresses)
 
     @property
     def marked_description(self) -> str:
         """The description that the VM has until it is finished. One that is too long with the mark is left out."""
-        kept = {key: value for key, value in (("storages", self.storages), ("devices", self.devices)) if value}
+        parts = {"storages": self.storages, "devices": self.devices, "addresses": self.addresses}
+        kept = {key: dict(value) for key, value in parts.items() if value}
         mark = f"{MARK} {json.dumps(kept, sort_keys=True)}" if kept else MARK
         whole = f"{mark}\n{self.description}" if self.description else mark
         return whole if len(whole) <= _LONGEST else mark
@@ -65,8 +69,8 @@ def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
         return None
     try:
         kept = json.loads(first.removeprefix(MARK) or "{}")
-        storages, devices = dict(kept.get("storages", {})), dict(kept.get("devices", {}))
+        storages, devices, addresses = (dict(kept.get(key, {})) for key in ("storages", "devices", "addresses"))
     except (ValueError, TypeError, AttributeError):
         # The line was edited by hand.
-        storages, devices = {}, {}
-    return Unfinished(description.rstrip("\n"), storages, devices)
+        storages, devices, addresses = {}, {}, {}
+    return Unfinished(description.rstrip("\n"), storages, devices, addresses)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import typing as t
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ class Reservation:
     memory is in bytes; storage_bytes maps (storage, node) to bytes; devices are (node, device id), one entry per use.
     running tells whether the VM will run. constraints are those of its request: the cluster does not show them. source
     is the node that a guest leaves which is being moved to node; empty for a VM that is being created. A move is named
-    by move_name, as guests that exist may share a name.
+    by move_name, as guests that exist may share a name. addresses are static IP addresses that the VM will have.
     holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. phase:
     C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on, C(created) when
     its task has ended well.
@@ -62,6 +63,7 @@ class Reservation:
     pool: str | None = None
     constraints: Constraints = NO_CONSTRAINTS
     source: str = ""
+    addresses: tuple[str, ...] = ()
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -101,6 +103,7 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "pool": reservation.pool,
         "constraints": to_data(reservation.constraints),
         "source": reservation.source,
+        "addresses": reservation.addresses,
         # Version 1.0.0 refuses reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
@@ -145,6 +148,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             # Older versions did not write them.
             constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
             source=_text(values.get("source", "")),
+            addresses=tuple(str(ipaddress.ip_address(_text(each))) for each in values.get("addresses", ())),
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ..engine.cache import ClusterState
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.freshness import BEING_MADE, KnownGuest
+from ..proxmox.static_addresses import static_addresses
 from ..reservations.records import Reservation
 
 
@@ -166,6 +167,7 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         tags=request.tags,
         pool=request.pool,
         constraints=request.constraints,
+        addresses=tuple(str(interface.ip) for interface in static_addresses(request.options)),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import InvalidRequest
 from ..model import HAIntent, Request
 from ..proxmox.options.request import vm_request
+from .address_pools import Wanted, parse_addresses, parse_pools
 from .device_options import device_claims, device_classes
 from .rules import parse_priority_classes, parse_rules
 
@@ -47,6 +48,7 @@ class Entry:
         limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
         given: the names of the options that the user set, defaults from the top included.
+        addresses: for each C(ipconfigN) the pools that its static addresses come from.
         host_groups, host_vars: those of the host that the VM becomes in an inventory.
     """
 
@@ -58,6 +60,7 @@ class Entry:
     limits: str = "enforce"
     apply_pending: str = "never"
     given: frozenset[str] = frozenset()
+    addresses: Wanted = field(default_factory=dict)
     host_groups: tuple[str, ...] = ()
     host_vars: Mapping[str, t.Any] = field(default_factory=dict)
 
@@ -83,6 +86,7 @@ def build_entries(
     common = {name: params.get(name) for name in names}
     priorities = parse_priority_classes(params.get("priority_classes"))
     classes = device_classes(params.get("device_classes"))
+    pools = parse_pools(params.get("address_pools") or {})
     vms = params.get("vms")
     if vms is None:
         bodies = [common]
@@ -99,10 +103,12 @@ def build_entries(
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
             claims = device_claims(body.get("devices"), classes, prefix=where)
+            addresses = parse_addresses(f"{where}addresses", body.get("addresses"), pools, body.get("ipconfig") or {})
         except InvalidRequest as error:
             text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
             raise InvalidRequest(text, **error.details) from error
-        entries.append(_entry(position, where, body, {"created": now, "devices": claims, **rules}))
+        entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
+        entries.append(replace(entry, addresses=addresses))
     _check_unique(entries)
     _check_groups(entries)
     return entries

@@ -28,6 +28,7 @@ from ..proxmox.outcomes import is_paused, is_shutdown_timeout
 from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import unfinished
+from .address_book import AddressBook
 from .entries import Entry
 from .existing_ha import ha_drift
 from .existing_plan import ExistingPlan, pending_warning
@@ -45,9 +46,12 @@ class Converger:
         pools: those that this user may see.
     """
 
-    def __init__(self, reader: Reader, abandoned: Collection[int] = ()) -> None:
-        """abandoned: VMIDs of VMs that are locked by their creation for good; it may grow."""
+    def __init__(self, reader: Reader, abandoned: Collection[int] = (), addresses: AddressBook | None = None) -> None:
+        """abandoned: VMIDs of VMs that are locked by their creation for good; it may grow. addresses: those of the
+        run's VMs, if they come from pools.
+        """
         self._reader = reader
+        self._addresses = addresses or AddressBook({}, reader)
         self._abandoned = abandoned
         self.pools: Collection[str] = frozenset()
 
@@ -65,6 +69,8 @@ class Converger:
         guest, stored = self._config(entry, guest)
         config = stored.config
         begun = unfinished(config)
+        made = config if begun is None else {**config, **begun.addresses}
+        entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
             changes = compare(entry.request.options, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
@@ -83,6 +89,7 @@ class Converger:
         stops = entry.state == "stopped" and status not in OFF
         ha = ha_drift(cluster or self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
+        plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
         if begun is not None:
             plan.actions.append("finish")
         elif (changes or ha) and entry.update:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 
 from ..errors import InvalidRequest
 from ..proxmox.static_addresses import static_addresses
+from .address_pools import addresses_argument_spec
 from .entries import Entry
 
 VARIABLE = "an identifier of letters, digits and underscores"
@@ -17,6 +19,7 @@ VARIABLE = "an identifier of letters, digits and underscores"
 def host_argument_spec() -> dict[str, dict[str, t.Any]]:
     """Return the options about the host that a VM becomes."""
     return {
+        **addresses_argument_spec(),
         "host_groups": {"type": "list", "elements": "str"},
         "host_vars": {"type": "dict"},
     }
@@ -29,13 +32,13 @@ def check_host_vars(entry: Entry) -> None:
             raise InvalidRequest(f"host_vars: {key!r} of {entry.label} is no variable name, expected {VARIABLE}")
 
 
-def host_facts(entry: Entry) -> dict[str, t.Any]:
-    """Return C(groups) and C(vars) of the host.
+def host_facts(entry: Entry, chosen: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return C(groups) and C(vars) of the host. chosen are the API parameters of the addresses from pools.
 
     The variables are ansible_user and ansible_host, from ciuser and the first static address, and those of host_vars,
     which take precedence.
     """
-    options = entry.request.options
+    options = {**entry.request.options, **chosen}
     variables: dict[str, t.Any] = {}
     if options.get("ciuser"):
         variables["ansible_user"] = options["ciuser"]

@@ -30,6 +30,7 @@ from ..proxmox.freshness import SETTLING
 from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster, subjects_of
+from .address_book import AddressBook
 from .counting import (
     cluster_state,
     count_reservations,
@@ -86,12 +87,20 @@ class Placer:
 
     Attributes:
         creations: what is known of VMs that others are creating.
+        addresses: the static addresses of the run's VMs.
     """
 
-    def __init__(self, access: Access, manager: Manager, device_attributes: Mapping[str, Mapping[str, t.Any]]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        manager: Manager,
+        device_attributes: Mapping[str, Mapping[str, t.Any]],
+        addresses: AddressBook,
+    ) -> None:
         self._access = access
         self._manager = manager
         self._device_attributes = device_attributes
+        self.addresses = addresses
         self._subjects = subjects_of(manager.profiles.values())
         self._templates = Templates(access.reader)
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
@@ -183,6 +192,7 @@ class Placer:
                 self._asked[guest.vmid] = entry.request
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
         state = cluster_state(shown, pending, excluded)
+        self.addresses.begin(snapshot.guests, counted.pending, entries)
         placement = self._schedule(entries, matches, state, snapshot)
         decisions = [o.decision for o in placement.outcomes.values() if o.decision is not None]
         cluster = with_reservations(shown, pending, excluded)
@@ -226,6 +236,7 @@ class Placer:
                 try:
                     self._access.check_rights(entry.request)
                     request = self._access.with_tag_rules(self._templates.resolve(entry, state), snapshot.nodes)
+                    request = self.addresses.assign(entry, request)
                 except CollectionError as refusal:
                     placement.errors[entry.position] = refusal
                     continue

@@ -75,7 +75,7 @@ class Run:
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
-        self._converger = Converger(access.reader, self._creations.abandoned)
+        self._converger = Converger(access.reader, self._creations.abandoned, placer.addresses)
         self._aftermath = Aftermath(access.reader, self._converger)
         self._reports: dict[int, VMReport] = {}
         self._existing: dict[int, Guest] = {}

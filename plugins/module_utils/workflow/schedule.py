@@ -13,6 +13,8 @@ from ..engine.manager import Manager
 from ..errors import CollectionError, InvalidRequest
 from ..proxmox.snapshot import read_settled
 from .access import Access
+from .address_book import AddressBook
+from .address_pools import parse_pools
 from .checks import check_entries
 from .counted import expand, surplus_entries
 from .device_options import device_attributes
@@ -72,15 +74,17 @@ def schedule(
             guests = read_settled(access.reader, patience=0).guests
             removals, cautions = surplus_entries(expanded.series, entries, guests)
             entries = [*entries, *removals]
-        run = Run(params, access, Placer(access, Manager(profiles, profile), attributes), entries, progress)
+        book = AddressBook(parse_pools(params["address_pools"]), access.reader)
+        placer = Placer(access, Manager(profiles, profile), attributes, book)
+        run = Run(params, access, placer, entries, progress)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
+    for text in (*cautions, *book.doubts, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None)
     for entry, vm in zip(entries, result["vms"], strict=True):
-        vm["host"] = host_facts(entry)
+        vm["host"] = host_facts(entry, book.chosen.get(entry.position, {}))
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted

@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Static addresses from pools: chosen for new VMs, kept for existing ones, and never used twice.
+
+Addresses are chosen within the scheduling cycle, and the reservation of a decision holds its addresses until the
+config of the VM shows them. Addresses outside the networks of the pools are nobody's business: the same address may
+exist in several networks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..engine.address_pools import Address, AddressPool
+from ..engine.texts import first
+from ..errors import CollectionError
+from ..model import Guest, Request
+from ..proxmox.inventory_addresses import read_static_addresses
+from ..proxmox.options.table import to_api
+from ..proxmox.reader import Reader
+from ..proxmox.static_addresses import addresses_of_card, static_addresses
+from ..reservations.records import Reservation
+from .address_pools import Pools
+from .entries import Entry
+
+_TOLD = 10
+
+
+class NoAddressAvailable(CollectionError):
+    """No address of a pool can be given to a VM.
+
+    Cure: widen C(ranges) of the pool. If the configuration of guests cannot be read, bring their node back, or set
+    C(ignore_unread) in the pool.
+    """
+
+    code = "NoAddressAvailable"
+
+
+class AddressConflict(CollectionError):
+    """A VM is to have a static address that another guest of the cluster has.
+
+    Cure: choose another address, or take one from the pool with C(addresses).
+    """
+
+    code = "AddressConflict"
+
+
+class AddressBook:
+    """The addresses of the VMs of one run.
+
+    Attributes:
+        chosen: by the position of an entry the options that its addresses make.
+        doubts: what the user should know, in sentences.
+    """
+
+    def __init__(self, pools: Pools, reader: Reader) -> None:
+        self.chosen: dict[int, Mapping[str, t.Any]] = {}
+        self.doubts: list[str] = []
+        self._pools = pools
+        self._reader = reader
+        self._reading = threading.Lock()
+        self._guests: tuple[Guest, ...] = ()
+        self._reserved: dict[Address, str] = {}
+        self._claimed: dict[Address, str] = {}
+        self._used: dict[Address, list[Guest]] | None = None
+        self._unread: tuple[Guest, ...] = ()
+
+    def begin(self, guests: Iterable[Guest], pending: Iterable[Reservation], entries: Sequence[Entry]) -> None:
+        """Begin a scheduling cycle: pending are reservations of VMs whose configs may not show their addresses yet."""
+        asked = {entry.request.name for entry in entries}
+        self._guests, self._used = tuple(guests), None
+        self._reserved = {
+            ipaddress.ip_address(address): reservation.name
+            for reservation in pending
+            if reservation.name not in asked
+            for address in reservation.addresses
+        }
+        self._claimed = {}
+        for entry in entries:
+            if entry.state != "absent":
+                for interface in static_addresses(entry.request.options):
+                    self._claimed.setdefault(interface.ip, entry.label)
+
+    def assign(self, entry: Entry, request: Request) -> Request:
+        """Return the request of a new VM with addresses from its pools. Raises NoAddressAvailable, AddressConflict."""
+        self._check(entry, request.options, None)
+        cards = {card: {pool: self._choose(entry, pool) for pool in pools} for card, pools in entry.addresses.items()}
+        if not cards:
+            return request
+        options = self._options(request.options, cards)
+        self.chosen[entry.position] = options
+        texts = {card: str(options[card]) for card in cards}
+        return replace(request, options={**request.options, **options}, addresses=texts)
+
+    def known(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> tuple[Entry, list[str]]:
+        """Return the entry of an existing VM with the addresses that it has, and cautions. Raises AddressConflict."""
+        self._check(entry, entry.request.options, guest, static_addresses(config))
+        cards: dict[str, dict[AddressPool, Address]] = {}
+        cautions = []
+        for card, pools in entry.addresses.items():
+            interfaces = addresses_of_card(str(config.get(card) or ""))
+            for pool in pools:
+                own = next((i.ip for i in interfaces if i.version == pool.network.version), None)
+                if own is None or own not in pool.network:
+                    has = "no static address" if own is None else f"the address {own}"
+                    cautions.append(f"{card} has {has}, expected one of pool {pool.name} ({pool.network})")
+                else:
+                    cards.setdefault(card, {})[pool] = own
+        whole = {card: found for card, found in cards.items() if len(found) == len(entry.addresses[card])}
+        options = self._options(entry.request.options, whole) if whole else {}
+        self.chosen[entry.position] = options
+        return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
+
+    def _options(
+        self, given: Mapping[str, t.Any], cards: Mapping[str, Mapping[AddressPool, Address]]
+    ) -> dict[str, t.Any]:
+        """The API parameters of the addresses, and of the name servers where the VM names none."""
+        ipconfig = {
+            card: ",".join(f"{k}={v}" for pool, address in found.items() for k, v in pool.properties(address).items())
+            for card, found in cards.items()
+        }
+        pools = [pool for found in cards.values() for pool in found]
+        nameservers = next((pool.nameservers for pool in pools if pool.nameservers), ())
+        domains = next((pool.searchdomains for pool in pools if pool.searchdomains), ())
+        made = to_api({"ipconfig": ipconfig, "nameservers": list(nameservers), "searchdomains": list(domains)})
+        return {key: value for key, value in made.items() if key in cards or (value and key not in given)}
+
+    def _choose(self, entry: Entry, pool: AddressPool) -> Address:
+        used = self._usage()
+        if self._unread and not pool.ignore_unread:
+            raise NoAddressAvailable(
+                f"{entry.label}: no address of pool {pool.name} can be chosen: the configurations of "
+                f"{_named(self._unread)} cannot be read, and one of them may have it"
+            )
+        address = pool.choose({*used, *self._reserved, *self._claimed})
+        if address is None:
+            raise NoAddressAvailable(
+                f"{entry.label}: all addresses of pool {pool.name} ({pool.network}) are taken or excluded"
+            )
+        self._claimed[address] = entry.label
+        return address
+
+    def _check(
+        self, entry: Entry, options: Mapping[str, t.Any], guest: Guest | None, has: Iterable[t.Any] = ()
+    ) -> None:
+        """Raise AddressConflict for an address in the network of a pool that another guest has or gets."""
+        own = {interface.ip for interface in has}
+        for interface in static_addresses(options):
+            address = interface.ip
+            if address in own or not any(_contains(pool, address) for pool in self._pools.values()):
+                continue
+            others = [other for other in self._usage().get(address, ()) if guest is None or other.vmid != guest.vmid]
+            holder = _named(others) if others else self._reserved.get(address) or self._claimed.get(address)
+            if holder not in (None, entry.label):
+                raise AddressConflict(f"{entry.label}: {address} is the address of {holder}")
+
+    def _usage(self) -> Mapping[Address, Sequence[Guest]]:
+        """The guests by their addresses; read once in a cycle."""
+        with self._reading:
+            if self._used is None:
+                found = read_static_addresses(self._reader, self._guests)
+                used: dict[Address, list[Guest]] = {}
+                for guest, interfaces in found.of_guests:
+                    for interface in interfaces:
+                        used.setdefault(interface.ip, []).append(guest)
+                self._used, self._unread = used, found.unread
+                self._tell_duplicates()
+        return self._used
+
+    def _tell_duplicates(self) -> None:
+        for address, guests in sorted((self._used or {}).items(), key=lambda item: (item[0].version, item[0])):
+            if len(guests) > 1 and any(_contains(pool, address) for pool in self._pools.values()):
+                text = f"{address} is the address of several guests: {_named(guests)}"
+                self.doubts += [text] if text not in self.doubts else []
+
+
+def _contains(pool: AddressPool, address: Address) -> bool:
+    return address.version == pool.network.version and address in pool.network
+
+
+def _named(guests: Sequence[Guest]) -> str:
+    ordered = sorted(guests, key=lambda guest: guest.vmid)
+    return ", ".join(first([f"{each.name or 'a guest'} ({each.vmid} on {each.node})" for each in ordered], _TOLD))

@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Static addresses from pools: chosen, kept, never used twice."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+from support.waiting import until
+
+POOLS: dict[str, Any] = {
+    "lan": {
+        "network": "192.0.2.0/24",
+        "ranges": ["192.0.2.50-192.0.2.99"],
+        "exclude": ["192.0.2.51"],
+        "gateway": "192.0.2.1",
+        "nameservers": ["192.0.2.53"],
+        "searchdomains": ["example.com"],
+    },
+    "lan6": {"network": "2001:db8::/64", "ranges": ["2001:db8::50-2001:db8::99"]},
+}
+LAN = {"address_pools": POOLS, "addresses": {"ipconfig0": "lan"}}
+
+
+def config_of(cluster: SimulatedCluster, name: str) -> dict[str, Any]:
+    (found,) = (g["config"] for g in cluster.state()["guests"].values() if g["config"].get("name") == name)
+    return dict(found)
+
+
+def addresses(cluster: SimulatedCluster) -> dict[str, str]:
+    configs = (guest["config"] for guest in cluster.state()["guests"].values())
+    return {config["name"]: config["ipconfig0"] for config in configs if "ipconfig0" in config}
+
+
+def writes(cluster: SimulatedCluster) -> list[str]:
+    return [f"{r['method']} {r['path']}" for r in cluster.requests() if r["method"] != "GET"]
+
+
+@both_versions
+def test_addresses__are_chosen_for_new_vms_and_kept(controller: Controller, cluster: SimulatedCluster) -> None:
+    asked = {**LAN, "addresses": {"ipconfig0": ["lan", "lan6"]}, "vms": [{"name": "web-{n}", "count": 2}]}
+    planned = controller.schedule(**asked, check=True)
+    assert writes(cluster) == []
+    made = controller.schedule(**asked)
+    assert [vm["host"]["vars"]["ansible_host"] for vm in made["vms"]] == ["192.0.2.50", "192.0.2.52"]
+    assert [vm["host"] for vm in made["vms"]] == [vm["host"] for vm in planned["vms"]]
+    config = config_of(cluster, "web-2")
+    assert config["ipconfig0"] == "gw=192.0.2.1,ip=192.0.2.52/24,ip6=2001:db8::51/64"
+    assert (config["nameserver"], config["searchdomain"]) == ("192.0.2.53", "example.com")
+
+    again = controller.schedule(**asked)
+    assert again["changed"] is False
+    assert [vm["host"] for vm in again["vms"]] == [vm["host"] for vm in made["vms"]]
+    grown = controller.schedule(**{**asked, "vms": [{"name": "web-{n}", "count": 3}]})
+    assert grown["vms"][2]["host"]["vars"]["ansible_host"] == "192.0.2.53"
+
+
+def test_addresses__of_all_guests_are_in_use(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(101, config={"ipconfig3": "ip=192.0.2.50/24"})
+    cluster.set_guest(110, config={"net0": "name=eth0,bridge=vmbr0,ip=192.0.2.52/24"})
+    cluster.set_guest(9000, config={"ipconfig0": "ip=192.0.2.53/24"})
+    result = controller.schedule(**LAN, vms=[{"name": "a"}, {"name": "b", "addresses": {}, "ipconfig": {
+        "ipconfig0": "ip=192.0.2.54/24"}}, {"name": "c"}])  # fmt: skip
+    found = [vm["host"]["vars"]["ansible_host"] for vm in result["vms"]]
+    assert found == ["192.0.2.53", "192.0.2.54", "192.0.2.55"], "that of a template is free, that of an entry is not"
+
+
+def test_addresses__change_with_their_pool(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="web", **LAN)
+    moved = {**LAN, "address_pools": {"lan": {**POOLS["lan"], "gateway": "192.0.2.254", "ranges": ["192.0.2.200"]}}}
+    drifted = controller.schedule(name="web", **moved)
+    new = "gw=192.0.2.254,ip=192.0.2.50/24"
+    assert drifted["vms"][0]["drift"] == {"ipconfig0": {"old": "gw=192.0.2.1,ip=192.0.2.50/24", "new": new}}
+    controller.schedule(name="web", **moved, update=True)
+    assert config_of(cluster, "web")["ipconfig0"] == new
+
+
+def test_addresses__are_missed_where_a_vm_has_none(controller: Controller) -> None:
+    result = controller.schedule(name="app-1", **LAN)
+    assert result["vms"][0]["drift"] == {}
+    assert 'VM "app-1": ipconfig0 has no static address, expected one of pool lan (192.0.2.0/24)' in result["warnings"]
+
+
+def test_addresses__run_out(controller: Controller, cluster: SimulatedCluster) -> None:
+    small = {**LAN, "address_pools": {"lan": {"network": "192.0.2.0/24", "ranges": ["192.0.2.50"]}}}
+    failed = controller.fail("NoAddressAvailable", vms=[{"name": "a"}, {"name": "b"}], **small)
+    assert 'VM "b": all addresses of pool lan (192.0.2.0/24) are taken or excluded' in failed["msg"]
+    assert writes(cluster) == []
+
+
+def test_addresses__that_others_have_are_refused(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(101, config={"ipconfig0": "ip=192.0.2.7/24"})
+    static = {"address_pools": POOLS, "ipconfig": {"ipconfig0": "ip=192.0.2.7/24"}}
+    failed = controller.fail("AddressConflict", name="web", **static)
+    assert failed["msg"] == 'VM "web": 192.0.2.7 is the address of app-2 (101 on pve2)'
+    failed = controller.fail("AddressConflict", name="app-1", update=True, **static)
+    assert failed["msg"] == 'VM "app-1": 192.0.2.7 is the address of app-2 (101 on pve2)'
+    static["ipconfig"] = {"ipconfig0": "ip=192.0.2.8/24"}
+    failed = controller.fail("AddressConflict", vms=[{"name": "a"}, {"name": "b"}], **static)
+    assert failed["msg"].startswith('VM "b": 192.0.2.8 is the address of VM "a"')
+    assert writes(cluster) == []
+    controller.schedule(name="app-2", address_pools=POOLS, ipconfig={"ipconfig0": "ip=192.0.2.7/24"})
+
+
+def test_addresses__of_two_guests_are_told(controller: Controller, cluster: SimulatedCluster) -> None:
+    for vmid in (100, 102):
+        cluster.set_guest(vmid, config={"ipconfig0": "ip=192.0.2.7/24"})
+    result = controller.schedule(name="web", **LAN, check=True)
+    told = "192.0.2.7 is the address of several guests: app-1 (100 on pve1), spare (102 on pve2)"
+    assert told in result["warnings"]
+
+
+def test_addresses__are_unknown_while_a_node_is_offline(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_node("pve3", online=False)
+    cluster.advance(60)
+    failed = controller.fail("NoAddressAvailable", name="web", **LAN)
+    assert "the configurations of proxy (110 on pve3) cannot be read" in failed["msg"]
+    risky = {**LAN, "address_pools": {"lan": {**POOLS["lan"], "ignore_unread": True}}}
+    assert controller.schedule(name="web", **risky)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50"
+
+
+def test_addresses__differ_for_tasks_at_the_same_time(
+    control: Callable[..., Controller], cluster: SimulatedCluster
+) -> None:
+    shared = control(cluster)
+    running = [shared.start("qemu_schedule", name=f"web-{number}", clone="debian-13", **LAN) for number in range(6)]
+    results = [each.result() for each in running]
+    assert not any(result.get("failed") for result in results), results
+    assert len(set(addresses(cluster).values())) == 6
+
+
+def test_address__of_an_unfinished_clone_is_kept(control: Callable[..., Controller], cluster: SimulatedCluster) -> None:
+    cluster.fault(method="PUT", path="/qemu/[0-9]+/config", hang=True, count=1)
+    killed = control(cluster)
+    running = killed.start("qemu_schedule", name="web", clone="debian-13", reservations="none", **LAN)
+    until(lambda: any(r["method"] == "PUT" for r in cluster.requests()))
+    running.interrupt(signal.SIGKILL)
+    cluster.clear_faults()
+    other = control(cluster)
+    assert other.schedule(name="db", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.52"
+    finished = other.schedule(name="web", clone="debian-13", **LAN)
+    assert finished["vms"][0]["actions"] == ["finish"]
+    assert config_of(cluster, "web")["ipconfig0"] == "gw=192.0.2.1,ip=192.0.2.50/24"
