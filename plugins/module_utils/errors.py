@@ -187,6 +187,10 @@ class TaskFailed(CollectionError):
 
     code = "TaskFailed"
 
+    def __init__(self, message: str, *, exitstatus: str = "", **details: t.Any) -> None:
+        super().__init__(message, **({"exitstatus": exitstatus} if exitstatus else {}), **details)
+        self.exitstatus = exitstatus
+
 
 class TaskTimeout(CollectionError):
     """A Proxmox task did not end within C(timeout), or could not be followed. It continues on the cluster.
@@ -196,6 +200,10 @@ class TaskTimeout(CollectionError):
     """
 
     code = "TaskTimeout"
+
+    def __init__(self, message: str, *, upid: str | None = None, **details: t.Any) -> None:
+        super().__init__(message, **({} if upid is None else {"upid": upid}), **details)
+        self.upid = upid
 
 
 class Interrupted(TaskTimeout):

@@ -9,11 +9,19 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
+from ..errors import (
+    ApiError,
+    CollectionError,
+    ConnectionFailed,
+    PermissionDenied,
+    TaskFailed,
+    TaskTimeout,
+)
 from ..model import Decision, HAIntent, Request, Template
+from .bound import Bound, Created, Ended, LeftBehind, NotStarted, Unknown, to_its_end
 from .failures import AnswerLost, VMIDTaken
 from .freshness import BEING_MADE, read_config
-from .leftovers import Leftovers, Making, identity_of, note_left_behind
+from .leftovers import Leftovers, Making, identity_of
 from .lifecycle import LOOK_FOR
 from .options.drives import drive_size
 from .options.values import format_size
@@ -70,21 +78,13 @@ class Ending:
         return {"description": self.description} if self.description else {"delete": "description"}
 
 
-@dataclass(frozen=True, slots=True)
-class BindResult:
-    """A VM that was made. node is where it is now: HA may have moved it. warnings are the task's log, if it warned."""
-
-    vmid: int
-    node: str
-    warnings: tuple[str, ...] = ()
-
-
 class Binder(Leftovers):
     """Makes VMs, and does to existing ones what Lifecycle does. May be used from many threads."""
 
     # From 9.2 on some users may set tags only on a VM that exists; once seen, it is not tried again.
     _tags_come_later = False
 
+    @to_its_end
     def create(
         self,
         decision: Decision,
@@ -92,8 +92,8 @@ class Binder(Leftovers):
         resizes: Mapping[str, int] | None = None,
         *,
         fence: Callable[[], None] = unfenced,
-    ) -> BindResult:
-        """Create the decision's VM, and start it when the request says that it shall run.
+    ) -> Bound:
+        """Create the decision's VM, start it when the request says that it shall run, and tell what became of it.
 
         One request and the task's polls when all goes well, and the same again to start the VM. C(start=1) in the
         create would start it as well, but in a task that the response does not name: its failure would go unnoticed.
@@ -106,10 +106,8 @@ class Binder(Leftovers):
 
         Raises:
             VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
-            ApiError, PermissionDenied, TaskFailed: it was refused or failed, and nothing was left behind, unless
-                details has C(left_behind) (what was made and could not be removed) or C(created) (made, not started).
-            TaskTimeout: it is still being made.
-            ConnectionFailed: nothing was made; AnswerLost: nobody knows.
+            ApiError, PermissionDenied, TaskFailed, ConnectionFailed: it was refused or failed, and nothing was made or
+                left behind.
         """
         request, node = decision.request, decision.node
         making = Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
@@ -132,11 +130,13 @@ class Binder(Leftovers):
         if later or resizes:
             config = self._config_of(making)
             growing, kept = _growing(resizes or {}, config)
-            with self._removed_if_this_fails(making, identity_of(config)):
-                ending = self._adjust(node, making.vmid, Adjustment(later, growing), ending)
-        bound = self._ended(making, result, ending, running=request.running)
-        return replace(bound, warnings=(*bound.warnings, *kept))
+            adjustment = Adjustment(later, growing)
+            ending = self._removed_if_this_fails(
+                making, identity_of(config), lambda: self._adjust(node, making.vmid, adjustment, ending)
+            )
+        return self._ended(making, result, ending, kept, running=request.running)
 
+    @to_its_end
     def clone(
         self,
         decision: Decision,
@@ -145,7 +145,7 @@ class Binder(Leftovers):
         adjust: Callable[[Mapping[str, t.Any]], Adjustment] | None,
         *,
         fence: Callable[[], None] = unfenced,
-    ) -> BindResult:
+    ) -> Bound:
         """Clone template into the decision's VM, adjust the clone, and start it when the request says so.
 
         Args:
@@ -172,9 +172,11 @@ class Binder(Leftovers):
         result = self._made(making, lambda: self._session.post(path, sent))
         if adjust is not None:
             config = self._config_of(making)
-            with self._removed_if_this_fails(making, identity_of(config)):
-                adjustment = adjust(described(config, ending.description))
-                ending = self._adjust(making.node, vmid, adjustment, ending)
+            ending = self._removed_if_this_fails(
+                making,
+                identity_of(config),
+                lambda: self._adjust(making.node, vmid, adjust(described(config, ending.description)), ending),
+            )
         return self._ended(making, result, ending, running=request.running)
 
     def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
@@ -209,17 +211,20 @@ class Binder(Leftovers):
             # HA has moved it at once.
             self.update(row["node"], vmid, ending.unmarking)
 
-    def _ended(self, making: Making, result: TaskResult, ending: Ending, *, running: bool) -> BindResult:
+    def _ended(
+        self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
+    ) -> Created | NotStarted:
         """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
+        node = making.node
         try:
             if running:
                 making.fence()
-            bound = _bound(making, result, self.start(making.node, making.vmid) if running else making.node)
-            self._end(bound.node, making.vmid, ending)
+                node = self.start(node, making.vmid)
+            self._end(node, making.vmid, ending)
         except CollectionError as error:
-            error.details["created"] = {"vmid": making.vmid, "node": making.node}
-            raise
-        return bound
+            return NotStarted(making.vmid, making.node, error)
+        log = made.log if made.warnings else ()
+        return Created(making.vmid, node, (*log, *warnings))
 
     def _made(self, making: Making, send: Callable[[], str]) -> TaskResult:
         """Send a create or clone and follow its task; look before anything is sent again."""
@@ -227,8 +232,10 @@ class Binder(Leftovers):
         lost: AnswerLost | None = None
         for tries_left in reversed(range(SENDINGS)):
             self._check_fence(making, lost)
+            upid: str | None = None
             try:
-                result = self._tasks.wait(send())
+                upid = send()
+                result = self._tasks.wait(upid)
                 self._quorum.shown()
                 return result
             except AnswerLost as error:
@@ -246,35 +253,46 @@ class Binder(Leftovers):
                 if not_begun:
                     self._remove_stub(making, error)
                 if not (tries_left and (not_begun or is_busy(error.message))):
-                    self._remove_leftover(making, error)
+                    # It is sent again at once without tags, and Proxmox has removed what it made.
+                    if not is_tag_refusal(error.message):
+                        self._remove_leftover(making, error, upid)
                     raise
                 self._poller.sleep(BUSY_PAUSE)
-        raise lost or AnswerLost(f"VM {making.vmid} could not be created")
+            except CollectionError as error:
+                if upid is None and lost is None:
+                    raise
+                # The task goes on, or an earlier request may still be carried out.
+                raise Ended(Unknown(making.vmid, making.node, error, begun=upid is not None)) from error
+        raise Ended(Unknown(making.vmid, making.node, t.cast("AnswerLost", lost), begun=False))
 
     @staticmethod
     def _check_fence(making: Making, lost: AnswerLost | None) -> None:
-        """Raise what the fence raises; after a lost answer that one, as the VM may yet come to be."""
+        """Raise what the fence raises; after a lost answer the VM may come to be all the same."""
         try:
             making.fence()
         except CollectionError as error:
-            raise lost or error from None
+            if lost is None:
+                raise
+            raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
     def _looked_for(self, making: Making, since: float | None) -> TaskResult | None:
-        """Do as _found; when that is not possible, the result of the call is unknown."""
-        try:
-            return self._found(making, since)
-        except (ApiError, PermissionDenied) as error:
-            text = f"cannot determine whether VM {making.vmid} was created on node {making.node}: {error.message}"
-            raise AnswerLost(text, vmid=making.vmid, node=making.node) from error
-
-    def _found(self, making: Making, since: float | None) -> TaskResult | None:
         """After a lost answer: return the result when the VM was made all the same, None when there is nothing.
 
-        Raises VMIDTaken when another guest has the VMID.
+        Raises VMIDTaken when another guest has the VMID, TaskFailed, and Ended when that cannot be determined.
         """
-        row = self._poller.until(lambda: self._row(making.vmid), LOOK_FOR)
-        if row is None:
-            return None
+        shown = False
+        try:
+            shown = self._poller.until(lambda: self._row(making.vmid), LOOK_FOR) is not None
+            return self._found(making, since) if shown else None
+        except TaskTimeout as error:
+            raise Ended(Unknown(making.vmid, making.node, error, begun=shown)) from error
+        except (ApiError, ConnectionFailed, PermissionDenied) as error:
+            text = f"cannot determine whether VM {making.vmid} was created on node {making.node}: {error.message}"
+            lost = AnswerLost(text, vmid=making.vmid, node=making.node)
+            raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
+
+    def _found(self, making: Making, since: float | None) -> TaskResult | None:
+        """Wait until the guest that has our VMID is whole, and return our result if it is ours."""
         upid = self._own_task(making, since)
         result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
 
@@ -314,8 +332,8 @@ class Binder(Leftovers):
         try:
             return read_config(self._session, making.node, making.vmid) or {}
         except CollectionError as error:
-            note_left_behind(making, error, "its config cannot be read; run the task again to finish it")
-            raise
+            reason = "its config cannot be read; run the task again to finish it"
+            raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
 
 
 def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
@@ -338,10 +356,6 @@ def _merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str
     """Return changes with more of them, the keys to unset together."""
     unset = [each["delete"] for each in (changes, more) if each.get("delete")]
     return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
-
-
-def _bound(making: Making, result: TaskResult, node: str) -> BindResult:
-    return BindResult(making.vmid, node, result.log if result.warnings else ())
 
 
 def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:

@@ -36,9 +36,5 @@ class VMIDTaken(VMIDConflict):
         self.vmid = vmid
 
 
-class StubLeft(VMIDTaken):
-    """Proxmox could not start the task that makes a VM, and left an empty, locked VM that this user may not remove."""
-
-
 class NotRecorded(InvalidSnapshot):
     """The recorded snapshot has no response for a requested path."""

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import typing as t
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ApiError, CollectionError, PermissionDenied, TaskTimeout
+from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
+from .bound import Ended, LeftBehind, Unknown
 from .creations import removal_of
-from .failures import StubLeft
+from .failures import VMIDTaken
 from .freshness import BEING_MADE, read_config
 from .lifecycle import Lifecycle
 from .outcomes import is_killed
@@ -23,6 +23,8 @@ from .tasks import Upid
 _ROOT = "root@pam"
 
 _Identity: t.TypeAlias = "tuple[str | None, ...]"
+
+R = t.TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +43,24 @@ class Making:
 class Leftovers(Lifecycle):
     """Removes what is left of VMs that could not be made. May be used from many threads."""
 
-    @contextlib.contextmanager
-    def _removed_if_this_fails(self, making: Making, identity: _Identity) -> Iterator[None]:
-        """Delete the VM that this call has made when its adjustment fails, if it still is that VM."""
+    def _removed_if_this_fails(self, making: Making, identity: _Identity, adjust: Callable[[], R]) -> R:
+        """Adjust the VM that this call has made, and delete it when that fails, if it still is that VM."""
         try:
-            yield
-        except TaskTimeout:
-            raise
+            return adjust()
+        except TaskTimeout as error:
+            raise Ended(Unknown(making.vmid, making.node, error, begun=True)) from error
         except CollectionError as error:
             self._remove(making, error, lambda config: identity_of(config) == identity)
             raise
 
-    def _remove_leftover(self, making: Making, error: CollectionError) -> None:
+    def _remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
         """Delete what a failed create left, which Proxmox itself should have done; never what others made since.
 
         What a killed process left is only told: half of its disks may be there, which no config names.
         """
-        if is_killed(error.details.get("exitstatus", "")):
+        if isinstance(error, TaskFailed) and is_killed(error.exitstatus):
             self._tell_of_locked(making, error)
             return
-        upid = error.details.get("upid")
         if making.task_type == "qmcreate" and making.name and upid:
             self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
 
@@ -68,7 +68,7 @@ class Leftovers(Lifecycle):
         """Delete the empty VM that Proxmox makes for a create before it starts the task. It is ours: a used VMID is
         refused before that.
 
-        Raises StubLeft when it is still there.
+        Raises Ended when it is still there.
         """
         config = read_config(self._session, making.task_node, making.vmid)
         if config is None or config.get("lock") not in BEING_MADE or "name" in config:
@@ -82,23 +82,18 @@ class Leftovers(Lifecycle):
                 reason = second.message
             else:
                 return
-        message = (
-            f"{error.message}; the empty VM {making.vmid} was left behind on node {making.task_node}: {reason}; "
-            f"remove it there as root with '{removal_of(making.vmid)}'"
-        )
-        left = StubLeft(message, making.vmid)
-        left.details["left_behind"] = {"vmid": making.vmid, "node": making.task_node, "reason": reason}
-        raise left from error
+        taken = VMIDTaken(error.message, making.vmid)
+        raise Ended(LeftBehind(making.vmid, making.task_node, taken, reason, stub=True)) from error
 
     def _tell_of_locked(self, making: Making, error: CollectionError) -> None:
-        """Note in the error that the VM is locked by its creation, which nobody goes on with."""
+        """Raise Ended when the VM is locked by its creation, which nobody goes on with."""
         try:
             config = read_config(self._session, making.task_node, making.vmid)
         except CollectionError:
             return
         if config is not None and config.get("lock") in BEING_MADE and "name" not in config:
             cure = f"it is locked by its creation; remove it there as root with '{removal_of(making.vmid)}'"
-            note_left_behind(making, error, cure, making.task_node)
+            raise Ended(LeftBehind(making.vmid, making.task_node, error, cure)) from error
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
@@ -111,7 +106,7 @@ class Leftovers(Lifecycle):
         return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
 
     def _remove(self, making: Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
-        """Delete the VM if it is ours; what could not be deleted is noted in the error's C(left_behind)."""
+        """Delete the VM if it is ours. Raises Ended when it could not be deleted."""
         try:
             config = read_config(self._session, making.node, making.vmid)
             if config is None or not is_ours(config):
@@ -120,7 +115,7 @@ class Leftovers(Lifecycle):
                 self.update(making.node, making.vmid, {"delete": "protection"})
             self.delete(making.node, making.vmid)
         except CollectionError as second:
-            note_left_behind(making, error, second.message)
+            raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
 
     def _task_rows(self, making: Making) -> list[Mapping[str, t.Any]]:
         """Return the latest tasks about the VM (a clone: about its source) that this user may see."""
@@ -130,13 +125,6 @@ class Leftovers(Lifecycle):
         except (ApiError, PermissionDenied):
             return []
         return rows
-
-
-def note_left_behind(making: Making, error: CollectionError, reason: str, node: str | None = None) -> None:
-    """Say in an error that the VM is still there, and why. node: where, if not where it was to be."""
-    where = node or making.node
-    error.details["left_behind"] = {"vmid": making.vmid, "node": where, "reason": reason}
-    error.args = (f"{error.message}; VM {making.vmid} was left behind on node {where}: {reason}", *error.args[1:])
 
 
 def identity_of(config: Mapping[str, t.Any]) -> _Identity:

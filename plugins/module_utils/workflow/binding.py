@@ -1,24 +1,22 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The binding cycle:
-
-making decisions true, many at a time, each with its reservation kept alive until its VM is there.
-"""
+"""The binding cycle: making decisions true, many at a time, each with its reservation kept alive until then."""
 
 from __future__ import annotations
 
 import threading
 import typing as t
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..errors import CollectionError, ConnectionFailed, TaskTimeout
 from ..model import Decision, Guest, Template
-from ..proxmox.binder import TEMPLATE, Adjustment, Binder, BindResult
+from ..proxmox.binder import TEMPLATE, Adjustment, Binder
+from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
-from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, StubLeft, VMIDTaken
+from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
@@ -27,20 +25,10 @@ from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
 from .entries import Clone, Entry
 from .existing import adjustment_of
+from .job import Job, State
 from .matching import abandoned, is_nameless, unclear
 from .placing import Placer
 from .stopping import leave_signals_alone
-
-ATTEMPTS = 10
-"""How often one VM is decided about before its creation is given up."""
-
-
-class ExistsAlready(Exception):
-    """While a VMID was being looked for, somebody else created the VM."""
-
-    def __init__(self, guest: Guest) -> None:
-        super().__init__(guest.name)
-        self.guest = guest
 
 
 class BindingCycle:
@@ -57,81 +45,112 @@ class BindingCycle:
         self._placer = placer
         self.in_progress: set[int] = set()
         self.warnings: list[str] = []
-        self._excluded: set[int] = set()
-        self._placing = threading.Lock()
 
-    def bind(self, entry: Entry, decision: Decision, nameless: Collection[Guest] = ()) -> tuple[Decision, BindResult]:
-        """Create the VM of a reserved decision, once it is known that none of the nameless guests, which others are
-        creating, is the VM. Decide again when its reservation has expired before anything was made, when its node does
-        not answer and nothing was made, or when its VMID was taken meanwhile and is free to choose.
+    def bind(self, job: Job, decision: Decision) -> None:
+        """Create the VM of a reserved decision, and note in its job what came of it.
 
-        Raises ExistsAlready, and CollectionError when it could not be created; its reservation is then released.
+        The job goes back to the queue when the VM turns out to exist, and when nothing was made and another decision is
+        possible: its reservation has expired, its node does not answer, or its VMID was taken and is free to choose.
         """
-        for tries_left in reversed(range(ATTEMPTS)):
-            try:
-                if nameless:
-                    self._until_named(entry, decision, nameless)
-                return decision, self._bind_once(entry, decision)
-            except (VMIDTaken, ReservationLost, NodeUnreachable, NodeSilent) as error:
-                if not (tries_left and _may_be_decided_again(entry, error)):
-                    raise
-                self.in_progress.discard(decision.vmid)
-                decision, nameless = self._decide_again(entry, decision, error)
-                self.in_progress.add(decision.vmid)
-        raise AssertionError("the last try has returned or raised")
-
-    def _until_named(self, entry: Entry, decision: Decision, nameless: Collection[Guest]) -> None:
-        """Wait until the nameless guests have other names than the entry, are gone, or are found to be abandoned."""
-        creations, ledger = self._placer.creations, self._access.ledger
-        awaited = {guest.vmid for guest in nameless}
+        job.bound = None
         try:
-            while True:
-                guests = [g for g in self._access.read(patience=0).guests if g.vmid in awaited]
-                for guest in guests:
-                    if guest.name == entry.request.name:
-                        raise ExistsAlready(guest)
-                left = [g for g in guests if is_nameless(g) and g.vmid not in creations.abandoned]
-                if not left:
-                    break
-                if not creations.wait(left):
-                    raise BeingCreated(f"{entry.label}: {unclear(left)}; run again later", left)
-        except (ExistsAlready, CollectionError):
-            self.in_progress.discard(decision.vmid)
-            with suppress(CollectionError):
-                ledger.release(self._access.identity(), [decision.vmid], self._access.holder)
-            raise
-        self.warnings.extend(abandoned(g) for g in guests if g.vmid in creations.abandoned)
-
-    def _bind_once(self, entry: Entry, decision: Decision) -> BindResult:
-        ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
-        fence = Fence(ledger, cluster, decision.vmid, holder)
-        fence.mark_binding()
-        try:
-            result = self._create(entry, decision, fence.check)
+            if self._is_among(job.nameless, job):
+                self._release(decision.vmid)
+                job.state = State.QUEUED
+                return
+            job.bound = self._create(job.entry, decision)
         except CollectionError as error:
-            if isinstance(error, (TaskTimeout, AnswerLost)) and not isinstance(error, NodeSilent):
-                # The VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
-                raise
-            # What went wrong with the VM matters more than a reservation that expires by itself.
-            with suppress(CollectionError):
-                ledger.release(cluster, [decision.vmid], holder)
-            raise
-        self.in_progress.discard(decision.vmid)
+            # Nothing was made.
+            self._release(decision.vmid)
+            self._fail(job, decision, error)
+            return
+        if isinstance(job.bound, Created):
+            self._note_created(job, job.bound)
+            return
+        failure = job.bound.error
+        if isinstance(failure, NodeSilent) or not isinstance(failure, (TaskTimeout, AnswerLost)):
+            self._release(decision.vmid)
+        # Otherwise the VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
+        self._fail(job, decision, failure)
+        can_be_seen = not isinstance(job.bound, Unknown) or (job.bound.begun and not job.bound.goes_on)
+        if job.state is State.FAILED and job.bound is not None and can_be_seen:
+            job.status = self._status_of(job.bound.node, job.bound.vmid)
+
+    def _is_among(self, nameless: Collection[Guest], job: Job) -> bool:
+        """Wait until the nameless guests have names, are gone, or are found to be abandoned. Returns whether the VM is
+        one of them.
+        """
+        creations, awaited = self._placer.creations, {guest.vmid for guest in nameless}
+        while awaited:
+            guests = [guest for guest in self._access.read(patience=0).guests if guest.vmid in awaited]
+            if any(guest.name == job.entry.request.name for guest in guests):
+                return True
+            left = [guest for guest in guests if is_nameless(guest) and guest.vmid not in creations.abandoned]
+            if not left:
+                self.warnings.extend(abandoned(guest) for guest in guests if guest.vmid in creations.abandoned)
+                break
+            if not creations.wait(left):
+                raise BeingCreated(f"{job.label}: {unclear(left)}; run again later", left)
+        return False
+
+    def _fail(self, job: Job, decision: Decision, error: CollectionError) -> None:
+        """Have a VM decided about anew if that is possible, or else give it up.
+
+        A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
+        """
+        left_behind = isinstance(job.bound, LeftBehind) and not job.bound.stub
+        if left_behind or isinstance(job.bound, NotStarted):
+            again = False
+        elif isinstance(error, VMIDTaken):
+            again = job.entry.request.vmid is None
+        else:
+            again = isinstance(error, (ReservationLost, NodeUnreachable, NodeSilent))
+        if not (again and job.may_try_again):
+            job.fail(error)
+            return
+        if isinstance(error, VMIDTaken):
+            self._placer.taken.add(error.vmid)
+            if isinstance(job.bound, LeftBehind):
+                self.warnings.append(f"{job.label}: {job.bound.message}")
+        elif isinstance(error, ConnectionFailed):
+            clone = decision.request.clone
+            node = decision.node if clone is None else _template_of(decision, clone.templates).node
+            self._placer.unreachable.add(node)
+            job.vmid = decision.vmid
+        job.requeue(error)
+
+    def _note_created(self, job: Job, created: Created) -> None:
+        job.state = State.DONE
+        job.warn(*created.warnings)
+        self.in_progress.discard(created.vmid)
         try:
-            ledger.mark_created(cluster, [decision.vmid], holder)
+            self._access.ledger.mark_created(self._access.identity(), [created.vmid], self._access.holder)
         except CollectionError as error:
             # The VM is there. Its reservation goes on for a while, and expires.
-            return replace(result, warnings=(*result.warnings, error.message))
-        return result
+            job.warn(error.message)
 
-    def _create(self, entry: Entry, decision: Decision, fence: Callable[[], None]) -> BindResult:
-        fence()
+    def _release(self, vmid: int) -> None:
+        self.in_progress.discard(vmid)
+        # What went wrong with the VM matters more than a reservation that expires by itself.
+        with suppress(CollectionError):
+            self._access.ledger.release(self._access.identity(), [vmid], self._access.holder)
+
+    def _status_of(self, node: str, vmid: int) -> str | None:
+        """The VM's status; None when it cannot be told, or there is no such VM."""
+        with suppress(CollectionError):
+            answer: t.Mapping[str, t.Any] = self._access.reader.get(f"/nodes/{node}/qemu/{vmid}/status/current")
+            return str(answer["status"])
+        return None
+
+    def _create(self, entry: Entry, decision: Decision) -> Bound:
+        fence = Fence(self._access.ledger, self._access.identity(), decision.vmid, self._access.holder)
+        fence.mark_binding()
         request = decision.request
         clone = request.clone
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
             parameters.pop(TEMPLATE, None)
-            return self._binder.create(decision, parameters, import_resizes(request), fence=fence)
+            return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check)
 
         kept: list[str] = []
 
@@ -144,43 +163,8 @@ class BindingCycle:
         template = _template_of(decision, clone.templates)
         as_it_is = not (request.options or decision.devices)
         parameters = _clone_parameters(entry, entry.clone)
-        result = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence)
-        return replace(result, warnings=(*result.warnings, *kept))
-
-    def _decide_again(
-        self, entry: Entry, decision: Decision, error: CollectionError
-    ) -> tuple[Decision, Collection[Guest]]:
-        """Go through another scheduling cycle for one VM. One at a time: the cycle is serial anyway. The decision comes
-        with the nameless guests that may be the VM.
-
-        A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
-        """
-        with self._placing:
-            if isinstance(error, VMIDTaken):
-                self._excluded.add(error.vmid)
-                if isinstance(error, StubLeft):
-                    self.warnings.append(f"{entry.label}: {error.message}")
-            elif isinstance(error, (NodeUnreachable, NodeSilent)):
-                clone = decision.request.clone
-                self._placer.avoid(decision.node if clone is None else _template_of(decision, clone.templates).node)
-                entry = replace(entry, request=replace(entry.request, vmid=decision.vmid))
-            placement = self._placer.place([entry], all_or_nothing=True, reserve=True, excluded=self._excluded)
-        found = placement.existing.get(entry.position)
-        if found is not None:
-            raise ExistsAlready(found)
-        if entry.position in placement.errors:
-            raise placement.errors[entry.position]
-        outcome = placement.outcomes[entry.position]
-        if outcome.decision is None:
-            raise error if isinstance(error, ConnectionFailed) else (outcome.error or error)
-        return outcome.decision, placement.nameless.get(entry.position, ())
-
-
-def _may_be_decided_again(entry: Entry, error: CollectionError) -> bool:
-    """Whether nothing was made, and another decision is possible."""
-    if isinstance(error, VMIDTaken):
-        return entry.request.vmid is None
-    return not {"created", "left_behind"} & error.details.keys()
+        bound = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence.check)
+        return replace(bound, warnings=(*bound.warnings, *kept)) if isinstance(bound, Created) else bound
 
 
 @contextmanager

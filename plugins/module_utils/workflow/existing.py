@@ -13,6 +13,7 @@ from dataclasses import replace
 from ..errors import (
     ApiError,
     CollectionError,
+    ConnectionFailed,
     DriftNotApplicable,
     GuestLocked,
     GuestVanished,
@@ -22,6 +23,7 @@ from ..errors import (
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.creations import BeingCreated
+from ..proxmox.failures import AnswerLost
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.outcomes import is_paused, is_shutdown_timeout
@@ -31,10 +33,9 @@ from ..proxmox.unfinished import unfinished
 from .address_book import AddressBook
 from .entries import Entry
 from .existing_ha import ha_drift
-from .existing_plan import ExistingPlan, pending_warning
+from .existing_plan import Carried, ExistingPlan
 from .matching import abandoned
 from .pools import is_elsewhere, missing_pool
-from .report import VMReport
 
 POOL = "pool"
 
@@ -110,34 +111,30 @@ class Converger:
             plan.actions.append("reboot")
         return plan
 
-    def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> VMReport:
+    def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:
         """Do what the plan says. force: stop a VM that does not shut down in time."""
-        report = plan.report()
-        done: list[str] = []
+        node, done = plan.guest.node, list[str]()
         for action in plan.actions:
             try:
-                node, changed = self._carry_out(action, plan, report.node or plan.guest.node, binder, force=force)
+                node, changed = self._carry_out(action, plan, node, binder, force=force)
             except CollectionError as error:
-                if done:
-                    error.details["applied"] = done
-                raise
+                return Carried(done, plan.guest.node, error=error, found=self._found(plan, error))
             if changed:
                 done.append(action)
-            if report.node is not None:
-                report.node = node
-        report.actions = done
+        pending = None
         if "update" in done and plan.status not in OFF and not {"stop", "reboot"} & set(plan.actions):
-            self._note_pending(plan, report)
-        return report
+            with suppress(CollectionError):
+                pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
+        return Carried(done, node, pending)
 
-    def _note_pending(self, plan: ExistingPlan, report: VMReport) -> None:
-        """Tell what is pending after an update, in place of what was before."""
-        if report.pending:
-            report.warnings.remove(pending_warning(plan.entry, report.pending))
+    def _found(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
+        """The VM as it is now; None when that cannot be told."""
+        if isinstance(error, ConnectionFailed) and not isinstance(error, AnswerLost):
+            return None
         with suppress(CollectionError):
-            report.pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
-        if report.pending:
-            report.warnings.append(pending_warning(plan.entry, report.pending))
+            entry = replace(plan.entry, state="present", update=False)
+            return self.plan(entry, replace(plan.guest, status="unknown"))
+        return None
 
     def _carry_out(
         self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool

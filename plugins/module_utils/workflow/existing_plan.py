@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..errors import CollectionError
 from ..model import OFF, Guest
 from ..proxmox.binder import described
 from ..proxmox.options.cautions import option_cautions
@@ -17,7 +18,25 @@ from ..proxmox.pending import Pending
 from ..proxmox.unfinished import Unfinished
 from .entries import Entry
 from .existing_ha import HA, HADrift
-from .report import VMReport
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was done of a plan.
+
+    Attributes:
+        done: its actions that were done, or turned out not to be needed.
+        node: where the VM is then: HA may have moved it.
+        pending: what waits for the VM to be stopped and started after an update; None where that is not known.
+        error: why the rest was not done.
+        found: the VM as it was found after an error; None where that is not known.
+    """
+
+    done: list[str]
+    node: str
+    pending: Pending | None = None
+    error: CollectionError | None = None
+    found: ExistingPlan | None = None
 
 
 @dataclass(slots=True)
@@ -89,47 +108,51 @@ class ExistingPlan:
             return "absent"
         return "running" if "start" in self.actions else "stopped" if "stop" in self.actions else self.status
 
-    def report(self) -> VMReport:
-        """The report as it will be when the plan is carried out."""
-        gone = "delete" in self.actions
-        keeps_pending = not {"delete", "stop", "reboot"} & set(self.actions)
-        before = {**self._pending_text(self.pending), "status": self.status}
-        after = {**self._pending_text(self.pending if keeps_pending else {}), "status": self.status_after}
-        report = VMReport(
-            self.entry,
-            actions=list(self.actions),
-            found_name=self.guest.name,
-            node=None if gone else self.guest.node,
-            vmid=self.guest.vmid,
-            status=self.status_after,
-            drift=self.drift,
-            pending=self.pending if keeps_pending else {},
-            before={**self.changes.before, **before},
-            after=None if gone else {**self.changes.before, **after},
-            warnings=[*self.cautions, *self._option_cautions()],
-        )
+    @property
+    def pending_after(self) -> Pending:
+        """What of the config is not in effect once the plan is carried out; what an update adds is not known."""
+        return {} if {"delete", "stop", "reboot"} & set(self.actions) else self.pending
+
+    @property
+    def before(self) -> dict[str, t.Any]:
+        """The VM for C(--diff), as it is."""
+        facts = dict(self.changes.before)
         if self.unfinished is not None:
-            report.before = {**self.changes.before, "description": self.unfinished.marked_description, **before}
-            report.after = described({**self.changes.after, **after}, self.description)
-            report.warnings.extend(
-                f"{self.entry.label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items()
-            )
-        elif "update" in self.actions:
-            report.after = {**self.changes.after, **after}
-        elif not gone:
-            report.warnings.extend(self._drift_warnings())
+            facts["description"] = self.unfinished.marked_description
+        return {**facts, **self._pending_text(self.pending), "status": self.status}
+
+    @property
+    def after(self) -> dict[str, t.Any] | None:
+        """The VM for C(--diff) once the plan is carried out; None when it is deleted."""
+        if "delete" in self.actions:
+            return None
+        changed = bool({"update", "finish"} & set(self.actions))
+        facts = self.changes.after if changed else self.changes.before
+        facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
+        return facts if self.unfinished is None else described(facts, self.description)
+
+    def warnings(self, pending: Pending) -> list[str]:
+        """What the user should know, in sentences. pending is what waits for the VM to be stopped and started."""
+        label, gone = self.entry.label, "delete" in self.actions
+        told = [*self.cautions, *self._option_cautions()]
+        if self.unfinished is not None:
+            told.extend(f"{label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items())
+        elif "update" not in self.actions and not gone:
+            told.extend(self._drift_warnings())
         if self.entry.state == "started" and self.status not in ("running", *OFF):
-            report.warnings.append(
-                f"{self.entry.label} runs, but its CPU is stopped ({self.status}): it is not resumed"
-            )
+            told.append(f"{label} runs, but its CPU is stopped ({self.status}): it is not resumed")
         if self.misplaced and not gone:
-            report.warnings.append(
-                f"{self.entry.label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
+            told.append(
+                f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
             )
-        if report.pending:
-            report.warnings.append(pending_warning(self.entry, report.pending))
-        return report
+        if pending:
+            hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
+            told.append(
+                f"{label} runs with pending changes: {_listed(pending)}. "
+                f"They take effect when it is stopped and started.{hint}"
+            )
+        return told
 
     def _option_cautions(self) -> list[str]:
         cautions = option_cautions(self.entry.request.options, self.config_after) if self.config else []
@@ -154,15 +177,6 @@ class ExistingPlan:
     def _pending_text(pending: Pending) -> dict[str, str]:
         """The line of a diff that tells what is pending."""
         return {"pending": _listed(pending)} if pending else {}
-
-
-def pending_warning(entry: Entry, pending: Pending) -> str:
-    """Say which changes wait for the VM to be stopped and started."""
-    hint = "" if entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
-    return (
-        f"{entry.label} runs with pending changes: {_listed(pending)}. "
-        f"They take effect when it is stopped and started.{hint}"
-    )
 
 
 def _listed(pending: Pending) -> str:

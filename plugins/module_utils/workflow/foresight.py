@@ -21,7 +21,7 @@ from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import option_of
 from ..proxmox.reader import Reader
-from .existing_plan import ExistingPlan
+from .job import Job, State
 from .pools import missing_pool
 
 
@@ -35,8 +35,19 @@ class Foresight:
     reader: Reader
     snapshot: Snapshot
 
-    def of_new(self, label: str, decision: Decision) -> list[str]:
-        """Return what to warn of in a decision to create a VM. Raises InvalidRequest for what would be refused."""
+    def check(self, job: Job) -> None:
+        """Refuse what would be refused of a job, and warn of what Proxmox VE would do all the same."""
+        plan = job.plan
+        try:
+            if job.state is State.DECIDED and job.decision is not None:
+                job.warnings.extend(self._of_new(job.label, job.decision))
+            elif plan is not None and "update" in plan.actions:
+                runs = plan.status_after == "running"
+                plan.cautions.extend(self._check(job.label, plan.guest.node, plan.changes.parameters, runs=runs))
+        except InvalidRequest as error:
+            job.refuse(error)
+
+    def _of_new(self, label: str, decision: Decision) -> list[str]:
         request = decision.request
         if request.pool is not None and request.pool not in self.snapshot.pools:
             missing = missing_pool(self.reader, request.pool)
@@ -44,13 +55,6 @@ class Foresight:
                 known_pools = known(self.snapshot.pools, request.pool)
                 raise InvalidRequest(f"{label}: pool: {missing}; known: {known_pools}", option="pool")
         return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
-
-    def of_existing(self, plan: ExistingPlan) -> list[str]:
-        """Return what to warn of in a plan for a VM that exists. Raises InvalidRequest for what would be refused."""
-        if "update" not in plan.actions:
-            return []
-        runs = plan.status_after == "running"
-        return self._check(plan.entry.label, plan.guest.node, plan.changes.parameters, runs=runs)
 
     def _check(self, label: str, node: str, parameters: Mapping[str, t.Any], *, runs: bool) -> list[str]:
         host = next((each for each in self.snapshot.nodes if each.name == node), None)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from ..proxmox.options.drives import drive_size
 from ..proxmox.options.request import drives_of
 from ..proxmox.outcomes import allocations
 from .existing_plan import ExistingPlan
+from .job import Job
 
 COUNT_DIGITS = 10
 """More digits than that has no number of vCPUs or MiB."""
@@ -45,21 +46,20 @@ class Growth:
         return "started" if self.starts else "updated"
 
 
-def check_limits(scheduler: Scheduler, plans: Mapping[int, ExistingPlan], now: float) -> dict[int, CollectionError]:
-    """Ask for each plan whether its VM may grow and start, in their order: what one takes counts for the next.
+def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
+    """Ask for each VM that exists whether it may grow and start, in their order: what one takes counts for the next.
 
     New drives that name no storage get one. A plan gains cautions where limits are only warned of, and where the VM
-    breaks its own rules. Returns why the others must not be carried out, by their positions.
+    breaks its own rules; one that must not be carried out is refused.
     """
-    errors: dict[int, CollectionError] = {}
-    for position, plan in sorted(plans.items()):
-        if "delete" in plan.actions or plan.guest.template:
+    for job in jobs:
+        plan = job.plan
+        if plan is None or "delete" in plan.actions or plan.guest.template:
             continue
         try:
             _check(scheduler, plan, now)
         except CollectionError as error:
-            errors[position] = error
-    return errors
+            job.refuse(error)
 
 
 def growth_of(plan: ExistingPlan) -> Growth | None:

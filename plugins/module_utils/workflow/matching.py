@@ -58,8 +58,8 @@ def match_entries(
     pending: Iterable[Reservation],
     shown: Collection[int],
     abandoned: Collection[int] = (),
-) -> dict[int, Match]:
-    """For each entry's position what exists of it, in the settled guests and in the reservations that stand in for
+) -> list[Match]:
+    """For each entry what exists of it, in the settled guests and in the reservations that stand in for
     some.
 
     shown are the VMIDs that the cluster shows in any form; abandoned those that nobody is creating any more, though
@@ -71,14 +71,17 @@ def match_entries(
         if guest.name is not None:
             by_name.setdefault(guest.name, []).append(guest)
     reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
-    matches = {entry.position: _match(entry, by_vmid, by_name, reserved, shown) for entry in entries}
+    matches = [_match(entry, by_vmid, by_name, reserved, shown) for entry in entries]
     nameless = tuple(guest for guest in by_vmid.values() if is_nameless(guest) and guest.vmid not in abandoned)
-    doubtful = {
-        entry.position: Match(nameless=nameless)
-        for entry in entries
-        if nameless and entry.state != "absent" and entry.request.vmid is None and matches[entry.position] == Match()
-    }
-    return {**matches, **doubtful, **_asked_for_twice(entries, matches)}
+    if nameless:
+        doubtful = Match(nameless=nameless)
+        matches = [doubtful if m == Match() and _may_be_any(e) else m for e, m in zip(entries, matches, strict=True)]
+    return _without_twins(entries, matches)
+
+
+def _may_be_any(entry: Entry) -> bool:
+    """Whether a VM is wanted that only its name identifies."""
+    return entry.state != "absent" and entry.request.vmid is None
 
 
 def abandoned(guest: Guest) -> str:
@@ -91,13 +94,13 @@ def abandoned(guest: Guest) -> str:
 
 def doubts(
     entries: Iterable[Entry],
-    matches: Mapping[int, Match],
+    matches: Iterable[Match],
     guests: Sequence[Guest],
 ) -> list[str]:
     """What the user should know when VMs were not found by their names: which VMs tell none, so that they may be one
     of them. Proxmox does not know the names of a node that has been offline for some minutes.
     """
-    unfound = any(matches[entry.position].is_new and entry.request.vmid is None for entry in entries)
+    unfound = any(match.is_new and entry.request.vmid is None for entry, match in zip(entries, matches, strict=True))
     if not unfound:
         return []
     silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
@@ -115,20 +118,21 @@ def _is_silent(guest: Guest) -> bool:
     return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
 
 
-def _asked_for_twice(entries: Sequence[Entry], matches: Mapping[int, Match]) -> dict[int, Match]:
-    """Errors for entries that mean one VM, some by its VMID and others by its name: they would fight over it."""
-    of_guest: dict[int, list[Entry]] = {}
-    for entry in entries:
-        guest = matches[entry.position].guest
-        if guest is not None:
-            of_guest.setdefault(guest.vmid, []).append(entry)
-    errors = {}
+def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[Match]:
+    """The matches, with errors for entries that mean one VM, some by its VMID and others by its name: they would fight
+    over it.
+    """
+    found = list(matches)
+    of_guest: dict[int, list[int]] = {}
+    for number, match in enumerate(found):
+        if match.guest is not None:
+            of_guest.setdefault(match.guest.vmid, []).append(number)
     for vmid, same in of_guest.items():
-        for entry in same if len(same) > 1 else ():
-            others = " and ".join(other.label for other in same if other is not entry)
-            message = f"{entry.label}: is the same VM as {others}, {vmid}; expected one entry of vms for it"
-            errors[entry.position] = Match(error=InvalidRequest(message))
-    return errors
+        for number in same if len(same) > 1 else ():
+            others = " and ".join(entries[other].label for other in same if other != number)
+            message = f"{entries[number].label}: is the same VM as {others}, {vmid}; expected one entry of vms for it"
+            found[number] = Match(error=InvalidRequest(message))
+    return found
 
 
 def _match(

@@ -12,24 +12,22 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..engine.cache import ClusterState
 from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
-from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
 from ..engine.manager import Manager
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
-from ..model import Decision, Guest, Request, Snapshot
+from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations
 from ..proxmox.freshness import SETTLING
-from ..reservations.lease import LeaseLost
 from ..reservations.ledger import Cycle
-from .access import Access, OtherCluster, subjects_of
+from .access import Access, subjects_of
 from .address_book import AddressBook
 from .counting import (
     cluster_state,
@@ -42,44 +40,27 @@ from .counting import (
     with_rules_of,
 )
 from .device_options import device_needs
-from .entries import Entry
+from .job import Job, State
 from .lawful import check_lawful
 from .matching import Match, doubts, match_entries
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
 
-CYCLES = 3
-"""How often a cycle is begun: the address may turn out to be another cluster's, or reading outlast the lease."""
-
 
 @dataclass(slots=True)
 class Placement:
-    """What one scheduling cycle found and decided, by the entries' positions.
+    """What one scheduling cycle saw and did; what became of each VM is kept in its job.
 
     Attributes:
         scheduler: the one that decided, with what it has assumed.
-        existing: guests that are there already.
-        outcomes: of the entries that are not.
-        errors: of the entries about which nothing can be decided.
-        nameless: for entries that are not found, VMs that others are creating; each may be the one that is asked for.
         nodes: how full the nodes are before and after.
-        cautions: what the user should know about a decision, in sentences.
-        doubts: the same about which VMs exist.
+        doubts: what the user should know about which VMs exist, in sentences.
     """
 
     snapshot: Snapshot
     scheduler: Scheduler
-    existing: dict[int, Guest] = field(default_factory=dict)
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    errors: dict[int, CollectionError] = field(default_factory=dict)
-    nameless: dict[int, tuple[Guest, ...]] = field(default_factory=dict)
-    nodes: list[NodeUsage] = field(default_factory=list)
-    cautions: dict[int, list[str]] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
-
-    @property
-    def failed(self) -> bool:
-        return bool(self.errors) or any(outcome.error is not None for outcome in self.outcomes.values())
+    nodes: list[NodeUsage]
+    doubts: list[str]
 
 
 class Placer:
@@ -88,6 +69,8 @@ class Placer:
     Attributes:
         creations: what is known of VMs that others are creating.
         addresses: the static addresses of the run's VMs.
+        taken: VMIDs known to be taken although this user does not see by whom.
+        unreachable: names of nodes that did not answer, which the cluster notices some seconds later.
     """
 
     def __init__(
@@ -105,67 +88,51 @@ class Placer:
         self._templates = Templates(access.reader)
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
-        self._unreachable: set[str] = set()
         self.creations = Creations(access.reader, patience=0)
+        self.taken: set[int] = set()
+        self.unreachable: set[str] = set()
 
-    def avoid(self, node: str) -> None:
-        """Take a node for offline from now on: it did not answer, which the cluster notices some seconds later."""
-        self._unreachable.add(node)
-
-    def place(
-        self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, excluded: Collection[int] = ()
-    ) -> Placement:
-        """Go through one scheduling cycle.
+    def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
+        """Go through one scheduling cycle: read the cluster, match, schedule what does not exist, and reserve it.
 
         reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
-        entry failed. excluded are VMIDs known to be taken although this user does not see by whom.
+        job failed.
+
+        Raises OtherCluster and LeaseLost when the cycle has to be gone through again, and what reading raises.
         """
-        for tries_left in reversed(range(CYCLES)):
-            try:
-                with self._cycle(reserve) as cycle:
-                    placement = self._decide(entries, cycle, frozenset(excluded))
-                    if cycle is not None and not (all_or_nothing and placement.failed):
-                        decided = [o.decision for o in placement.outcomes.values() if o.decision is not None]
-                        cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decided])
-                    return placement
-            except (OtherCluster, LeaseLost):
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try has returned or raised")
+        if not reserve:
+            return self._decide(jobs, None)
+        access = self._access
+        with access.ledger.scheduling_cycle(access.identity(), holder=access.holder) as cycle:
+            placement = self._decide(jobs, cycle)
+            if not (all_or_nothing and any(job.error for job in jobs)):
+                cycle.reserve([reservation_of(decision, access.identity()) for decision in decisions_of(jobs)])
+            return placement
 
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
         return self._manager.profiles[request.profile or self._manager.default_profile]
 
-    def broken_limits(self, decisions: Iterable[Decision]) -> dict[int, str]:
-        """For each decided VM that now breaks a limit of its node, by VMID, which one: somebody else was there as well.
+    def check_limits(self, jobs: Iterable[Job]) -> None:
+        """Note in jobs whose VMs were created which limits of their nodes they break now: somebody else was there as
+        well.
 
         Reads the cluster anew. Only limits to what a node may hold are looked at: Proxmox itself refuses lack of
         space and devices.
         """
         snapshot = self._access.read()
-        broken: dict[int, str] = {}
-        for decision in decisions:
+        for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
             scheduler = self._manager.get_or_create_scheduler(ClusterState(replace(snapshot, guests=others)))
             # HA rules are not read here.
             refusals = scheduler.refusals(replace(decision.request, ha=None)).get(decision.node, {})
             reasons = [status.text for status in refusals.values() if status.category is Category.CAPACITY]
             if reasons:
-                broken[decision.vmid] = " and ".join(reasons)
-        return broken
+                job.limit_broken = " and ".join(reasons)
 
-    @contextlib.contextmanager
-    def _cycle(self, reserve: bool) -> Iterator[Cycle | None]:
-        if not reserve:
-            yield None
-            return
+    def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
         access = self._access
-        with access.ledger.scheduling_cycle(access.identity(), holder=access.holder) as cycle:
-            yield cycle
-
-    def _decide(self, entries: Sequence[Entry], cycle: Cycle | None, excluded: frozenset[int]) -> Placement:
-        access = self._access
+        entries = [job.entry for job in jobs]
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         known = known_guests(reservations, {w for entry in entries for w in (entry.request.name, entry.request.vmid)})
         # It matters which VMs others are creating where one is placed, or may be the same.
@@ -181,86 +148,81 @@ class Placer:
             {guest.vmid for guest in snapshot.guests},
             self.creations.abandoned | self._unasked(snapshot),
         )
-        requests = [entry.request for entry in entries if entry.state != "absent" and matches[entry.position].is_new]
+        for job, match in zip(jobs, matches, strict=True):
+            self._take_over(job, match)
+        new = [job for job in jobs if job.state is State.QUEUED]
+        requests = [job.entry.request for job in new]
         devices = device_needs(requests, self._device_attributes)
         whole = access.complete(counted.snapshot, requests, self._subjects, devices)
-        taken_over = {match.take_over for match in matches.values()}
+        taken_over = {match.take_over for match in matches}
         pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
-        for entry in entries:
-            guest = matches[entry.position].guest
-            if guest is not None and entry.state != "absent":
-                self._asked[guest.vmid] = entry.request
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
-        state = cluster_state(shown, pending, excluded)
+        state = cluster_state(shown, pending, self.taken)
         self.addresses.begin(snapshot.guests, counted.pending, entries)
-        placement = self._schedule(entries, matches, state, snapshot)
-        decisions = [o.decision for o in placement.outcomes.values() if o.decision is not None]
-        cluster = with_reservations(shown, pending, excluded)
-        check_lawful(cluster, decisions, self.profile_of, _started(entries, placement.existing))
-        placement.doubts = doubts(entries, matches, counted.snapshot.guests)
-        return placement
+        starting = [job.guest.vmid for job in jobs if job.guest is not None and job.entry.state == "started"]
+        scheduler = self._manager.get_or_create_scheduler(state)
+        nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
+        with _counted_as_running(state, starting):
+            self._schedule(new, scheduler)
+        note_after(nodes, state)
+        check_lawful(with_reservations(shown, pending, self.taken), decisions_of(jobs), self.profile_of, starting)
+        return Placement(snapshot, scheduler, nodes, doubts(entries, matches, counted.snapshot.guests))
+
+    def _take_over(self, job: Job, match: Match) -> None:
+        """Note what was found of a VM. What is wanted and was not found stays in the queue."""
+        job.begin()
+        job.vmid = match.take_over or job.vmid
+        job.nameless = match.nameless
+        try:
+            if match.error is not None:
+                raise match.error
+            if job.entry.state == "absent":
+                if match.guest is None:
+                    job.state = State.DONE
+                else:
+                    job.exists(match.guest)
+                return
+            self._access.check_release(job.entry.request)
+            if match.guest is not None:
+                self._asked[match.guest.vmid] = job.entry.request
+                job.exists(match.guest)
+            else:
+                self._access.check_rights(job.entry.request)
+        except CollectionError as error:
+            job.fail(error)
+
+    def _schedule(self, jobs: Sequence[Job], scheduler: Scheduler) -> None:
+        state = scheduler.cluster
+        requests: dict[Job, Request] = {}
+        for job in jobs:
+            try:
+                request = self._access.with_tag_rules(self._templates.resolve(job.entry, state), state.snapshot.nodes)
+                request = self.addresses.assign(job.entry, request)
+            except CollectionError as error:
+                job.fail(error)
+            else:
+                requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
+        present = known_among(self._asked, state).values()
+        outcomes = scheduler.schedule_all(requests.values(), time.time(), present)
+        for job, outcome in zip(requests, outcomes, strict=True):
+            job.schedule(outcome)
+            if outcome.decision is not None:
+                self._asked[outcome.decision.vmid] = outcome.decision.request
+                job.warn(*_cautions(outcome.decision, state))
 
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
-        nodes = (replace(n, online=False) if n.name in self._unreachable else n for n in snapshot.nodes)
-        return replace(snapshot, nodes=tuple(nodes)) if self._unreachable else snapshot
-
-    def _too_new(self, entry: Entry) -> CollectionError | None:
-        """Why the cluster's release of Proxmox VE does not have all options of an entry."""
-        try:
-            if entry.state != "absent":
-                self._access.check_release(entry.request)
-        except CollectionError as error:
-            return error
-        return None
+        nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
+        return replace(snapshot, nodes=tuple(nodes)) if self.unreachable else snapshot
 
     def _unasked(self, snapshot: Snapshot) -> set[int]:
         """VMIDs of guests whose nodes cannot be asked: of these no name is waited for."""
         online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
         return {guest.vmid for guest in snapshot.guests if guest.node not in online}
 
-    def _schedule(
-        self, entries: Sequence[Entry], matches: Mapping[int, Match], state: ClusterState, snapshot: Snapshot
-    ) -> Placement:
-        scheduler = self._manager.get_or_create_scheduler(state)
-        placement = Placement(snapshot, scheduler)
-        positions: list[int] = []
-        requests: list[Request] = []
-        for entry in entries:
-            match = matches[entry.position]
-            error = match.error or self._too_new(entry)
-            if error is not None:
-                placement.errors[entry.position] = error
-            elif match.guest is not None:
-                placement.existing[entry.position] = match.guest
-            elif entry.state != "absent":
-                try:
-                    self._access.check_rights(entry.request)
-                    request = self._access.with_tag_rules(self._templates.resolve(entry, state), snapshot.nodes)
-                    request = self.addresses.assign(entry, request)
-                except CollectionError as refusal:
-                    placement.errors[entry.position] = refusal
-                    continue
-                if match.nameless:
-                    placement.nameless[entry.position] = match.nameless
-                positions.append(entry.position)
-                requests.append(request if match.take_over is None else replace(request, vmid=match.take_over))
-        present = known_among(self._asked, state).values()
-        placement.nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
-        with _counted_as_running(state, _started(entries, placement.existing)):
-            outcomes = scheduler.schedule_all(requests, time.time(), present)
-        note_after(placement.nodes, scheduler.cluster)
-        placement.outcomes.update(zip(positions, outcomes, strict=True))
-        decisions = [outcome.decision for outcome in outcomes if outcome.decision is not None]
-        self._asked.update({decision.vmid: decision.request for decision in decisions})
-        for position, outcome in placement.outcomes.items():
-            placement.cautions[position] = _cautions(outcome, state)
-        return placement
 
-
-def _started(entries: Iterable[Entry], existing: Mapping[int, Guest]) -> list[int]:
-    """The VMIDs of the guests that the run starts."""
-    started = {entry.position for entry in entries if entry.state == "started"}
-    return [guest.vmid for position, guest in existing.items() if position in started]
+def decisions_of(jobs: Iterable[Job]) -> list[Decision]:
+    """What was decided in this cycle."""
+    return [job.decision for job in jobs if job.state is State.DECIDED and job.decision is not None]
 
 
 @contextlib.contextmanager
@@ -276,9 +238,8 @@ def _counted_as_running(state: ClusterState, vmids: Iterable[int]) -> Iterator[N
             state.restore(guest)
 
 
-def _cautions(outcome: Outcome, state: ClusterState) -> list[str]:
-    decision = outcome.decision
-    node = state.node(decision.node) if decision is not None and decision.devices else None
-    if decision is None or node is None:
+def _cautions(decision: Decision, state: ClusterState) -> list[str]:
+    node = state.node(decision.node) if decision.devices else None
+    if node is None:
         return []
     return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

@@ -1,56 +1,51 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk of one run: read and match, decide, reserve, bind, report. The one place that knows check mode."""
+"""The walk of one run: read, match, schedule, reserve, bind, report. The one place that knows check mode."""
 
 from __future__ import annotations
 
-import threading
 import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import as_completed
 from contextlib import suppress
 
-from ..engine.diagnosis import Outcome
-from ..errors import CollectionError, GuestVanished, Interrupted, InvalidRequest
-from ..model import Decision, Guest
+from ..errors import CollectionError, GuestVanished, Interrupted
+from ..model import Guest
 from ..proxmox.binder import Binder
+from ..proxmox.bound import Created
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.options.cautions import option_cautions
 from ..proxmox.polling import Poller
 from ..proxmox.reader import Reader, ReadOnce
 from ..proxmox.tasks import TaskFollower
-from .access import Access
-from .aftermath import Aftermath
-from .binding import BindingCycle, ExistsAlready, kept_alive
+from ..reservations.lease import LeaseLost
+from .access import Access, OtherCluster
+from .binding import BindingCycle, kept_alive
 from .entries import Entry
 from .existing import Converger
 from .existing_plan import ExistingPlan
 from .foresight import Foresight
+from .job import Job, State
 from .limits import check_limits
 from .matching import unclear
-from .placing import Placement, Placer
+from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
-from .report import VMReport, planned_report
+from .report import VMReport, report_of
 from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
-
-ATTEMPTS = 3
-"""How often the cluster is looked at when guests vanish in between."""
-
-
-KNOWN = frozenset({"running", "stopped", "paused"})
-"""Statuses that the cluster's list shows of a VM; there are others while it is not known."""
 
 
 class Run:
     """One run over the entries of a task.
 
     Attributes:
+        jobs: what is known of each VM, in the order of the entries.
         nodes: how full the nodes were before the run, and are after it.
         warnings: what the user should know, of no VM in particular.
+        wrote: whether anything was sent to Proxmox that writes, successful or not.
         interrupted: whether it was ended before its time.
     """
 
@@ -64,7 +59,6 @@ class Run:
     ) -> None:
         self._access = access
         self._placer = placer
-        self._entries = {entry.position: entry for entry in entries}
         self._progress = progress or (lambda step: None)
         self._done = 0
         self._all_or_nothing: bool = params["all_or_nothing"]
@@ -76,16 +70,10 @@ class Run:
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
         self._converger = Converger(access.reader, self._creations.abandoned, placer.addresses)
-        self._aftermath = Aftermath(access.reader, self._converger)
-        self._reports: dict[int, VMReport] = {}
-        self._existing: dict[int, Guest] = {}
-        # Those with which nothing is left to do.
-        self._settled: set[int] = set()
-        # Those that exist and can only be planned for when others have created them.
-        self._late: dict[int, Guest] = {}
-        self._checking = threading.Lock()
+        self.jobs = [Job(entry) for entry in entries]
         self.nodes: list[NodeUsage] = []
         self.warnings: list[str] = []
+        self.wrote = False
         self.interrupted = False
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
@@ -95,183 +83,147 @@ class Run:
         """
         write = not (check_mode or self._access.offline)
         try:
-            stands = self._go(write=write)
+            self._go(write=write)
         except KeyboardInterrupt:
             self.interrupted = True
             if write:
                 self._release_unsent()
-            for position, entry in self._entries.items():
-                report = self._reports.setdefault(position, VMReport(entry))
-                if report.error is None and position not in self._settled:
-                    report.error = Interrupted(f"{entry.label}: interrupted before it was processed")
-                    self._hold_back(position)
-        else:
-            if not stands:
-                for position in self._entries:
-                    self._hold_back(position)
-        return [self._reports[position] for position in self._entries]
+            for job in self.jobs:
+                if job.error is None and job.state is not State.DONE:
+                    job.fail(Interrupted(f"{job.label}: interrupted before it was processed"))
+                    job.held_back = not job.begun
+        return [report_of(job) for job in self.jobs]
 
-    def _go(self, *, write: bool) -> bool:
-        """Do the run, and return whether the plan is done, or would be: not where all are needed and one failed."""
+    def _go(self, *, write: bool) -> None:
+        """Decide about all jobs and carry that out; then go around again with those that are back in the queue, and
+        with those that did not fit once that is worth another try.
+        """
         waiting = Waiting(
             self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
         )
-        undecided = list(self._entries.values())
-        stands = False
-        while True:
+        due: Sequence[Job] = self.jobs
+        looked = stands = False
+        while due or not looked:
             try:
-                placement, plans = self._look(undecided, reserve=write)
+                placement = self._schedule(due, write=write)
+                looked = True
+                self._plan(due, placement, write=write)
             except CollectionError as error:
-                if not self._reports:
+                if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
+                    continue
+                if not looked:
                     raise
-                # What became of the others before the wait still has to be told.
-                for entry in undecided:
-                    self._reports[entry.position].error = error
-                return stands
-            for position, plan in plans.items():
-                note_change(placement.nodes, placement.existing[position], plan.actions)
+                # What became of the others before still has to be told.
+                for job in due:
+                    job.fail(error)
+                break
+            if self._forget_vanished(due):
+                self._give_back(due)
+                continue
             self.nodes = keep_before(self.nodes, placement.nodes)
-            failed = {p: o for p, o in placement.outcomes.items() if o.error is not None}
-            stands = not (self._all_or_nothing and self._errors())
+            # What is written already cannot be held back any more.
+            stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands:
-                self._write(placement, plans)
+                self._bind(due)
             else:
-                self._give_back(placement)
-            hopeful = {position: outcome for position, outcome in failed.items() if outcome.resolvable}
-            # Where all are needed, one that will never be is the end.
-            vain = not hopeful or (self._all_or_nothing and self._errors() - hopeful.keys())
-            try:
-                again = not vain and waiting.until_worth_a_try(hopeful, placement.snapshot)
-            finally:
-                self._note_wait(failed, waiting)
-            if not again:
-                return stands
-            if stands:
-                undecided = [self._entries[position] for position in failed]
+                self._give_back(due)
+            due = self._due_next(due, placement, waiting, stands=stands)
+        for job in self.jobs:
+            job.held_back = not stands
 
-    @property
-    def wrote(self) -> bool:
-        """Whether anything was sent to Proxmox that writes, successful or not."""
-        return self._done > 0
+    def _due_next(self, due: Sequence[Job], placement: Placement, waiting: Waiting, *, stands: bool) -> Sequence[Job]:
+        """The jobs to go around again with: those that are back in the queue, or else all that did not fit, as soon as
+        one of them is worth another try. Without any, the run is done.
+        """
+        queued = [job for job in due if job.state is State.QUEUED]
+        if queued:
+            return queued
+        unplaced = [job for job in self.jobs if job.is_unplaced]
+        # Where all are needed, one that will never be is the end.
+        vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
+        try:
+            again = not vain and waiting.until_worth_a_try(unplaced, placement.snapshot)
+        finally:
+            for job in unplaced if waiting.patience else ():
+                job.note_wait(waiting.waited)
+        if not again:
+            return ()
+        return unplaced if stands else due
 
-    def _errors(self) -> set[int]:
-        return {position for position, report in self._reports.items() if report.error is not None}
+    def _failed(self) -> list[Job]:
+        return [job for job in self.jobs if job.error is not None]
 
     # --- what is to be done ---
 
-    def _look(self, entries: Sequence[Entry], *, reserve: bool) -> tuple[Placement, dict[int, ExistingPlan]]:
-        """Decide, and plan for what exists; the reports are those of a run that will go well."""
-        for _attempt in range(ATTEMPTS):
-            placement = self._placer.place(entries, all_or_nothing=self._all_or_nothing, reserve=reserve)
-            self._existing.update(placement.existing)
-            self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
-            for entry in entries:
-                before = self._reports.get(entry.position)
-                report = planned_report(
-                    entry, placement.outcomes.get(entry.position), placement.errors.get(entry.position)
-                )
-                cautions = [*placement.cautions.get(entry.position, ()), *_option_cautions(report)]
-                if not reserve and entry.position in placement.nameless:
-                    cautions.append(unclear(placement.nameless[entry.position]))
-                report.warnings.extend(f"{entry.label}: {text}" for text in cautions)
-                report.attempts = before.attempts + 1 if before else 1
-                report.waited, report.waited_for = (before.waited, before.waited_for) if before else (0.0, [])
-                self._reports[entry.position] = report
-            plans = self._plans(placement.existing, placement.snapshot.pools, write=reserve)
-            self._check_growth(placement, plans)
-            if not reserve:
-                self._foresee(placement, plans)
-            errors = (self._reports[position].error for position in placement.existing)
-            if not any(isinstance(error, GuestVanished) for error in errors):
-                break
-            # Somebody deleted a VM that the ledger still vouches for: look once more without its word.
-            self._give_back(placement)
-            vanished = [
-                guest.vmid
-                for position, guest in placement.existing.items()
-                if isinstance(self._reports[position].error, GuestVanished)
-            ]
-            self._access.ledger.forget(self._access.identity(), vanished)
-        reports = {entry.position: self._reports[entry.position] for entry in entries}
-        done = {p for p, report in reports.items() if report.error is None and not report.actions}
-        self._settled.update(done - self._late.keys())
-        return placement, plans
+    def _schedule(self, due: Sequence[Job], *, write: bool) -> Placement:
+        """Read the cluster, match what exists, decide about the rest, and reserve that."""
+        all_or_nothing = self._all_or_nothing and not self.wrote
+        placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=write)
+        self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
+        for job in due:
+            if job.state is State.DECIDED and job.decision is not None and job.entry.clone is None:
+                # A clone has more options than those that are asked for.
+                job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
+            if job.state is State.DECIDED and job.nameless and not write:
+                job.warn(unclear(job.nameless))
+        return placement
 
-    def _plans(self, existing: Mapping[int, Guest], pools: Collection[str], *, write: bool) -> dict[int, ExistingPlan]:
-        """Plans for the VMs that exist, each from its own config; reports of those that fail are kept.
-
-        pools are those that this user may see. In a run that writes, VMs that others are creating come late: nobody
-        waits for them.
-        """
-        plans: dict[int, ExistingPlan] = {}
-        self._late = {}
-        self._converger.pools = pools
+    def _plan(self, due: Sequence[Job], placement: Placement, *, write: bool) -> None:
+        """Plan for the VMs that exist, each from its own config, and find what would be refused."""
+        existing = [job for job in due if job.state is State.PLANNED]
         cluster = ReadOnce(self._access.reader)
+        self._converger.pools = placement.snapshot.pools
         with self._stop.threads(self._parallel) as pool:
-            futures = {
-                pool.submit(self._plan, self._entries[position], guest, cluster, wait=not write): position
-                for position, guest in existing.items()
-            }
-            for future in as_completed(futures):
-                position = futures[future]
-                try:
-                    plans[position] = future.result()
-                except CollectionError as error:
-                    guest = existing[position]
-                    late = write and isinstance(error, BeingCreated)
-                    if late:
-                        self._late[position] = guest
-                    self._reports[position] = VMReport(
-                        self._entries[position], error=None if late else error, node=guest.node, vmid=guest.vmid
-                    )
-        return plans
+            for future in [pool.submit(self._plan_one, job, cluster, wait=not write) for job in existing]:
+                future.result()
+        check_limits(placement.scheduler, existing, time.time())
+        note_after(placement.nodes, placement.scheduler.cluster)
+        if not write:
+            # Where nothing is sent, Proxmox refuses nothing.
+            foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
+            for job in due:
+                foresight.check(job)
+        for job in existing:
+            if job.plan is not None:
+                note_change(placement.nodes, job.plan.guest, job.plan.actions)
+                job.state = State.PLANNED if job.plan.actions else State.DONE
 
-    def _plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None, *, wait: bool) -> ExistingPlan:
-        """The plan for a VM that exists; with wait once others have created it."""
+    def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
+        """Plan for a VM that exists; with wait once others have created it."""
+        guest = t.cast("Guest", job.guest)
         while True:
             try:
-                return self._converger.plan(entry, guest, cluster)
+                job.plan = self._converger.plan(job.entry, guest, cluster)
             except BeingCreated as error:
-                if not (wait and self._creations.wait(error.guests)):
-                    raise
+                if wait and self._creations.wait(error.guests):
+                    continue
+                if wait:
+                    job.fail(error)
+            except CollectionError as error:
+                job.fail(error)
+            return
 
-    def _check_growth(self, placement: Placement, plans: dict[int, ExistingPlan]) -> None:
-        """Drop the plans whose VMs may not grow or start on their nodes, and report on all."""
-        refused = check_limits(placement.scheduler, plans, time.time())
-        for position, plan in list(plans.items()):
-            self._reports[position] = plan.report()
-            if position in refused:
-                self._drop(plans, position, refused[position])
-        note_after(placement.nodes, placement.scheduler.cluster)
+    def _forget_vanished(self, due: Sequence[Job]) -> bool:
+        """Whether somebody deleted VMs for which the ledger still vouched: they are looked for without its word."""
+        vanished = [job for job in due if isinstance(job.error, GuestVanished)]
+        if not vanished or not self._requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
+            return False
+        vmids = [job.guest.vmid for job in vanished if job.guest is not None]
+        self._access.ledger.forget(self._access.identity(), vmids)
+        return True
 
-    def _foresee(self, placement: Placement, plans: dict[int, ExistingPlan]) -> None:
-        """Find what Proxmox VE would refuse, in place of sending it."""
-        foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
-        for position, outcome in placement.outcomes.items():
-            if outcome.decision is not None:
-                report = self._reports[position]
-                try:
-                    report.warnings.extend(foresight.of_new(report.entry.label, outcome.decision))
-                except InvalidRequest as error:
-                    report.error = error
-                    report.nothing_made()
-        for position, plan in list(plans.items()):
-            try:
-                plan.cautions.extend(foresight.of_existing(plan))
-                self._reports[position] = plan.report()
-            except InvalidRequest as error:
-                self._drop(plans, position, error)
+    @staticmethod
+    def _requeue(jobs: Sequence[Job], error: CollectionError) -> bool:
+        """Have jobs decided about anew, unless one of them was often enough."""
+        if not all(job.may_try_again for job in jobs):
+            return False
+        for job in jobs:
+            job.requeue(error)
+        return True
 
-    def _drop(self, plans: dict[int, ExistingPlan], position: int, error: CollectionError) -> None:
-        """Do not carry a plan out, for error."""
-        plan = plans.pop(position)
-        report = VMReport(plan.entry, error=error, found_name=plan.guest.name)
-        report.node, report.vmid, report.status = plan.guest.node, plan.guest.vmid, plan.status
-        self._reports[position] = report
-
-    def _give_back(self, placement: Placement) -> None:
-        decided = [o.decision.vmid for o in placement.outcomes.values() if o.decision is not None]
-        self._access.ledger.release(self._access.identity(), decided, self._access.holder)
+    def _give_back(self, due: Sequence[Job]) -> None:
+        vmids = [decision.vmid for decision in decisions_of(due)]
+        self._access.ledger.release(self._access.identity(), vmids, self._access.holder)
 
     def _release_unsent(self) -> None:
         """Give back what this run has reserved and not begun to create."""
@@ -282,129 +234,80 @@ class Run:
             mine = [r for r in ledger.reservations(cluster) if r.holder == holder and r.phase == "reserved"]
             ledger.release(cluster, [reservation.vmid for reservation in mine], holder)
 
-    def _hold_back(self, position: int) -> None:
-        """Say of a VM that nothing was done with it."""
-        report, guest = self._reports[position], self._existing.get(position)
-        if guest is not None:
-            status = guest.status if report.before is None else report.before["status"]
-            report.ended_with([], status if status in KNOWN else None)
-            report.node, report.vmid, report.after = guest.node, guest.vmid, report.before
-        elif report.actions:
-            report.nothing_made()
-
-    def _note_wait(self, failed: Mapping[int, Outcome], waiting: Waiting) -> None:
-        if waiting.patience == 0:
-            return
-        for position, outcome in failed.items():
-            report = self._reports[position]
-            report.waited, report.hopeless = waiting.waited, not outcome.resolvable
-            report.waited_for = sorted({*report.waited_for, *outcome.rejected_by})
-
-    def _tell_wait(self, outcomes: Collection[Outcome], waited: float) -> None:
+    def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
+        outcomes = [job.outcome for job in jobs if job.outcome is not None]
         names = [outcome.request.name for outcome in outcomes]
         plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
         self._progress(Wait(names, plugins, waited, self._patience))
 
     # --- doing it ---
 
-    def _write(self, placement: Placement, plans: Mapping[int, ExistingPlan]) -> None:
-        access = self._access
-        session = access.writer()
+    def _bind(self, due: Sequence[Job]) -> None:
+        """Create what was decided and carry out what was planned, many at a time."""
+        # Those that wait for others come last, so that nobody waits with them.
+        work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
+        if not work:
+            return
+        self.wrote = True
+        access, session = self._access, self._access.writer()
         session.before_write = self._stop.check
         binder = Binder(session, TaskFollower(session, timeout=self._timeout, poller=Poller(sleep=self._stop.sleep)))
         cycle = BindingCycle(access, binder, self._placer)
-        decisions = {p: o.decision for p, o in placement.outcomes.items() if o.decision is not None}
-        cycle.in_progress.update(decision.vmid for decision in decisions.values())
-        work: dict[Future[float], int] = {}
-
-        def settle(position: int, do: Callable[..., VMReport], *args: t.Any) -> float:
-            self._stop.check()
-            began = time.monotonic()
-            self._reports[position] = do(*args)
-            self._settled.add(position)
-            return time.monotonic() - began
-
+        decided = decisions_of(due)
+        cycle.in_progress.update(decision.vmid for decision in decided)
+        total = self._done + len(work)
         with (
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
             self._stop.threads(self._parallel) as pool,
         ):
-            # Those that wait for others come last, so that nobody waits with them.
-            for position in sorted(decisions, key=placement.nameless.__contains__):
-                args = cycle, binder, placement, position, decisions[position]
-                work[pool.submit(settle, position, self._bind, *args)] = position
-            for position, plan in plans.items():
-                if plan.actions:
-                    work[pool.submit(settle, position, self._converge, binder, plan)] = position
-            for position, guest in self._late.items():
-                found = binder, placement, self._entries[position], guest
-                work[pool.submit(settle, position, self._take_as_it_is, *found)] = position
-            total = self._done + len(work)
-            for future in as_completed(work):
-                seconds = future.result()
-                self._done += 1
-                self._progress(Step(self._reports[work[future]], self._done, total, seconds))
+            futures = {pool.submit(self._do, job, cycle, binder): job for job in work}
+            for future in as_completed(futures):
+                job, seconds = futures[future], future.result()
+                if job.state is not State.QUEUED:
+                    self._done += 1
+                    self._progress(Step(report_of(job), self._done, total, seconds))
         self.warnings.extend(cycle.warnings)
-        if decisions and not access.shared:
-            self._check_limits([self._reports[position] for position in decisions])
+        if decided and not access.shared:
+            self._check_created([job for job in work if isinstance(job.bound, Created)])
 
-    def _bind(
-        self, cycle: BindingCycle, binder: Binder, placement: Placement, position: int, decision: Decision
-    ) -> VMReport:
-        """Create a VM, and report what came of it, be it an error."""
-        report = self._reports[position]
-        try:
-            decision, result = cycle.bind(report.entry, decision, placement.nameless.get(position, ()))
-        except ExistsAlready as found:
-            return self._take_as_it_is(binder, placement, report.entry, found.guest)
-        except CollectionError as error:
-            return self._aftermath.of_new(report, error)
-        report.fill_in(decision)
-        report.node = result.node
-        report.warnings.extend(f"{report.entry.label}: {line}" for line in result.warnings)
-        return report
+    def _do(self, job: Job, cycle: BindingCycle, binder: Binder) -> float:
+        """Do what is to be done with one VM, and return the seconds that it took. Errors are noted in the job."""
+        self._stop.check()
+        began = time.monotonic()
+        if job.state is State.DECIDED and job.decision is not None:
+            cycle.bind(job, job.decision)
+        elif job.plan is not None:
+            self._carry_out(job, job.plan, binder)
+        else:
+            self._await(job)
+        return time.monotonic() - began
 
-    def _take_as_it_is(self, binder: Binder, placement: Placement, entry: Entry, guest: Guest) -> VMReport:
-        """Go on with a VM that somebody else is creating, or has just created."""
-        try:
-            plans = {entry.position: self._plan(entry, guest, wait=True)}
-        except CollectionError as error:
-            return VMReport(entry, error=error, node=guest.node, vmid=guest.vmid)
-        with self._checking:
-            self._check_growth(placement, plans)
-        plan = plans.get(entry.position)
-        return self._reports[entry.position] if plan is None else self._converge(binder, plan)
+    def _await(self, job: Job) -> None:
+        """Wait until others have created a VM. What may be done with it is looked at in a new scheduling cycle."""
+        self._plan_one(job, self._access.reader, wait=True)
+        if job.plan is not None:
+            job.state = State.QUEUED
 
-    def _converge(self, binder: Binder, plan: ExistingPlan) -> VMReport:
-        """Do what is to be done with a VM that exists, and report what came of it, be it an error."""
-        try:
-            report = self._converger.carry_out(plan, binder, force=self._force)
-        except CollectionError as error:
-            return self._aftermath.of_existing(plan, error)
-        if report.status == "absent":
+    def _carry_out(self, job: Job, plan: ExistingPlan, binder: Binder) -> None:
+        job.carried = self._converger.carry_out(plan, binder, force=self._force)
+        if job.carried.error is not None:
+            job.fail(job.carried.error)
+            return
+        job.state = State.DONE
+        if "delete" in plan.actions:
             try:
                 self._access.ledger.forget(self._access.identity(), [plan.guest.vmid])
             except CollectionError as error:
                 # The VM is gone. What the ledger still says of it expires.
-                report.warnings.append(f"{report.entry.label}: {error.message}")
-        return report
+                job.warn(error.message)
 
-    def _check_limits(self, reports: Sequence[VMReport]) -> None:
+    def _check_created(self, created: Sequence[Job]) -> None:
         """Without a shared ledger others may have chosen the same nodes at the same moment: look at what came of it."""
-        created = [report for report in reports if report.error is None and report.decision is not None]
         try:
-            broken = self._placer.broken_limits([report.decision for report in created if report.decision])
+            self._placer.check_limits(created)
         except CollectionError as error:
-            for report in created:
-                report.warnings.append(f"{report.entry.label}: its node's limits could not be checked: {error.message}")
-            return
-        for report in created:
-            if report.vmid in broken:
-                report.limit_broken = broken[report.vmid]
-                report.warnings.append(f"{report.entry.label} on {report.node} {report.limit_broken}")
-
-
-def _option_cautions(report: VMReport) -> list[str]:
-    """What to warn of in the config that a new VM gets. A clone has more than what is asked for."""
-    if report.decision is None or report.entry.clone is not None:
-        return []
-    return option_cautions(report.decision.request.options, report.after or {})
+            for job in created:
+                job.warn(f"its node's limits could not be checked: {error.message}")
+        for job in created:
+            if job.limit_broken is not None:
+                job.warnings.append(f"{job.label} on {report_of(job).node} {job.limit_broken}")

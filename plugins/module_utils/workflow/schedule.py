@@ -24,7 +24,7 @@ from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
 from .progress import ProgressFile
-from .report import failure_of, result_of
+from .result import failure_of, result_of
 from .run import Run
 
 LEAST = {"parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}

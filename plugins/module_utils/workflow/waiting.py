@@ -10,7 +10,8 @@ resources is read, ever more rarely.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+import typing as t
+from collections.abc import Callable, Collection, Sequence
 
 from ..engine.diagnosis import Outcome
 from ..engine.events import events_between
@@ -19,6 +20,7 @@ from ..engine.framework.profile import Profile
 from ..engine.queue import Queued, SchedulingQueue
 from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot
+from .job import Job
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
@@ -44,7 +46,7 @@ class Waiting:
         read: Callable[[], Snapshot],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        tell: Callable[[Collection[Outcome], float], None] = lambda outcomes, waited: None,
+        tell: Callable[[Collection[Job], float], None] = lambda jobs, waited: None,
     ) -> None:
         """seconds is the longest wait in all; read reads the cluster as cheaply as can be; tell is called now and then
         with what is waited for and the seconds waited so far.
@@ -65,18 +67,20 @@ class Waiting:
     def waited(self) -> float:
         return self._clock() - self._began
 
-    def until_worth_a_try(self, failed: Mapping[int, Outcome], seen: Snapshot) -> bool:
-        """Wait until one of the failed requests is worth another try; seen is the cluster in which they failed.
-
-        failed is by the entries' positions. Returns False when time is up, or when no change can help any of them.
+    def until_worth_a_try(self, jobs: Sequence[Job], seen: Snapshot) -> bool:
+        """Wait until one of the jobs is worth another try; seen is the cluster in which they failed. Returns False when
+        time is up, or when no change can help any of them.
         """
+        jobs = [job for job in jobs if job.is_hopeful]
+        if not jobs:
+            return False
         now = self._clock()
         wall = time.time() - now
-        for position, outcome in failed.items():
-            if outcome.resolvable:
-                queued = self._known.setdefault(position, Queued(outcome.request, position, position))
-                until = None if outcome.until is None else outcome.until - wall
-                self._queue.put_back(queued, now, outcome.rejected_by, until)
+        for job in jobs:
+            position, outcome = job.entry.position, t.cast("Outcome", job.outcome)
+            queued = self._known.setdefault(position, Queued(outcome.request, position, position))
+            until = None if outcome.until is None else outcome.until - wall
+            self._queue.put_back(queued, now, outcome.rejected_by, until)
         pause = FIRST_PAUSE
         while len(self._queue):
             now = self._clock()
@@ -87,7 +91,7 @@ class Waiting:
             if now >= self._deadline:
                 return False
             if now >= self._tell_next:
-                self._tell([outcome for outcome in failed.values() if outcome.resolvable], now - self._began)
+                self._tell(jobs, now - self._began)
                 self._tell_next = now + self._tell_every
             due = self._queue.next_time()
             soonest = self._deadline if due is None else min(due, self._deadline)

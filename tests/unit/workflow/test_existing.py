@@ -40,6 +40,10 @@ def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "runn
     return converger(config or {}).plan(asked, guest(100, "pve1", name="web", status=status))
 
 
+def told(found: ExistingPlan) -> list[str]:
+    return found.warnings(found.pending_after)
+
+
 @pytest.mark.parametrize(
     ("state", "status", "actions"),
     [
@@ -62,8 +66,8 @@ def test_vm_that_stands_still__is_told_and_not_started() -> None:
     """Proxmox refuses to start it, as it runs; the list of the cluster has QEMU's word for it."""
     found = plan(entry(state="started"), status="paused")
     assert found.actions == []
-    assert found.report().warnings == ['VM "web" runs, but its CPU is stopped (paused): it is not resumed']
-    assert plan(entry(), status="paused").report().warnings == []
+    assert told(found) == ['VM "web" runs, but its CPU is stopped (paused): it is not resumed']
+    assert told(plan(entry(), status="paused")) == []
 
 
 def test_drift__is_applied_only_where_that_is_asked_for() -> None:
@@ -78,7 +82,7 @@ def test_vm__is_stopped_before_it_becomes_a_template() -> None:
     asked = {"template": True, "cores": 4, "update": True}
     found = plan(entry(state="stopped", **asked))
     assert found.actions == ["stop", "update"]
-    assert found.report().status == "stopped"
+    assert found.status_after == "stopped"
     assert plan(entry(**asked), status="stopped").actions == ["update"]
     with pytest.raises(DriftNotApplicable, match="template: the VM runs; set state=stopped to stop it"):
         plan(entry(**asked))
@@ -92,8 +96,8 @@ def test_another_pool__is_drift_that_an_update_applies(pool: str | None) -> None
         found = planner.plan(entry(pool="web", update=update), guest(100, "pve1", name="web", pool=pool))
         assert found.drift == {"pool": {"old": pool, "new": "web"}}
         assert found.actions == actions
-        assert (found.report().after or {}).get("pool") == ("web" if update else pool)
-        assert bool(found.report().warnings) is not update
+        assert (found.after or {}).get("pool") == ("web" if update else pool)
+        assert bool(told(found)) is not update
     for same in (entry(pool=pool), entry()):
         assert not converger({}).plan(same, guest(100, "pve1", name="web", pool=pool)).drift
 
@@ -133,9 +137,8 @@ def test_vm_that_the_list_does_not_show_whole__has_its_status_read() -> None:
 def test_vm_on_another_node_than_asked_for__is_told_and_not_moved(update: bool) -> None:
     found = plan(entry(node="pve2", update=update))
     assert found.actions == []
-    report = found.report()
-    assert report.drift == {"node": {"old": "pve1", "new": "pve2"}}
-    assert report.warnings == [
+    assert found.drift == {"node": {"old": "pve1", "new": "pve2"}}
+    assert told(found) == [
         'VM "web" is on pve1, requested on pve2: it is not moved; migrate it with Proxmox VE, or request node pve1'
     ]
 
@@ -146,7 +149,7 @@ def test_template__is_not_started() -> None:
 
 
 def test_warning_of_drift__calls_what_is_not_set_unset() -> None:
-    assert plan(entry(cores=4)).report().warnings == [
+    assert told(plan(entry(cores=4))) == [
         'VM "web" has drifted: cores is unset, requested 4. Set update=true to apply.'
     ]
 
@@ -154,7 +157,7 @@ def test_warning_of_drift__calls_what_is_not_set_unset() -> None:
 def test_drift_that_cannot_be_updated__is_not_promised() -> None:
     asked = entry(cores=4, scsi={"scsi0": {"size": 4}, "scsi1": {"storage": "fast", "size": 8}})
     config = {"scsi0": "local:vm-100-disk-0,size=8G", "scsi1": "slow:vm-100-disk-1,size=8G"}
-    changeable, smaller, moved = plan(asked, config).report().warnings
+    changeable, smaller, moved = told(plan(asked, config))
     assert changeable.endswith("cores is unset, requested 4. Set update=true to apply.")
     assert smaller.endswith("It cannot be updated: it has 8G and cannot shrink to 4G; request at least its size")
     assert moved.endswith("is not moved to fast; move it with Proxmox VE, or request storage slow")
@@ -163,7 +166,7 @@ def test_drift_that_cannot_be_updated__is_not_promised() -> None:
 def test_disk_of_a_template__is_not_grown() -> None:
     asked = {"scsi": {"scsi0": {"size": 9}}}
     config = {"template": 1, "scsi0": "local:base-100-disk-0,size=8G"}
-    (warning,) = plan(entry(**asked), config, status="stopped").report().warnings
+    (warning,) = told(plan(entry(**asked), config, status="stopped"))
     assert "It cannot be updated: it is a template, whose disks cannot be grown" in warning
     with pytest.raises(DriftNotApplicable, match="scsi0: it is a template, whose disks cannot be grown"):
         plan(entry(update=True, **asked), config, status="stopped")
@@ -190,21 +193,21 @@ def pending_plan(status: str = "running", **options: Any) -> ExistingPlan:
 def test_pending_changes__are_told_in_every_run_and_are_no_drift() -> None:
     found = pending_plan(memory=2048, cores=4, update=True)
     assert (found.drift, found.actions) == ({}, [])
-    assert found.report().pending == {
+    assert found.pending_after == {
         "memory": {"old": 1024, "new": 2048},
         "cores": {"old": None, "new": 4},
         "vga": {"old": "qxl", "new": None},
         "cipassword": {"old": "********", "new": "********"},
     }
-    (warning,) = found.report().warnings
+    (warning,) = told(found)
     assert "cores from unset to 4, memory from 1024 to 2048, vga from qxl to unset" in warning
     assert "Set apply_pending=reboot" in warning
 
 
 def test_pending_changes__of_a_stopped_vm_are_none() -> None:
-    assert pending_plan("stopped").report().pending == {}
+    assert pending_plan("stopped").pending_after == {}
     stopping = pending_plan(state="stopped")
-    assert (stopping.actions, stopping.report().pending, stopping.report().warnings) == (["stop"], {}, [])
+    assert (stopping.actions, stopping.pending_after, told(stopping)) == (["stop"], {}, [])
 
 
 @pytest.mark.parametrize(
@@ -223,9 +226,9 @@ def test_apply_pending__reboots_a_running_vm(status: str, options: dict[str, Any
     found = pending_plan(status, apply_pending="reboot", **options)
     assert found.actions == actions
     if "reboot" in actions:
-        assert (found.report().pending, found.report().status) == ({}, "running")
-        assert "pending" in (found.report().before or {})
-        assert "pending" not in (found.report().after or {})
+        assert (found.pending_after, found.status_after) == ({}, "running")
+        assert "pending" in (found.before or {})
+        assert "pending" not in (found.after or {})
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_another_group__is_drift_that_an_update_applies(given: dict[str, str], w
         expected = {"ha": {"old": {"group": given.get("group")}, "new": {"group": wanted}}} if wanted else {}
         assert found.drift == expected
         assert found.actions == (["update"] if update and wanted else [])
-        assert bool(found.report().warnings) is bool(wanted and not update)
+        assert bool(found.warnings({})) is bool(wanted and not update)
 
 
 def test_rule_that_the_vm_is_not_in__is_drift() -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_joined__is_said_before_anything_is_written(
 ) -> None:
     told = plan(ha, resources, answers)
     assert told.drift["ha"]["new"] == ha
-    (warning,) = told.report().warnings
+    (warning,) = told.warnings({})
     assert "It cannot be updated: " in warning
     assert reason in warning
     assert "update=true" not in warning

@@ -30,6 +30,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ConnectionFailed,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import Job
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.waiting import Waiting
 
 FULL = Snapshot(nodes=(node("pve1", gib=8),), guests=(guest(100, "pve1", gib=8),))
@@ -52,8 +54,8 @@ class Cluster:
             raise self.failure
         return FREE if self.now >= self.free_at else FULL
 
-    def tell(self, outcomes: Collection[Outcome], waited: float) -> None:
-        self.told.append((sorted(outcome.request.name for outcome in outcomes), waited))
+    def tell(self, jobs: Collection[Job], waited: float) -> None:
+        self.told.append((sorted(job.entry.request.name for job in jobs), waited))
 
     def sleep(self, seconds: float) -> None:
         assert seconds > 0
@@ -66,24 +68,30 @@ def outcome(request: Request) -> Outcome:
     return found
 
 
+def job(found: Outcome, position: int = 0) -> Job:
+    made = Job(Entry(position, found.request, "present"))
+    made.schedule(found)
+    return made
+
+
 def waiting(seconds: float, shown: Cluster) -> Waiting:
     used = profile()
     return Waiting(seconds, lambda request: used, shown.read, lambda: shown.now, shown.sleep, shown.tell)
 
 
 @pytest.fixture
-def rejected() -> Callable[..., dict[int, Outcome]]:
-    return lambda **fields: {0: outcome(vm("new", gib=4, **fields))}
+def rejected() -> Callable[..., list[Job]]:
+    return lambda **fields: [job(outcome(vm("new", gib=4, **fields)))]
 
 
-def test_it__is_tried_again_soon_after_room_was_made(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_it__is_tried_again_soon_after_room_was_made(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster(free_at=30)
     wait = waiting(300, shown)
     assert wait.until_worth_a_try(rejected(), FULL)
     assert 30 <= wait.waited <= 45
 
 
-def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     assert not waiting(250, shown).until_worth_a_try(rejected(), FULL)
     pauses = [later - earlier for earlier, later in zip(shown.reads, shown.reads[1:], strict=False)]
@@ -92,17 +100,17 @@ def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., dict[int, Out
     assert max(pauses) <= 10
 
 
-def test_time__runs_out_where_nothing_happens(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_time__runs_out_where_nothing_happens(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     wait = waiting(20, shown)
     assert not wait.until_worth_a_try(rejected(), FULL)
     assert 20 <= wait.waited < 21
 
 
-def test_it__is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_it__is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
-    hopeless = outcome(vm("huge", gib=99))
-    waiting(100, shown).until_worth_a_try({**rejected(), 1: hopeless}, FULL)
+    hopeless = job(outcome(vm("huge", gib=99)), 1)
+    waiting(100, shown).until_worth_a_try([*rejected(), hopeless], FULL)
     assert shown.told[0] == (["new"], 0)
     pauses = [later - earlier for (_, earlier), (_, later) in zip(shown.told, shown.told[1:], strict=False)]
     assert all(10 <= pause <= 20 for pause in pauses)
@@ -114,13 +122,13 @@ def test_it__is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[
     assert 5 <= len(patient.told) <= 21
 
 
-def test_no_timeout__does_not_read_the_cluster_again(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_no_timeout__does_not_read_the_cluster_again(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster(free_at=0)
     assert not waiting(0, shown).until_worth_a_try(rejected(), FULL)
     assert shown.reads == []
 
 
-def test_what_no_change_can_help__is_given_up_at_once(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_what_no_change_can_help__is_given_up_at_once(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     wait = waiting(300, shown)
     assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
@@ -145,29 +153,29 @@ def test_waiting__a_guest_that_went_may_have_held_a_device() -> None:
     assert rejected.rejected_by == {"Held"}
     shown = Cluster(free_at=30)
     wait = Waiting(300, lambda request: used, shown.read, lambda: shown.now, shown.sleep, shown.tell)
-    assert wait.until_worth_a_try({0: rejected}, FULL)
+    assert wait.until_worth_a_try([job(rejected)], FULL)
     assert 30 <= wait.waited <= 45
 
 
-def test_delay__is_over_without_anything_happening(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_delay__is_over_without_anything_happening(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     found = outcome(vm("late", gib=1, context={"delay": "15"}, created=0.0))
     wait = waiting(300, shown)
-    late = {0: replace_until(found, time.time() + 15)}
+    late = [job(replace_until(found, time.time() + 15))]
     assert wait.until_worth_a_try(late, FULL)
     assert 14 <= wait.waited <= 20
 
 
 @pytest.mark.parametrize("failure", [ConnectionFailed("gone"), ApiError("out of order")])
 def test_cluster_that_does_not_answer_for_a_while__is_waited_for(
-    rejected: Callable[..., dict[int, Outcome]], failure: Exception
+    rejected: Callable[..., list[Job]], failure: Exception
 ) -> None:
     shown = Cluster(free_at=40)
     shown.failure = failure
     assert waiting(300, shown).until_worth_a_try(rejected(), FULL)
 
 
-def test_token_that_is_revoked_meanwhile__ends_the_wait(rejected: Callable[..., dict[int, Outcome]]) -> None:
+def test_token_that_is_revoked_meanwhile__ends_the_wait(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     shown.failure = AuthenticationFailed("no ticket")
     with pytest.raises(AuthenticationFailed):

@@ -1,0 +1,158 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One VM of a run, from its entry to its result: the only place where a run keeps what it knows of the VM."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from ..engine.diagnosis import Outcome
+from ..errors import CollectionError
+from ..model import Decision, Guest
+from ..proxmox.bound import Bound, Unknown
+from ..proxmox.failures import NodeSilent, NodeUnreachable
+from .entries import Entry
+from .existing_plan import Carried, ExistingPlan
+
+TRIES = 10
+"""How often a VM is decided about because of what others did meanwhile. A wait for capacity is limited by time."""
+
+
+class State(enum.Enum):
+    """How far a VM has come. Scheduling starts at QUEUED, and anew whenever a job goes back there."""
+
+    QUEUED = "to be decided"
+    PLANNED = "exists, and something is to be done with it"
+    DECIDED = "does not exist, and its place is decided"
+    DONE = "nothing is left to do"
+    FAILED = "nothing more is done in this cycle; its error says why"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One VM of a run.
+
+    Attributes:
+        error: why it failed.
+        warnings: what the user should know of the VM, in sentences, apart from what its plan tells.
+        guest: the VM, if it exists already; its plan says what is to be done with it, carried what was done.
+        outcome: what the latest scheduling cycle made of it; None when it was not scheduled.
+        decision: what is to be bound, or was; bound is what became of that.
+        status: the VM's status, where it was looked up after a failure.
+        attempts: how often it was scheduled.
+        waited: seconds waited for capacity; waited_for the plugins that rejected it meanwhile.
+        hopeless: no wait would help it.
+        limit_broken: the limit of its node that the VM broke, as another scheduler chose the same node.
+        held_back: nothing was done with it, because of other VMs, or as the run was interrupted.
+        tries: how often it went back to the queue, requeued_by what sent it there the last time.
+        nameless: VMs that others are creating, and of which each may be this one.
+        vmid: the VMID that it must get, though it was not asked for: somebody, or a silent node, may have begun to make
+            it under that.
+    """
+
+    entry: Entry
+    state: State = State.QUEUED
+    error: CollectionError | None = None
+    warnings: list[str] = field(default_factory=list)
+    guest: Guest | None = None
+    plan: ExistingPlan | None = None
+    carried: Carried | None = None
+    outcome: Outcome | None = None
+    decision: Decision | None = None
+    bound: Bound | None = None
+    status: str | None = None
+    attempts: int = 0
+    waited: float = 0.0
+    waited_for: frozenset[str] = frozenset()
+    hopeless: bool = False
+    limit_broken: str | None = None
+    held_back: bool = False
+    tries: int = 1
+    requeued_by: CollectionError | None = None
+    nameless: tuple[Guest, ...] = ()
+    vmid: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What the VM is called in messages."""
+        return self.entry.label
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether the scheduler found no place for the VM."""
+        return self.state is State.FAILED and self.outcome is not None and self.outcome.error is not None
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether a change of the cluster may help a VM that is unplaced."""
+        return self.is_unplaced and self.outcome is not None and self.outcome.resolvable
+
+    @property
+    def begun(self) -> bool:
+        """Whether something was sent to Proxmox for it, in vain or not."""
+        return self.bound is not None or self.carried is not None
+
+    def waits(self) -> bool:
+        """Whether others are creating a VM on which it depends what is to be done."""
+        return bool(self.nameless) or (self.state is State.PLANNED and self.plan is None)
+
+    def warn(self, *texts: str) -> None:
+        """Tell the user something about the VM."""
+        self.warnings.extend(f"{self.label}: {text}" for text in texts)
+
+    def begin(self) -> None:
+        """Start a scheduling cycle: what is read and decided in it takes the place of what was before.
+
+        A decision of which nobody knows what became is kept until there is another one.
+        """
+        self.state, self.error, self.status = State.QUEUED, None, None
+        self.guest, self.plan, self.outcome = None, None, None
+        if self.bound is None:
+            self.decision = None
+        self.warnings.clear()
+
+    def exists(self, guest: Guest) -> None:
+        """Note that the VM exists; a plan is to be made for it."""
+        self.state, self.guest, self.decision, self.bound = State.PLANNED, guest, None, None
+
+    def schedule(self, outcome: Outcome) -> None:
+        """Take over what the scheduler made of it."""
+        self.attempts += 1
+        self.outcome, self.vmid = outcome, None
+        if outcome.decision is not None:
+            self.state, self.decision = State.DECIDED, outcome.decision
+        else:
+            # That its node went away says more than that no other is left.
+            lost_node = isinstance(self.requeued_by, (NodeUnreachable, NodeSilent))
+            self.fail(self.requeued_by if lost_node else outcome.error)
+
+    def fail(self, error: CollectionError | None) -> None:
+        """Do nothing more with it in this cycle."""
+        self.state, self.error = State.FAILED, error
+
+    def refuse(self, error: CollectionError) -> None:
+        """Do not carry out what is planned or decided."""
+        if self.plan is not None:
+            self.status, self.plan = self.plan.status, None
+        self.fail(error)
+
+    def note_wait(self, seconds: float) -> None:
+        """Note for how long it was waited for capacity so far, what for, and whether that can help at all."""
+        self.waited = seconds
+        if self.outcome is not None:
+            self.hopeless = not self.outcome.resolvable
+            self.waited_for |= self.outcome.rejected_by
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether it may go back to the queue once more."""
+        return self.tries < TRIES
+
+    def requeue(self, error: CollectionError) -> None:
+        """Go back to the queue because of something that others did."""
+        self.tries += 1
+        self.state, self.error, self.requeued_by = State.QUEUED, None, error
+        if not isinstance(self.bound, Unknown):
+            self.bound = None

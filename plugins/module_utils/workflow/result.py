@@ -1,0 +1,190 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The result of the module, made of the reports of a run. Data first, text last."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ..engine.diagnosis import Outcome
+from ..engine.texts import first
+from ..engine.verdicts import NodeVerdict
+from ..errors import Interrupted
+from ..model import Decision
+from ..proxmox.bound import LeftBehind, NotStarted, Unknown
+from .job import Job
+from .report import VMReport
+from .usage import NodeUsage
+
+NOTHING = "none"
+
+LABELS_TOLD = 20
+"""How many VMs the message of a run that was interrupted names of each kind."""
+
+
+def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool) -> dict[str, t.Any]:
+    """The module's result.
+
+    single: the task names one VM by its own options, whose facts then stand at the top as well.
+    """
+    result: dict[str, t.Any] = {
+        "changed": any(report.changed for report in reports),
+        "vms": [vm_result(report) for report in reports],
+    }
+    # A mistake in what was asked for says nothing about the nodes.
+    if not any(report.error for report in reports) or any(
+        report.changed or _was_tried(report.job) for report in reports
+    ):
+        result["nodes"] = [node.as_result() for node in nodes]
+    diffs = [diff for report in reports if (diff := _diff(report)) is not None]
+    if diffs:
+        result["diff"] = diffs
+    if single:
+        report = reports[0]
+        result.update(name=report.name, vmid=report.vmid, node=report.node)
+    return result
+
+
+def vm_result(report: VMReport) -> dict[str, t.Any]:
+    """The entry of C(vms) in the module's result."""
+    job = report.job
+    result: dict[str, t.Any] = {
+        "name": report.name,
+        "vmid": report.vmid,
+        "node": report.node,
+        "status": report.status,
+        "changed": report.changed,
+        "action": report.actions[0] if report.actions else NOTHING,
+        "actions": list(report.actions),
+        "not_done": list(report.not_done),
+        "tags": sorted(job.entry.request.tags),
+        "storages": dict(report.storages),
+        "drift": {key: dict(values) for key, values in report.drift.items()},
+        "pending": {key: dict(values) for key, values in report.pending.items()},
+        "decision": decision_result(job.outcome) if job.outcome is not None else None,
+        "attempts": max(job.attempts, 1),
+        "waited": round(job.waited, 1),
+        "waited_for": sorted(job.waited_for),
+        "limit_broken": job.limit_broken,
+    }
+    if job.error is not None:
+        details = {**job.error.details, **_remains(job)}
+        result["error"] = {"code": job.error.code, "message": report.failure, **details}
+    return result
+
+
+def _remains(job: Job) -> dict[str, t.Any]:
+    """What a failure left behind or had done until then, for the error in the module's result."""
+    bound = job.bound
+    if isinstance(bound, NotStarted):
+        return {"created": {"vmid": bound.vmid, "node": bound.node}}
+    if isinstance(bound, LeftBehind):
+        return {"left_behind": {"vmid": bound.vmid, "node": bound.node, "reason": bound.reason}}
+    return {"applied": job.carried.done} if job.carried is not None and job.carried.done else {}
+
+
+def decision_result(outcome: Outcome) -> dict[str, t.Any]:
+    """A decision, or the lack of one, as the module returns it."""
+    decision: Decision | None = outcome.decision
+    return {
+        "node": decision.node if decision else None,
+        "vmid": decision.vmid if decision else None,
+        "score": round(decision.score, 2) if decision else None,
+        "storages": dict(decision.storages) if decision else {},
+        "devices": [
+            {
+                "claim": device.claim,
+                "device": device.device,
+                "node": device.node,
+                "option": device.option,
+                "value": device.value,
+            }
+            for device in (decision.devices if decision else ())
+        ],
+        "runner_up": _runner_up(outcome),
+        "message": outcome.message,
+        "findings": dict(outcome.findings),
+        "nodes": [_node_result(verdict) for verdict in outcome.verdicts()],
+    }
+
+
+def _runner_up(outcome: Outcome) -> dict[str, t.Any] | None:
+    second = outcome.runner_up
+    return None if second is None else {"node": second.node, "distance": round(second.distance, 2)}
+
+
+def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
+    return {
+        "node": verdict.node,
+        "feasible": verdict.feasible,
+        "score": None if verdict.score is None else round(verdict.score, 2),
+        "scores": {
+            plugin: {
+                "raw": round(score.raw, 4),
+                "normalized": round(score.normalized, 2),
+                "weight": score.weight,
+            }
+            for plugin, score in verdict.scores.items()
+        },
+        "rejected_by": verdict.rejected_by,
+        "reason": verdict.reason,
+    }
+
+
+def _was_tried(job: Job) -> bool:
+    """Whether nodes were looked at for the VM."""
+    return job.outcome is not None and job.outcome.looked is not None
+
+
+def _diff(report: VMReport) -> dict[str, t.Any] | None:
+    if report.before == report.after or not report.actions:
+        return None
+    title = f"{report.job.label} ({report.vmid})" if report.job.entry.request.name else report.job.label
+    absent = f"{title}, absent"
+    return {
+        "before_header": absent if report.before is None else title,
+        "after_header": absent if report.after is None else title,
+        "before": _text(report.before),
+        "after": _text(report.after),
+    }
+
+
+def _text(facts: Mapping[str, t.Any] | None) -> str:
+    """One line per fact; nothing for a VM that does not exist."""
+    return "".join(f"{key}: {facts[key]}\n" for key in sorted(facts)) if facts else ""
+
+
+def failure_of(
+    reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool, interrupted: bool = False
+) -> tuple[str, str]:
+    """The message and the error code of a run of which some VMs failed. The code is that of the first.
+
+    wrote: whether anything was written, in vain or not. interrupted: the run was, which then counts as the first error.
+    """
+    failed = [(report.job.label, report.failure, report.error) for report in reports if report.error is not None]
+    lines = [
+        text if text and label in text else f"{label}: {text}"
+        for label, text, error in failed
+        if not (interrupted and isinstance(error, Interrupted))
+    ]
+    if interrupted:
+        return "; ".join([_interruption(reports), *lines]), Interrupted.code
+    if all_or_nothing and len(reports) > 1 and not wrote:
+        lines.append("nothing was written")
+    return "; ".join(lines), failed[0][2].code
+
+
+def _interruption(reports: Sequence[VMReport]) -> str:
+    """How far a run came that was interrupted."""
+    groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
+    for report in reports:
+        if report.error is None:
+            groups["done"].append(report.job.label)
+        elif isinstance(report.error, Interrupted):
+            begun = bool(report.actions) or report.error.upid is not None or isinstance(report.job.bound, Unknown)
+            where = f" ({report.failure})" if begun else ""
+            groups["under way" if begun else "not begun"].append(report.job.label + where)
+    told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
+    return "; ".join(["interrupted", *told])
