@@ -287,6 +287,15 @@ def test_paused_vm__does_not_shut_down() -> None:
     in_lab("9.2", work)
 
 
+@pytest.mark.parametrize("verb", ["stop", "shutdown"])
+def test_stop_of_a_vm_that_is_not_there__is_a_task_that_fails(verb: str) -> None:
+    async def work(lab: Lab) -> None:
+        ended = await exitstatus(lab, "POST", f"/nodes/pve2/qemu/120/status/{verb}")
+        assert ended == "unable to find configuration file for VM 120 on node 'pve2'"
+
+    in_lab("8.4", work)
+
+
 def test_stopped_task__ends_and_a_cloned_vm_vanishes() -> None:
     async def work(lab: Lab) -> None:
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu/104/clone", {"newid": 130, "full": 1})).json()

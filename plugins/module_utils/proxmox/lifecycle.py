@@ -22,6 +22,10 @@ from .tasks import TaskFollower, TaskResult, Upid
 # Seconds in which a write whose answer was lost shows, if it was done.
 LOOK_FOR = 6.0
 
+# How often it is tried to do something with a VM that is not found on its node, and the seconds in between.
+TRIES = 3
+FIND_AGAIN_AFTER = 1.0
+
 R = t.TypeVar("R")
 
 
@@ -84,13 +88,17 @@ class Lifecycle:
 
         Raises TaskFailed, TaskTimeout, ApiError, PermissionDenied.
         """
-        try:
-            upid = self._sent(lambda: self._started(node, vmid))
-        except TaskFailed as error:
-            if not is_running_already(error.message, vmid):
-                raise
-            return node
-        return self._after_ha(node, vmid, "running", upid)
+
+        def start_on(node: str) -> str:
+            try:
+                upid = self._sent(lambda: self._started(node, vmid))
+            except TaskFailed as error:
+                if not is_running_already(error.message, vmid):
+                    raise
+                return node
+            return self._after_ha(node, vmid, "running", upid)
+
+        return self._where_it_is(node, vmid, start_on)
 
     def stop(self, node: str, vmid: int) -> str:
         """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine."""
@@ -162,9 +170,13 @@ class Lifecycle:
         try:
             self._follow(self._sent(lambda: self._session.delete(path, purge=1), done))
         except (ApiError, TaskFailed) as error:
-            # Another user or process was faster.
             if not is_missing(error.message):
                 raise
+            row = self._row(vmid)
+            if row is not None and row["node"] != node:
+                # It was migrated meanwhile.
+                return self.delete(row["node"], vmid, name)
+            # Otherwise another user or process was faster.
         return True
 
     def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
@@ -179,19 +191,39 @@ class Lifecycle:
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
     def _switched(self, node: str, vmid: int, action: str, wanted: str, params: Mapping[str, t.Any]) -> str:
-        def done() -> str | None:
-            return "" if self._status(node, vmid) == wanted else None
+        def switch_on(node: str) -> str:
+            def done() -> str | None:
+                return "" if self._status(node, vmid) == wanted else None
+
+            try:
+                path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
+                upid = self._sent(lambda: self._session.post(path, params), done)
+                self._follow(upid)
+            except (ApiError, TaskFailed):
+                if done() is None:
+                    raise
+                return node
+            return self._after_ha(node, vmid, wanted, upid)
 
         self._quorum.require(f"VM {vmid} was not stopped")
-        try:
-            path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
-            upid = self._sent(lambda: self._session.post(path, params), done)
-            self._follow(upid)
-        except (ApiError, TaskFailed):
-            if done() is None:
-                raise
-            return node
-        return self._after_ha(node, vmid, wanted, upid)
+        return self._where_it_is(node, vmid, switch_on)
+
+    def _where_it_is(self, node: str, vmid: int, act: Callable[[str], R]) -> R:
+        """Act on node, and when the VM is not found there, on the node that the cluster shows it on.
+
+        It may have been moved since, or while a task waited for its lock. A node whose file system joins the cluster
+        again misses it for a moment.
+        """
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return act(node)
+            except (ApiError, TaskFailed) as error:
+                row = self._row(vmid) if tries_left and is_missing(error.message) else None
+                if row is None or row["type"] != "qemu":
+                    raise
+                node = row["node"]
+                self._poller.sleep(FIND_AGAIN_AFTER)
+        raise AssertionError("the last try has returned or raised")
 
     def _started(self, node: str, vmid: int) -> str:
         """Send a start, follow its task to the end, and return the task's UPID."""

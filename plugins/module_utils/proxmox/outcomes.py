@@ -14,8 +14,10 @@ _ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from
 
 
 def is_missing(message: str) -> bool:
-    """Tell whether there is no such VM on the node that was asked."""
-    return bool(re.search(r"Configuration file '[^']*' does not exist", message))
+    """Tell whether there is no such VM on the node that was asked, or whose task it was."""
+    return bool(
+        re.search(r"Configuration file '[^']*' does not exist|unable to find configuration file for VM \d+", message)
+    )
 
 
 def is_running_already(message: str, vmid: int) -> bool:

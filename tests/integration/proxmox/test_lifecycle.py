@@ -122,6 +122,33 @@ def test_guest__is_asked_to_shut_down(cluster, binder):
     assert "POST /nodes/pve2/qemu/101/status/shutdown" in calls(cluster)
 
 
+@pytest.mark.parametrize("act", [Binder.stop, Binder.shutdown])
+def test_vm_that_was_migrated_meanwhile__is_stopped_where_it_is_now(cluster, binder, act):
+    assert act(binder, "pve1", 101) == "pve2"
+
+    assert status(cluster, 101) == "stopped"
+
+
+def test_vm_that_was_migrated_meanwhile__is_started_where_it_is_now(cluster, binder):
+    assert binder.start("pve2", 100) == "pve1"
+
+    assert status(cluster, 100) == "running"
+
+
+def test_vm_that_its_node_misses_for_a_moment__is_stopped(cluster, binder):
+    text = "unable to find configuration file for VM 101 on node 'pve2'"
+    cluster.fault(method="POST", path="/status/shutdown$", count=1, task_error=text)
+
+    assert binder.shutdown("pve2", 101, force=True) == "pve2"
+
+    assert status(cluster, 101) == "stopped"
+
+
+def test_vm_that_is_gone__cannot_be_stopped(binder):
+    with pytest.raises(TaskFailed, match="unable to find configuration file for VM 777"):
+        binder.stop("pve1", 777)
+
+
 def test_guest_that_does_not_shut_down__is_stopped_only_by_force(cluster, binder):
     cluster.set_guest(101, acpi=False)
 

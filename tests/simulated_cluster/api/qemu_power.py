@@ -122,9 +122,12 @@ def _check_mapping(cluster: Cluster, guest: Guest, kind: str, name: str | None, 
 def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | None = None) -> str:
     """Start a ``qmstop`` worker; stopping what is stopped is fine."""
 
+    node = guest.node
+
     async def work(task: Task) -> None:
         await cluster.hold(guest, task=task)
         try:
+            _check_node(cluster, guest, node)
             if guest.running and guest.config_lock:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             await task.work(cluster.clock, cluster.timing.stop_seconds if guest.running else 0)
@@ -132,7 +135,20 @@ def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | N
         finally:
             guest.lock.release()
 
-    return cluster.tasks.start(guest.node, "qmstop", guest.vmid, who, work, orders)
+    return cluster.tasks.start(node, "qmstop", guest.vmid, who, work, orders)
+
+
+def _check_node(cluster: Cluster, guest: Guest, node: str) -> None:
+    """Once it has the lock, a task that ends a VM looks whether the VM is still on its node."""
+    if cluster.guests.get(guest.vmid) is not guest or guest.node != node:
+        raise TaskError(f"unable to find configuration file for VM {guest.vmid} on node '{node}'")
+
+
+def _expected(call: Call) -> Guest:
+    """The VM of the path, or one that is nowhere: that it is missing is found out by the task."""
+    guest = call.cluster.guests.get(int(call["vmid"]))
+    there = guest is not None and guest.node == call.node and guest.kind == "qemu"
+    return guest if there else Guest(int(call["vmid"]), call.node)
 
 
 def off(cluster: Cluster, guest: Guest) -> None:
@@ -167,11 +183,9 @@ def _manager_cares(call: Call, guest: Guest) -> bool:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/start")
 def start(call: Call) -> str:
-    cluster, vmid = call.cluster, int(call["vmid"])
+    cluster = call.cluster
     cluster.need_quorum()
-    guest = cluster.guests.get(vmid)
-    if guest is None or guest.node != call.node or guest.kind != "qemu":
-        guest = Guest(vmid, call.node)
+    guest = _expected(call)
     if _manager_cares(call, guest) and not guest.running:
         return _by_manager(call, guest, "started", "start")
     return start_guest(cluster, guest, call.who, call.effects.orders)
@@ -179,7 +193,7 @@ def start(call: Call) -> str:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/stop")
 def stop(call: Call) -> str:
-    guest = of(call)
+    guest = _expected(call)
     if _manager_cares(call, guest) and guest.running:
         return _by_manager(call, guest, "stopped", "stop")
     return stop_guest(call.cluster, guest, call.who, call.effects.orders)
@@ -187,7 +201,7 @@ def stop(call: Call) -> str:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/shutdown")
 def shutdown(call: Call) -> str:
-    cluster, guest = call.cluster, of(call)
+    cluster, guest = call.cluster, _expected(call)
     if guest.qmpstatus == "paused" and not call.get("forceStop"):
         raise die("VM is paused - cannot shutdown")
     if _manager_cares(call, guest) and guest.running:
@@ -197,6 +211,7 @@ def shutdown(call: Call) -> str:
     async def work(task: Task) -> None:
         await cluster.hold(guest, task=task)
         try:
+            _check_node(cluster, guest, call.node)
             if guest.running and guest.config_lock:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             if guest.running:
