@@ -63,6 +63,50 @@ options:
     type: list
     elements: str
     default: []
+  rules:
+    description:
+      - Placement rules for all guests that they select, existing and new, whether this task lists them or not.
+      - A rule selects guests by name, tags, pool or group. If several are given, a guest must match all of them.
+    type: list
+    elements: dict
+    default: []
+    version_added: 1.1.0
+    suboptions:
+      type:
+        description:
+          - V(affinity) keeps the selected guests in one domain, V(anti-affinity) in different domains.
+          - V(node-affinity) keeps them on O(rules[].nodes).
+        type: str
+        choices: [affinity, anti-affinity, node-affinity]
+        required: true
+      nodes:
+        description: For V(node-affinity), names of nodes, or patterns that match whole names.
+        type: list
+        elements: str
+      name:
+        description: Regular expression that must match the whole name of a guest.
+        type: str
+      tags:
+        description: Tags, all of which a guest must have. Case is ignored.
+        type: list
+        elements: str
+      pool:
+        description: The pool of the guests.
+        type: str
+      group:
+        description: The group of the VMs in this run.
+        type: str
+      required:
+        description: Whether the rule is mandatory. If false, it only affects the score. V(true) when this is not given.
+        type: bool
+      weight:
+        description: Weight of a rule that is not required, from 1 to 100. V(1) when this is not given.
+        type: int
+      topology_key:
+        description:
+          - The node label whose values define the domains. V(node), which is meant when this is not given, makes each
+            node a domain.
+        type: str
   tag_rules:
     description:
       - Whether tags in the convention of ProxLB are read as placement rules, for existing guests and for new VMs.

@@ -19,11 +19,8 @@ Proxmox writes tags in lower case, so case is ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from ..errors import InvalidRequest
-from ..model import AffinityTerm, Constraints, Expression, Node, Request, Selector, Snapshot
-from .node_selection import NODE_KEY
+from ..model import AffinityTerm, Selector
 
 AFFINITY = "plb_affinity_"
 ANTI_AFFINITY = "plb_anti_affinity_"
@@ -50,46 +47,3 @@ def pins_of(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the nodes that the tags pin a guest to, in lower case."""
     pins = (tag.lower().removeprefix(PIN) for tag in tags if tag.lower().startswith(PIN))
     return tuple(sorted(pin for pin in pins if pin))
-
-
-def with_tag_rules(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with the rules of their tags added to the constraints of its guests.
-
-    A pin to a node that the cluster does not have is left out: the node may have been removed since.
-    """
-    nodes = {node.name.lower(): node.name for node in snapshot.nodes}
-    guests = []
-    for guest in snapshot.guests:
-        terms = terms_of(guest.tags)
-        pins = tuple(nodes[pin] for pin in pins_of(guest.tags) if pin in nodes)
-        if terms or pins:
-            constraints = _merged(guest.constraints, terms, pins)
-            if constraints != guest.constraints:
-                guest = replace(guest, constraints=constraints)
-        guests.append(guest)
-    return replace(snapshot, guests=tuple(guests))
-
-
-def request_with_tag_rules(request: Request, nodes: Iterable[Node]) -> Request:
-    """Return the request with the rules of its tags. Raises InvalidRequest for a pin to an unknown node."""
-    terms, pins = terms_of(request.tags), pins_of(request.tags)
-    if not terms and not pins:
-        return request
-    names = {node.name.lower(): node.name for node in nodes}
-    unknown = [pin for pin in pins if pin not in names]
-    if unknown:
-        raise InvalidRequest(
-            f"tags: {PIN}{unknown[0]} names no node of the cluster, expected one of {', '.join(sorted(names.values()))}"
-        )
-    merged = _merged(request.constraints, terms, tuple(names[pin] for pin in pins))
-    return replace(request, affinity=merged.affinity, node_required=merged.node_required)
-
-
-def _merged(given: Constraints, terms: tuple[AffinityTerm, ...], pins: tuple[str, ...]) -> Constraints:
-    """The constraints with these rules, each of them once."""
-    pinned = (Expression(NODE_KEY, "In", pins),) if pins else ()
-    return replace(
-        given,
-        affinity=tuple(dict.fromkeys((*given.affinity, *terms))),
-        node_required=tuple(dict.fromkeys((*given.node_required, *pinned))),
-    )

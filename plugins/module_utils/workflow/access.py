@@ -18,7 +18,7 @@ from types import MappingProxyType
 from ..engine.framework.interface import Subject
 from ..engine.framework.profile import Profile
 from ..engine.plugins.rules.cpu_model import EVERYWHERE
-from ..engine.tag_rules import request_with_tag_rules, with_tag_rules
+from ..engine.standing_rules import StandingRules
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
 from ..proxmox.failures import NotRecorded
@@ -41,12 +41,15 @@ from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from .device_options import needs_root
+from .guest_rules import standing_rules
 
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
 """The one user who may pass raw devices and arguments; a token of its own is not the same."""
 ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
 """Options that Proxmox lets nobody else set. Of a clone it would say so only when the clone is made."""
+
+NO_RULES = StandingRules()
 
 
 class Access:
@@ -58,7 +61,7 @@ class Access:
         ledger: where decisions are shared.
         holder: this run, in the ledger.
         shared: whether other processes see the ledger.
-        tag_rules: whether tags of guests are read as placement rules.
+        standing: rules that hold for guests whether a run asks for them or not.
     """
 
     def __init__(
@@ -69,14 +72,14 @@ class Access:
         endpoint: tuple[str, int] | None,
         shared: bool,
         facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
-        tag_rules: bool = True,
+        standing: StandingRules = NO_RULES,
     ) -> None:
         self.reader = reader
         self.session = session
         self.ledger = ledger
         self.holder = Holder.here()
         self.shared = shared
-        self.tag_rules = tag_rules
+        self.standing = standing
         self._endpoint = endpoint
         self._facts = facts
         self._identity: str | None = None
@@ -90,15 +93,15 @@ class Access:
 
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
-        recorded, tag_rules = params.get("snapshot"), params.get("tag_rules", True)
+        recorded, standing = params.get("snapshot"), standing_rules(params)
         if recorded is not None:
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
-            return cls(reader, None, open_ledger("none"), None, False, facts, tag_rules)
+            return cls(reader, None, open_ledger("none"), None, False, facts, standing)
         where = params.get("reservations")
         ledger = open_ledger(where)
         session = Session.connect(params)
         endpoint = ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
-        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts, tag_rules)
+        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts, standing)
 
     @property
     def offline(self) -> bool:
@@ -142,10 +145,6 @@ class Access:
         reason = needs_root(request)
         if reason is not None:
             raise PermissionDenied(reason)
-
-    def with_tag_rules(self, request: Request, nodes: Iterable[Node]) -> Request:
-        """The request with the rules of its tags. Raises InvalidRequest for a pin to an unknown node."""
-        return request_with_tag_rules(request, nodes) if self.tag_rules else request
 
     def identity(self) -> str:
         """What the cluster is called in the ledger, whoever asks and by whatever address."""
@@ -210,8 +209,7 @@ class Access:
     def _with_facts(self, snapshot: Snapshot) -> Snapshot:
         facts = self._facts(snapshot.nodes)
         nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
-        found = replace(snapshot, nodes=nodes)
-        return with_tag_rules(found) if self.tag_rules else found
+        return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:
         """Remember which cluster answers at this address; ask again when other nodes answer than the last time.

@@ -53,7 +53,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         whole = access.complete(counted.snapshot, requests, subjects, devices, many=True)
         state = cluster_state(with_moves(whole, counted.under_way), counted.pending)
         templates = Templates(access.reader)
-        requests = [access.with_tag_rules(templates.resolve(entry, state), whole.nodes) for entry in entries]
+        requests = [access.standing.on_request(templates.resolve(entry, state), whole.nodes) for entry in entries]
     finally:
         access.close()
     report = how_many(state, profiles, requests, default_profile=default)

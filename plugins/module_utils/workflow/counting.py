@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..engine.cache import ClusterState
+from ..engine.standing_rules import merged
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.freshness import BEING_MADE, KnownGuest
 from ..proxmox.static_addresses import static_addresses
@@ -118,15 +119,10 @@ def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
 
 
 def _with_rules(guest: Guest, request: Request) -> Guest:
-    asked, shown = request.constraints, guest.constraints
-    merged = replace(
-        asked,
-        # Proxmox tells which HA rule a guest is in.
-        ha=None,
-        affinity=tuple(dict.fromkeys((*asked.affinity, *shown.affinity))),
-        node_required=tuple(dict.fromkeys((*asked.node_required, *shown.node_required))),
-    )
-    return replace(guest, constraints=merged)
+    standing = guest.constraints
+    both = merged(request.constraints, standing.affinity, standing.node_required)
+    # Proxmox tells which HA rule a guest is in.
+    return replace(guest, constraints=replace(both, ha=None))
 
 
 def is_settled(guest: Guest) -> bool:

@@ -13,6 +13,7 @@ import typing as t
 from ..proxmox.login import connection_argument_spec
 from ..proxmox.options.table import vm_argument_spec
 from .device_options import device_classes_argument_spec, devices_argument_spec
+from .guest_rules import guest_rules_argument_spec
 from .rules import rules_argument_spec
 
 Spec = dict[str, dict[str, t.Any]]
@@ -79,6 +80,6 @@ def run_argument_spec() -> Spec:
         "storage_classes": {"type": "dict", "default": {}},
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
-        "tag_rules": {"type": "bool", "default": True},
+        **guest_rules_argument_spec(),
         **device_classes_argument_spec(),
     }

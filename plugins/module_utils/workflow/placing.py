@@ -196,7 +196,8 @@ class Placer:
         requests: dict[Job, Request] = {}
         for job in jobs:
             try:
-                request = self._access.with_tag_rules(self._templates.resolve(job.entry, state), state.snapshot.nodes)
+                resolved = self._templates.resolve(job.entry, state)
+                request = self._access.standing.on_request(resolved, state.snapshot.nodes)
                 request = self.addresses.assign(job.entry, request)
             except CollectionError as error:
                 job.fail(error)

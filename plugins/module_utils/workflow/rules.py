@@ -29,14 +29,19 @@ WEIGHTS = (1, 100)
 PRIORITIES = (-(10**9), 10**9)
 
 
-def rules_argument_spec() -> Spec:
-    """The rules that one VM may have: at the top level, and in each entry of C(vms)."""
-    selector: Spec = {
+def selector_argument_spec() -> Spec:
+    """Which VMs a rule is about."""
+    return {
         "name": {"type": "str"},
         "tags": {"type": "list", "elements": "str"},
         "pool": {"type": "str"},
         "group": {"type": "str"},
     }
+
+
+def rules_argument_spec() -> Spec:
+    """The rules that one VM may have: at the top level, and in each entry of C(vms)."""
+    selector = selector_argument_spec()
     expression: Spec = {
         "key": {"type": "str", "required": True, "no_log": False},
         "operator": {"type": "str", "choices": list(OPERATORS), "required": True},
@@ -143,7 +148,8 @@ def _list_of(options: Spec) -> dict[str, t.Any]:
     return {"type": "list", "elements": "dict", "options": options}
 
 
-def _selector(body: Fields) -> Selector:
+def selector_of(body: Fields) -> Selector:
+    """The VMs that a rule selects. Raises InvalidRequest for a rule that selects none by anything."""
     if not any(key in body for key in SELECTOR):
         raise InvalidRequest(f"{body.where}: selects no VMs, expected at least one of {', '.join(SELECTOR)}")
     return Selector(
@@ -160,7 +166,7 @@ def _affinity(body: Fields) -> AffinityTerm:
         raise invalid(body.path("weight"), body.body["weight"], "a weight only together with required: false")
     return AffinityTerm(
         together=body.choice("type", ("with", "apart")) == "with",
-        selector=_selector(body),
+        selector=selector_of(body),
         required=required,
         topology_key=body.text("topology_key") or "node",
         weight=body.whole("weight", *WEIGHTS),
@@ -170,7 +176,7 @@ def _affinity(body: Fields) -> AffinityTerm:
 def _spread(body: Fields) -> SpreadConstraint:
     return SpreadConstraint(
         topology_key=body.needed("topology_key", "the key of a node label, or node"),
-        selector=_selector(body),
+        selector=selector_of(body),
         max_skew=body.whole("max_skew", 1),
         hard=body.choice("when_unsatisfiable", ("do_not_schedule", "schedule_anyway"), "do_not_schedule")
         == "do_not_schedule",

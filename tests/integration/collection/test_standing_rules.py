@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules in the tags of guests, through the modules."""
+"""Rules for guests whether a task lists them or not: in their tags, and in the option C(rules)."""
 
 from __future__ import annotations
 
@@ -51,9 +51,38 @@ def test_pin__names_a_node_of_the_cluster(controller: Controller) -> None:
     assert controller.schedule(name="pinned", tags=["plb_pin_pve2"])["vms"][0]["node"] == "pve2"
     refused = controller.run("qemu_schedule", name="lost", tags=["plb_pin_pve7"])
     assert refused["error_code"] == "InvalidRequest"
-    assert "plb_pin_pve7 names no node of the cluster, expected one of pve1, pve2" in refused["msg"]
+    assert "plb_pin_pve7 names no node of the cluster; its nodes: pve1, pve2" in refused["msg"]
 
 
 def test_capacity__counts_by_the_tags_of_the_shape(controller: Controller) -> None:
     counted = controller.run("capacity_info", memory=512, tags=["plb_anti_affinity_dns"])
     assert counted["total"] == 1
+
+
+def test_listed_rule__holds_for_guests_of_other_tasks(controller: Controller) -> None:
+    rules = [{"type": "anti-affinity", "name": "old|new"}]
+    assert controller.schedule(name="new", rules=rules)["vms"][0]["node"] == "pve2"
+    assert controller.schedule(name="other", rules=rules)["vms"][0]["node"] == "pve1"
+
+
+def test_listed_node_rule__allows_the_nodes_that_match(controller: Controller) -> None:
+    rules = [{"type": "node-affinity", "tags": ["web"], "nodes": [".*2"]}]
+    assert controller.schedule(name="web", tags=["web"], rules=rules)["vms"][0]["node"] == "pve2"
+    assert controller.schedule(name="db", rules=rules)["vms"][0]["node"] == "pve1"
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ({"type": "affinity"}, "rules[0]: selects no VMs, expected at least one of name, tags, pool, group"),
+        ({"type": "affinity", "name": "a", "nodes": ["pve1"]}, "rules[0].nodes: "),
+        ({"type": "node-affinity", "name": "a"}, "rules[0].nodes: is missing, expected the nodes"),
+        ({"type": "node-affinity", "name": "a", "nodes": ["x"], "required": False}, "rules[0].required: False"),
+        ({"type": "node-affinity", "name": "old", "nodes": ["pve9"]}, "rules[0].nodes[0]: 'pve9' matches no node"),
+        ({"type": "affinity", "name": "a", "weight": 3}, "rules[0].weight: 3"),
+    ],
+)
+def test_mistake_in_a_listed_rule__is_named(controller: Controller, rule: dict[str, Any], text: str) -> None:
+    failed = controller.run("qemu_schedule", name="new", rules=[rule])
+    assert failed["error_code"] == "InvalidRequest"
+    assert failed["msg"].startswith(text), failed["msg"]

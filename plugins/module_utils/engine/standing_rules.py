@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules that hold for guests whether a run asks for them or not: those of their tags, and those that a task lists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidRequest
+from ..model import AffinityTerm, Constraints, Expression, Node, Request, Selector, Snapshot
+from .node_selection import NODE_KEY
+from .patterns.names import name_pattern
+from .selectors import selects, selects_request
+from .tag_rules import PIN, pins_of, terms_of
+from .texts import known
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRule:
+    """One rule of a task.
+
+    Attributes:
+        where: what messages call it, for example C(rules[0]).
+        selector: the guests and new VMs that it is about.
+        term: what they must be with, or apart from; None for a rule about nodes.
+        nodes: names of nodes, or patterns that match whole names: the guests must be on one of these nodes.
+    """
+
+    where: str
+    selector: Selector
+    term: AffinityTerm | None = None
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRules:
+    """All rules that hold beside those of the requests. tags says whether tags are read as rules."""
+
+    tags: bool = True
+    rules: tuple[StandingRule, ...] = ()
+
+    def on_guests(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with these rules added to the constraints of its guests.
+
+        A pin to a node that the cluster does not have is left out: the node may have been removed since. Raises
+        InvalidRequest for a listed rule about unknown nodes.
+        """
+        rules = [(rule, self._expressions(rule, snapshot.nodes)) for rule in self.rules]
+        if not rules and not (self.tags and any(guest.tags for guest in snapshot.guests)):
+            return snapshot
+        names = _by_lower_case(snapshot.nodes)
+        guests = []
+        for guest in snapshot.guests:
+            terms, expressions = self._of_tags(guest.tags, names)
+            for rule, about_nodes in rules:
+                if selects(rule.selector, guest):
+                    terms += (rule.term,) if rule.term else ()
+                    expressions += about_nodes
+            if terms or expressions:
+                guest = replace(guest, constraints=merged(guest.constraints, terms, expressions))
+            guests.append(guest)
+        return replace(snapshot, guests=tuple(guests))
+
+    def on_request(self, request: Request, nodes: Collection[Node]) -> Request:
+        """Return the request with these rules. Raises InvalidRequest for a rule or a pin about unknown nodes."""
+        names = _by_lower_case(nodes)
+        unknown = [pin for pin in pins_of(request.tags) if pin not in names] if self.tags else []
+        if unknown:
+            raise InvalidRequest(
+                f"tags: {PIN}{unknown[0]} names no node of the cluster; its nodes: {known(names.values(), unknown[0])}"
+            )
+        terms, expressions = self._of_tags(request.tags, names)
+        for rule in self.rules:
+            if selects_request(rule.selector, request):
+                terms += (rule.term,) if rule.term else ()
+                expressions += self._expressions(rule, nodes)
+        if not terms and not expressions:
+            return request
+        found = merged(request.constraints, terms, expressions)
+        return replace(request, affinity=found.affinity, node_required=found.node_required)
+
+    def _of_tags(
+        self, tags: Iterable[str], names: dict[str, str]
+    ) -> tuple[tuple[AffinityTerm, ...], tuple[Expression, ...]]:
+        if not self.tags:
+            return (), ()
+        pins = tuple(names[pin] for pin in pins_of(tags) if pin in names)
+        return terms_of(tags), (Expression(NODE_KEY, "In", pins),) if pins else ()
+
+    @staticmethod
+    def _expressions(rule: StandingRule, nodes: Collection[Node]) -> tuple[Expression, ...]:
+        """What a rule about nodes requires of them."""
+        if not rule.nodes:
+            return ()
+        names = sorted(node.name for node in nodes)
+        found: set[str] = set()
+        for number, wanted in enumerate(rule.nodes):
+            matching = [wanted] if wanted in names else list(filter(name_pattern(wanted).matches, names))
+            if not matching:
+                where = f"{rule.where}.nodes[{number}]"
+                raise InvalidRequest(
+                    f"{where}: {wanted!r} matches no node; the cluster's nodes: {known(names, wanted)}"
+                )
+            found.update(matching)
+        return (Expression(NODE_KEY, "In", tuple(sorted(found))),)
+
+
+def merged(given: Constraints, terms: Iterable[AffinityTerm], expressions: Iterable[Expression]) -> Constraints:
+    """The constraints with these rules, each of them once."""
+    return replace(
+        given,
+        affinity=tuple(dict.fromkeys((*given.affinity, *terms))),
+        node_required=tuple(dict.fromkeys((*given.node_required, *expressions))),
+    )
+
+
+def _by_lower_case(nodes: Iterable[Node]) -> dict[str, str]:
+    """The nodes' names, by how tags spell them."""
+    return {node.name.lower(): node.name for node in nodes}
