@@ -217,8 +217,9 @@ class Mover:
         used = {str(value).partition(",")[0] for value in found.config.values()}
         orphans: list[dict[str, str]] = []
         for storage in sorted(set(move.storages.values())):
+            path = f"/nodes/{move.target}/storage/{storage}/content"
             try:
-                rows = self._session.get(f"/nodes/{move.target}/storage/{storage}/content", vmid=move.vmid)
+                rows = self._session.get(path, vmid=move.vmid, content="images" if move.kind == "qemu" else "rootdir")
             except (ApiError, ConnectionFailed, PermissionDenied):
                 continue
             volumes = [str(row["volid"]) for row in rows]
