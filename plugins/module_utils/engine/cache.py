@@ -9,12 +9,14 @@ was made before can look at what changed and at nothing else.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..model import NO_CONSTRAINTS, Constraints, Decision, Device, Guest, Node, Snapshot, Storage
+from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
 from .devices.addresses import share_hardware
+from .guest_index import GuestIndex, RepellingTerms
+from .ha_index import RuleIndex
+from .selectors import selects
 from .vmids.taken import TakenVMIDs
 
 _DIGITS = 6
@@ -115,8 +117,9 @@ class ClusterState:
     Attributes:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
-        constraints: those of its guests, as far as they are known, each with the number of guests that have them.
+        repelling: what guests must be apart from, as far as it is known.
         journal: the changes in order; append-only.
+        ha_rules: the HA rules by their members, decided VMs included.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -125,10 +128,12 @@ class ClusterState:
             NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
         ]
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
-        self.constraints: Counter[Constraints] = Counter()
+        self.repelling = RepellingTerms()
         self.journal: list[Change] = []
+        self.ha_rules = RuleIndex(snapshot.ha_rules)
         self._by_name = {info.name: info for info in self.nodes}
         self._guests: dict[int, Guest] = {}
+        self._index = GuestIndex(self._guests)
         self._assumed: set[int] = set()
         self._shared: dict[str, StorageUse] = {}
         self._place_storages(snapshot.storages)
@@ -149,6 +154,13 @@ class ClusterState:
     def get(self, vmid: int) -> Guest | None:
         """The guest as assumed, or as the API showed it."""
         return self._guests.get(vmid)
+
+    def selected(self, selector: Selector) -> Iterator[tuple[Guest, NodeInfo]]:
+        """Each guest that the selector selects, with its node."""
+        for guest in self._index.candidates(selector):
+            info = self._by_name.get(guest.node)
+            if info is not None and selects(selector, guest):
+                yield guest, info
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())
@@ -217,6 +229,9 @@ class ClusterState:
         self._count(guest, -1)
 
     def _count(self, guest: Guest, sign: int) -> None:
+        self._index.count(guest, sign)
+        if guest.constraints.ha is not None:
+            self.ha_rules.count(guest, sign)
         for (storage, node), size in guest.storage_pending.items():
             holder = self._by_name.get(node)
             if holder is not None and storage in holder.storages:
@@ -234,10 +249,8 @@ class ClusterState:
             if guest.running:
                 info.cores = round(info.cores + sign * guest.cores, _DIGITS)
                 info.memory += sign * guest.memory
-        if guest.constraints is not NO_CONSTRAINTS:
-            self.constraints[guest.constraints] += sign
-            if not self.constraints[guest.constraints]:
-                del self.constraints[guest.constraints]
+        if guest.constraints.affinity:
+            self.repelling.count(guest, sign)
         for driver, device in guest.devices:
             for use in info.devices:
                 use.count(driver, device, sign)

@@ -99,8 +99,8 @@ def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: t
         raise error
     nodes = []
     never_meant = set()
-    for index, name in enumerate(names):
-        rejection = last.looked.rejection(index) if last.looked is not None else None
+    rejections = last.looked.rejections() if last.looked is not None else [None] * len(names)
+    for name, rejection in zip(names, rejections, strict=True):
         if rejection is None:
             nodes.append(NodeCapacity(name, per_node[name]))
             continue

@@ -65,11 +65,9 @@ class Outcome:
         decision = self.decision
         if decision is None:
             return None
-        others = [v for v in self.verdicts() if v.feasible and v.node != decision.node]
-        if not others:
-            return None
-        best = min(others, key=lambda v: (-(v.score or 0.0), v.node))
-        return RunnerUp(best.node, decision.score - (best.score or 0.0))
+        best = self.looked.best(2) if self.looked is not None else []
+        second = next((verdict for verdict in best if verdict.node != decision.node), None)
+        return None if second is None else RunnerUp(second.node, decision.score - (second.score or 0.0))
 
     @property
     def message(self) -> str:

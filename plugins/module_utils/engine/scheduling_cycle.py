@@ -22,6 +22,7 @@ from .framework.cycle_state import CycleState
 from .framework.draft import Draft
 from .framework.interface import (
     NOT_SHARED,
+    FilterPlugin,
     PermitPlugin,
     QueueSortPlugin,
     ReservePlugin,
@@ -34,15 +35,20 @@ from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .queue import Queued, SchedulingQueue
-from .sharing import POINTS, SharedVerdicts
+from .sharing import POINTS, SharedVerdicts, can_share
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
 from .vmids.intersection import intersection
 from .vmids.ranges import AnyVMID
 
-KINDS_KEPT = 256
-"""For how many kinds of request verdicts are kept at once; those that were not used for longest are dropped."""
+VERDICTS_KEPT = 1_000_000
+"""How many verdicts on a node are kept at once, of all kinds of request: about 100 MB of them. Those of kinds that were
+not used for longest are dropped.
+"""
+
+KIND_COST = 100
+"""What a kind takes besides, in verdicts."""
 
 
 @dataclass(slots=True)
@@ -51,8 +57,9 @@ class Cycle:
 
     Attributes:
         key: what the request shares verdicts by.
+        shared: what the plugins say that share.
+        filters, scorers: the other ones that have something to say.
         refusing: the plugins whose PreFilter refused the request on every node, with their statuses.
-        shared: the plugins that have something to say, and what those of them say that share.
         rejections: of plain filters, by the nodes' indices.
         passed: the nodes that all filters let pass; None while no plain plugin has to look at each of them.
     """
@@ -61,6 +68,8 @@ class Cycle:
     profile: Profile
     key: Hashable
     shared: SharedVerdicts
+    filters: Sequence[FilterPlugin]
+    scorers: Sequence[ScorePlugin]
     state: CycleState
     refusing: dict[str, Status]
     rejections: dict[int, Status] = field(default_factory=dict)
@@ -314,20 +323,23 @@ class Scheduler:
                     statuses[plugin.name] = status
                     if status is not None and status.code not in SKIPS:
                         refusing[plugin.name] = status
+        shares = {name for name, signature in signatures.items() if signature is not NOT_SHARED}
         codes = {name: status.code for name, status in statuses.items() if status is not None}
+        filters = [f for f in profile.plugins("filters") if codes.get(f.name) in (None, Code.SKIP_SCORE)]
+        scorers = [s for s in profile.scorers if codes.get(s.name) in (None, Code.SKIP_FILTER)]
+        codes = {name: code for name, code in codes.items() if name in shares}
         if shared is None or shared.codes != codes:
-            shares = {name for name, signature in signatures.items() if signature is not NOT_SHARED}
-            kept = {p: statuses[p.name] for p in profile.keeping if p.name in shares and p.name not in refusing}
             shared = SharedVerdicts(
                 self.cluster,
                 profile.weights,
-                [f for f in profile.plugins("filters") if codes.get(f.name) in (None, Code.SKIP_SCORE)],
-                [s for s in profile.scorers if codes.get(s.name) in (None, Code.SKIP_FILTER)],
-                shares,
-                kept,
+                [f for f in filters if f.name in shares],
+                [s for s in scorers if s.name in shares and can_share(s)],
+                {p: statuses[p.name] for p in profile.keeping if p.name in shares and p.name not in refusing},
                 codes,
             )
-        return Cycle(request, profile, key, shared, state, refusing)
+        plain_filters = [f for f in filters if f.name not in shares]
+        plain_scorers = [s for s in scorers if s.name not in shares or not can_share(s)]
+        return Cycle(request, profile, key, shared, plain_filters, plain_scorers, state, refusing)
 
     def _signatures(self, profile: Profile, request: Request) -> dict[str, Hashable]:
         """What sharing plugins look at in the request, by plugin."""
@@ -351,9 +363,9 @@ class Scheduler:
         if not cycle.refusing:
             self._kept[cycle.key] = cycle.shared
             self._kept.move_to_end(cycle.key)
-            if len(self._kept) > KINDS_KEPT:
+            if len(self._kept) * (len(self.cluster.nodes) + KIND_COST) > VERDICTS_KEPT:
                 self._kept.popitem(last=False)
-        if cycle.refusing or not (cycle.shared.plain_filters or cycle.shared.plain_scorers):
+        if cycle.refusing or not (cycle.filters or cycle.scorers):
             return
         cycle.passed = []
         for info in self.cluster.nodes:
@@ -368,7 +380,7 @@ class Scheduler:
     def _first_refusal(cycle: Cycle, info: NodeInfo) -> Status | None:
         """What the first plain filter says that refuses the node."""
         with Blame() as blame:
-            for plugin in cycle.shared.plain_filters:
+            for plugin in cycle.filters:
                 blame.plugin = plugin
                 status = checked(plugin, plugin.filter(cycle.state, cycle.request, info))
                 if status is not None:
@@ -382,7 +394,8 @@ class Scheduler:
             plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
             for plugin in cycle.profile.plugins("post_filters")
         }
-        rejections = {info.name: r for info in self.cluster.nodes if (r := verdicts.rejection(info.index)) is not None}
+        told = zip(self.cluster.nodes, verdicts.rejections(), strict=True)
+        rejections = {info.name: rejection for info, rejection in told if rejection is not None}
         resolvable = any(
             all(status.resolvable for status in (rejection, *refusals[name].values()))
             for name, rejection in rejections.items()
@@ -402,13 +415,13 @@ class Scheduler:
         if cycle.refusing:
             return None, 0.0
         if cycle.passed is None:
-            best = shared.best()
-            return (None, 0.0) if best is None else (self.cluster.nodes[best], verdicts.mean(shared.total(best)))
+            best = shared.best(cycle.state, cycle.request)
+            return (None, 0.0) if best is None else (self.cluster.nodes[best[0]], verdicts.mean(best[1]))
         if not cycle.passed:
             return None, 0.0
         totals = {info.index: shared.total(info.index) for info in cycle.passed}
         given: list[PlainScores] = []
-        for plugin in cycle.shared.plain_scorers:
+        for plugin in (*shared.ranked, *cycle.scorers):
             raw = guarded(plugin, self._score_all, plugin, cycle)
             normalized = raw if plugin.bounded else self._normalize(plugin, cycle, raw)
             given.append(PlainScores(plugin, raw, all_in_range(plugin, normalized)))
@@ -505,14 +518,14 @@ class Scheduler:
         return draft.storages
 
     def _refusals(self, cycle: Cycle) -> Mapping[str, Mapping[str, Status]]:
-        shared, plain = cycle.shared, bool(cycle.shared.plain_filters or cycle.refusing)
+        shared, plain = cycle.shared, bool(cycle.filters or cycle.refusing)
         if shared.refusals is None or plain:
             refusals = {
                 info.name: {
                     **cycle.refusing,
                     **{
                         plugin.name: status
-                        for plugin in (*shared.filters, *shared.plain_filters)
+                        for plugin in (*shared.filters, *cycle.filters)
                         if (status := asked(plugin, plugin.filter, cycle.state, cycle.request, info)) is not None
                     },
                 }

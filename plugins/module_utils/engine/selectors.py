@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from ..model import Guest, Request, Selector
 from .patterns.names import checked_pattern
+
+Handle = tuple[str, str]
+"""One property of a VM by which those that a selector may select are found: what it is, and its value."""
+
+_LITERAL = re.compile(r"[A-Za-z0-9_-]+")
+"""Patterns that match their own text and nothing else."""
 
 
 def selects(selector: Selector, guest: Guest) -> bool:
@@ -35,3 +42,25 @@ def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str 
     if selector.tags and not {tag.lower() for tag in selector.tags} <= {tag.lower() for tag in tags}:
         return False
     return selector.name is None or (name is not None and checked_pattern("name", selector.name).matches(name))
+
+
+def handle_of(selector: Selector) -> Handle | None:
+    """A property that everything has which the selector selects; None when there is none to look up."""
+    if selector.tags:
+        return "tag", min(tag.lower() for tag in selector.tags)
+    if selector.group is not None:
+        return "group", selector.group
+    if selector.name is not None and _LITERAL.fullmatch(selector.name):
+        return "name", selector.name
+    return None if selector.pool is None else ("pool", selector.pool)
+
+
+def handles(name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> list[Handle]:
+    """Every property of a VM that a handle may be."""
+    known = (("name", name), ("pool", pool), ("group", group))
+    return [*(("tag", tag.lower()) for tag in tags), *((what, value) for what, value in known if value is not None)]
+
+
+def handles_of_request(request: Request) -> list[Handle]:
+    """The same of the VM that a request will become."""
+    return handles(request.name, request.tags, request.pool, request.gang.name if request.gang else None)

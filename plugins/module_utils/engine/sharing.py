@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import heapq
 import typing as t
-from collections.abc import Container, Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError
@@ -21,42 +22,93 @@ from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
 from .framework.status import Code, Status
-from .guard import checked, failed, guarded, in_range
-
-NO_SCORE = -1
-"""Stands where a node was rejected; below every score."""
+from .guard import all_in_range, checked, failed, finite, guarded, in_range
 
 POINTS = 1_000_000
 """Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
+
+REJECTED = -1
+"""Stands for the total of a node that was rejected; below every other."""
 
 _HEAP_SLACK = 4
 """A heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
 
 class Answer(t.NamedTuple):
-    """What some plugins say of a node: why not, if so; else the score of each, and their weighted sum in POINTS."""
+    """What is said of all nodes of a group in one cycle.
+
+    Attributes:
+        rejection: why not, if so.
+        scores, total: of the plugins that answer for the whole group, and their weighted sum in POINTS.
+        raws, normalized: of each score that is not bounded.
+    """
 
     rejection: Status | None
-    scores: tuple[float, ...]
-    total: int
+    scores: tuple[float, ...] = ()
+    total: int = 0
+    raws: tuple[float, ...] = ()
+    normalized: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """Nodes for which the same plugins answer: some for their group, and those for which they are in none.
+
+    Attributes:
+        filters, scorers: those that answer for the group; the scorers are bounded.
+        node_filters, node_scorers: those that are asked about the node.
+        alone: for each score that is not bounded, whether the node is asked about.
+        nodes: by index.
+    """
+
+    filters: Sequence[FilterPlugin]
+    scorers: Sequence[ScorePlugin]
+    node_filters: Sequence[FilterPlugin]
+    node_scorers: Sequence[ScorePlugin]
+    alone: Sequence[bool]
+    nodes: dict[int, NodeInfo] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The nodes that are in the same group for every grouping plugin.
+    """The nodes that are in the same group for every grouping plugin, and have the same scores that are not bounded.
 
     Attributes:
-        filters, scorers: the plugins that answer for the whole group.
-        node_filters, node_scorers: the grouping plugins for which these nodes are in no group.
-        heap: the negated totals and the indices of the nodes that passed; some outdated.
+        raws: the scores that are not bounded; None for those that are asked for the whole group.
+        heap: the nodes that passed, the best first; some outdated.
     """
 
-    filters: list[FilterPlugin]
-    scorers: list[ScorePlugin]
-    node_filters: list[FilterPlugin]
-    node_scorers: list[ScorePlugin]
-    nodes: list[NodeInfo] = field(default_factory=list)
-    heap: list[tuple[int, int]] = field(default_factory=list)
+    division: Division
+    raws: tuple[float | None, ...]
+    heap: list[int] = field(default_factory=list)
+
+
+class Was(t.NamedTuple):
+    """What was said of one node besides what was said of its group.
+
+    Attributes:
+        scores, total: of the bounded scores, and their weighted sum in POINTS; nothing for a node that was rejected.
+    """
+
+    rejection: Status | None
+    scores: tuple[float, ...]
+    total: int
+    group: Group | None
+
+
+class Moment:
+    """A point in time that somebody may want to look back at.
+
+    Attributes:
+        changed: by the nodes' indices, what was said at this moment of those that have changed before the next one.
+        next: the next moment; None while this is the last.
+    """
+
+    __slots__ = ("changed", "next")
+
+    def __init__(self) -> None:
+        self.changed: dict[int, Was] = {}
+        self.next: Moment | None = None
 
 
 class SharedVerdicts:
@@ -64,13 +116,10 @@ class SharedVerdicts:
 
     Attributes:
         filters, scorers: the plugins that share, in the order of the profile.
-        plain_filters, plain_scorers: the others that have something to say about such a request.
-        node_scorers: those of the scorers that never group.
-        rejections, scores, totals: per node, of what is asked about each node.
-        group_of: per node its group; None for a node that was rejected before it was needed.
-        answers: what the plugins that answer for a whole group say of it, in this cycle.
+        ranked: those of the scorers that are not bounded.
+        answers: what is said of each group, in this cycle.
         kept: the statuses of PreFilter, by plugin, of those whose state is kept.
-        codes: the codes of all PreFilter answers that are not a plain yes, by plugin.
+        codes: the codes of the PreFilter answers of the plugins that share, as far as they are not a plain yes.
         refusals: for each node every filter that refuses it, if that was looked at since the last change.
     """
 
@@ -80,37 +129,39 @@ class SharedVerdicts:
         weights: Mapping[str, float],
         filters: Sequence[FilterPlugin],
         scorers: Sequence[ScorePlugin],
-        shares: Container[str],
         kept: Mapping[SharedPlugin, Status | None],
         codes: Mapping[str, Code],
     ) -> None:
-        """filters and scorers are all that have something to say; shares names those that share, and kept has those
-        whose state is kept, with what they answered in PreFilter.
+        """filters and scorers are those that share and have something to say; kept has the plugins whose state is kept,
+        with what they answered in PreFilter.
         """
-        self.filters = [f for f in filters if f.name in shares]
-        self.plain_filters = [f for f in filters if f.name not in shares]
-        self.scorers = [s for s in scorers if s.name in shares and s.bounded]
-        self.plain_scorers = [s for s in scorers if s.name not in shares or not s.bounded]
+        self.filters, self.scorers = filters, scorers
+        self.bounded = [s for s in scorers if s.bounded]
+        self.ranked = [s for s in scorers if not s.bounded]
         self.kept = {plugin.name: status for plugin, status in kept.items()}
         self.codes = codes
         self.refusals: Mapping[str, Mapping[str, Status]] | None = None
+        self.answers: dict[Group, Answer] = {}
         self._cluster = cluster
         self._weights = weights
         self._state: dict[str, t.Any] = {}
         self._cursor = -1
         kept_of = [plugin for plugin, status in kept.items() if status is None or status.code is not Code.SKIP]
-        asked = t.cast("list[SharedPlugin]", list(dict.fromkeys([*self.filters, *self.scorers])))
+        asked = t.cast("list[SharedPlugin]", list(dict.fromkeys([*filters, *scorers])))
         self._updating = list(dict.fromkeys([*kept_of, *(p for p in asked if not isinstance(p, PerNode))]))
         self._grouping = [plugin for plugin in asked if type(plugin).group is not PerNode.group]
         grouping = frozenset[Plugin](self._grouping)
-        self._node_filters = [f for f in self.filters if f not in grouping]
-        self.node_scorers = [s for s in self.scorers if s not in grouping]
-        self.rejections: list[Status | None] = [None] * len(cluster.nodes)
-        self.scores: list[tuple[float, ...]] = [()] * len(cluster.nodes)
-        self.totals: list[int] = [NO_SCORE] * len(cluster.nodes)
-        self.group_of: list[Group | None] = [None] * len(cluster.nodes)
-        self.answers: dict[Group, Answer] = {}
+        self._node_filters = [f for f in filters if f not in grouping]
+        self._node_scorers = [s for s in self.bounded if s not in grouping]
+        count = len(cluster.nodes)
+        self._rejections: list[Status | None] = [None] * count
+        self._scores = {scorer.name: array("d", bytes(8 * count)) for scorer in self.bounded}
+        self._totals = array("q", bytes(8 * count))
+        self._group_of: list[Group | None] = [None] * count
+        self._keys: list[tuple[Hashable, ...] | None] = [None if self._grouping else ()] * count
+        self._divisions: dict[Hashable, Division] = {}
         self._groups: dict[Hashable, Group] = {}
+        self._moment = Moment()
 
     def restore(self, state: CycleState) -> None:
         """Put what the plugins have kept into the state of a new cycle."""
@@ -126,29 +177,61 @@ class SharedVerdicts:
         elif self._cursor < len(self._cluster.journal):
             self.refusals = None
             for info in self._changed(state, request):
-                self._evaluate(state, request, info)
-                self._push(info.index)
+                self._look_again(state, request, info)
         self._state = {plugin.name: state[plugin.name] for plugin in self._updating if plugin.name in state}
-        self.answers = {
-            group: Answer(*self._ask(state, request, group.filters, group.scorers, group.nodes[0]))
-            for group in self._groups.values()
-        }
+        self.answers = {}
+        for key, group in list(self._groups.items()):
+            top = self._top(group)
+            if top is None:
+                del self._groups[key]
+            else:
+                self.answers[group] = self._answer(state, request, group, self._cluster.nodes[top])
 
     def rejection(self, index: int) -> Status | None:
         """Why the node is rejected, or None."""
-        rejection = self.rejections[index]
-        group = self.group_of[index]
+        rejection, group = self._rejections[index], self._group_of[index]
         return rejection if rejection is not None or group is None else self.answers[group].rejection
 
     def total(self, index: int) -> int:
-        """The weighted sum of the scores of a node that is not rejected, in POINTS."""
-        group = self.group_of[index]
-        return self.totals[index] + (self.answers[group].total if group is not None else 0)
+        """The weighted sum of the bounded scores of a node that is not rejected, in POINTS."""
+        group = self._group_of[index]
+        return self._totals[index] + (self.answers[group].total if group is not None else 0)
 
-    def best(self) -> int | None:
-        """The index of the node with the highest total; of equal ones the first by name. None when all are rejected."""
-        tops = (self._top(group) for group in self._groups.values() if self.answers[group].rejection is None)
-        return min((index for index in tops if index is not None), key=lambda i: (-self.total(i), i), default=None)
+    def best(self, state: CycleState, request: Request) -> tuple[int, int] | None:
+        """The index of the node with the highest weighted sum of all scores, and that sum; of equal ones the first by
+        name. None when all are rejected.
+        """
+        passing = [
+            (group, top)
+            for group, a in self.answers.items()
+            if a.rejection is None and (top := self._top(group)) is not None
+        ]
+        added = self._rank(state, request, passing) if self.ranked else [0] * len(passing)
+        sums = ((self.total(top) + more, top) for (_group, top), more in zip(passing, added, strict=True))
+        found = min(sums, key=lambda found: (-found[0], found[1]), default=None)
+        return None if found is None else (found[1], found[0])
+
+    # --- looking back ---
+
+    def moment(self) -> Moment:
+        """Now, to look back at later."""
+        self._moment.next = Moment()
+        self._moment = self._moment.next
+        return self._moment
+
+    def as_of(self, moment: Moment) -> Callable[[int], Was]:
+        """A function that tells of a node, by its index, what was said of it at a moment."""
+        moments = [moment]
+        while (following := moments[-1].next) is not None:
+            moments.append(following)
+        changed: dict[int, Was] = {}
+        for each in reversed(moments):
+            changed.update(each.changed)
+        return lambda index: changed[index] if index in changed else self._now(index)
+
+    def _now(self, index: int) -> Was:
+        scores = tuple([given[index] for given in self._scores.values()])
+        return Was(self._rejections[index], scores, self._totals[index], self._group_of[index])
 
     # --- keeping up ---
 
@@ -168,66 +251,98 @@ class SharedVerdicts:
                 if seen is not None and seen.use.shared:
                     fuller.add(storage)
         self._cursor = len(journal)
-        for group in self._groups.values() if fuller else ():
-            if any(Event.STORAGE in plugin.events for plugin in (*group.node_filters, *group.node_scorers)):
-                dirty.update({info.index: info for info in group.nodes if not fuller.isdisjoint(info.storages)})
+        if fuller:
+            dirty.update(self._seeing(fuller))
         return list(dirty.values())
+
+    def _seeing(self, storages: set[str]) -> Mapping[int, NodeInfo]:
+        """The nodes that see one of the storages and that a plugin with an eye on storages is asked about alone."""
+        return {
+            index: info
+            for division in self._divisions.values()
+            if any(Event.STORAGE in plugin.events for plugin in (*division.node_filters, *division.node_scorers))
+            for index, info in division.nodes.items()
+            if not storages.isdisjoint(info.storages)
+        }
+
+    def _look_again(self, state: CycleState, request: Request, info: NodeInfo) -> None:
+        """Evaluate a node that was evaluated before."""
+        self._moment.changed.setdefault(info.index, self._now(info.index))
+        self._evaluate(state, request, info)
+        group = self._group_of[info.index]
+        if group is not None and self._totals[info.index] != REJECTED:
+            if len(group.heap) > _HEAP_SLACK * len(self._totals):
+                self._build_heaps()
+            else:
+                heapq.heappush(group.heap, self._ranking(info.index))
 
     def _evaluate(self, state: CycleState, request: Request, info: NodeInfo) -> None:
         """Ask about one node what its group does not answer."""
         index = info.index
-        rejection, scores, total = self._ask(state, request, self._node_filters, self.node_scorers, info)
+        total = 0
+        raws: tuple[float | None, ...] = ()
+        division: Division | None = None
+        rejection = self._first_refusal(state, request, self._node_filters, info)
         if rejection is None:
-            group = self.group_of[index] or self._join(state, request, info)
-            if group.node_filters or group.node_scorers:
-                rejection, more, added = self._ask(state, request, group.node_filters, group.node_scorers, info)
-                scores, total = scores + more, total + added
-        self.rejections[index] = rejection
-        self.scores[index] = scores
-        self.totals[index] = NO_SCORE if rejection is not None else total
+            total = self._score(state, request, self._node_scorers, info)
+            division = self._division(state, request, info)
+            if division.node_filters:
+                rejection = self._first_refusal(state, request, division.node_filters, info)
+        if rejection is None and division is not None:
+            if division.node_scorers:
+                total += self._score(state, request, division.node_scorers, info)
+            if self.ranked:
+                raws = tuple(
+                    finite(scorer, guarded(scorer, scorer.score, state, request, info)) if alone else None
+                    for scorer, alone in zip(self.ranked, division.alone, strict=True)
+                )
+            self._group_of[index] = self._group(division, self._keys[index], raws)
+        self._rejections[index] = rejection
+        self._totals[index] = REJECTED if rejection is not None else total
 
-    def _join(self, state: CycleState, request: Request, info: NodeInfo) -> Group:
-        """Find the group of a node, once and for all, when nothing rejects the node for the first time."""
-        keys: tuple[Hashable, ...] = ()
-        for plugin in self._grouping:
-            key = guarded(plugin, plugin.group, state, request, info)
-            guarded(plugin, hash, key)
-            keys += (key,)
-        group = self._groups.get(keys)
-        if group is None:
-            grouped = {plugin.name: key is not None for plugin, key in zip(self._grouping, keys, strict=True)}
-            group = self._groups[keys] = Group(
-                filters=[f for f in self.filters if grouped.get(f.name) is True],
-                scorers=[s for s in self.scorers if grouped.get(s.name) is True],
-                node_filters=[f for f in self.filters if grouped.get(f.name) is False],
-                node_scorers=[s for s in self.scorers if grouped.get(s.name) is False],
+    def _division(self, state: CycleState, request: Request, info: NodeInfo) -> Division:
+        """Find the groups of a node, once and for all, when nothing rejects the node for the first time."""
+        keys = self._keys[info.index]
+        if keys is None:
+            asked = []
+            for plugin in self._grouping:
+                key = guarded(plugin, plugin.group, state, request, info)
+                guarded(plugin, hash, key)
+                asked.append(key)
+            keys = self._keys[info.index] = tuple(asked)
+        pattern = tuple(key is None for key in keys)
+        division = self._divisions.get(pattern)
+        if division is None:
+            alone = {plugin.name: key is None for plugin, key in zip(self._grouping, keys, strict=True)}
+            division = self._divisions[pattern] = Division(
+                filters=[f for f in self.filters if alone.get(f.name) is False],
+                scorers=[s for s in self.bounded if alone.get(s.name) is False],
+                node_filters=[f for f in self.filters if alone.get(f.name) is True],
+                node_scorers=[s for s in self.bounded if alone.get(s.name) is True],
+                alone=[alone.get(s.name) is not False for s in self.ranked],
             )
-        group.nodes.append(info)
-        self.group_of[info.index] = group
+        division.nodes[info.index] = info
+        return division
+
+    def _group(self, division: Division, keys: Hashable, raws: tuple[float | None, ...]) -> Group:
+        group = self._groups.get((keys, raws))
+        if group is None:
+            group = self._groups[keys, raws] = Group(division, raws)
         return group
 
-    def _ask(
-        self,
-        state: CycleState,
-        request: Request,
-        filters: Sequence[FilterPlugin],
-        scorers: Sequence[ScorePlugin],
-        info: NodeInfo,
-    ) -> tuple[Status | None, tuple[float, ...], int]:
-        """What the plugins say of a node, as Answer has it."""
+    # --- asking plugins ---
+
+    @staticmethod
+    def _first_refusal(
+        state: CycleState, request: Request, filters: Sequence[FilterPlugin], info: NodeInfo
+    ) -> Status | None:
+        """What the first filter says that refuses a node."""
         plugin: Plugin | None = None
         try:
             for plugin in filters:
                 status = plugin.filter(state, request, info)
                 if status is not None and (status := checked(plugin, status)) is not None:
-                    return status, (), 0
-            scores = []
-            total = 0
-            weights = self._weights
-            for plugin in scorers:
-                score = in_range(plugin, plugin.score(state, request, info))
-                scores.append(score)
-                total += round(weights[plugin.name] * score * POINTS)
+                    return status
         except CollectionError:
             raise
         # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
@@ -235,28 +350,85 @@ class SharedVerdicts:
             if plugin is None:
                 raise
             raise failed(plugin, f"{type(error).__name__}: {error}") from error
-        return None, tuple(scores), total
+        return None
+
+    def _score(self, state: CycleState, request: Request, scorers: Sequence[ScorePlugin], info: NodeInfo) -> int:
+        """Note what plugins score a node, and return the weighted sum in POINTS."""
+        plugin: Plugin | None = None
+        total = 0
+        try:
+            for plugin in scorers:
+                score = self._scores[plugin.name][info.index] = in_range(plugin, plugin.score(state, request, info))
+                total += round(self._weights[plugin.name] * score * POINTS)
+        except CollectionError:
+            raise
+        except Exception as error:  # as above
+            if plugin is None:
+                raise
+            raise failed(plugin, f"{type(error).__name__}: {error}") from error
+        return total
+
+    def _answer(self, state: CycleState, request: Request, group: Group, info: NodeInfo) -> Answer:
+        """What is said of a whole group, of which one node is asked about."""
+        division = group.division
+        rejection = self._first_refusal(state, request, division.filters, info)
+        if rejection is not None:
+            return Answer(rejection)
+        scores = [in_range(s, guarded(s, s.score, state, request, info)) for s in division.scorers]
+        points = (
+            round(self._weights[s.name] * given * POINTS) for s, given in zip(division.scorers, scores, strict=True)
+        )
+        raws = (
+            finite(scorer, guarded(scorer, scorer.score, state, request, info)) if raw is None else raw
+            for scorer, raw in zip(self.ranked, group.raws, strict=True)
+        )
+        return Answer(None, tuple(scores), sum(points), tuple(raws))
 
     # --- choosing ---
 
-    def _build_heaps(self) -> None:
-        totals = self.totals
-        for group in self._groups.values():
-            group.heap = [(-totals[info.index], info.index) for info in group.nodes if totals[info.index] >= 0]
-            heapq.heapify(group.heap)
+    def _rank(self, state: CycleState, request: Request, passing: Sequence[tuple[Group, int]]) -> list[int]:
+        """Normalize the scores that are not bounded, each different one once; their weighted sum for each group."""
+        if not passing:
+            return []
+        normalized: list[list[float]] = []
+        for number, scorer in enumerate(self.ranked):
+            first = {self.answers[group].raws[number]: self._cluster.nodes[top] for group, top in passing}
+            made = guarded(scorer, scorer.normalize, state, request, list(first.values()), list(first))
+            if len(made) != len(first):
+                raise failed(scorer, f"normalize() made {len(made)} scores of {len(first)}")
+            by_raw = dict(zip(first, all_in_range(scorer, made), strict=True))
+            normalized.append([by_raw[self.answers[group].raws[number]] for group, _top in passing])
+        added = []
+        for (group, _top), scores in zip(passing, zip(*normalized, strict=True), strict=True):
+            self.answers[group] = self.answers[group]._replace(normalized=scores)
+            weighted = zip(self.ranked, scores, strict=True)
+            added.append(sum(round(self._weights[scorer.name] * score * POINTS) for scorer, score in weighted))
+        return added
 
-    def _push(self, index: int) -> None:
-        group = self.group_of[index]
-        if self.totals[index] < 0 or group is None:
-            return
-        if len(group.heap) > _HEAP_SLACK * len(self.totals):
-            self._build_heaps()
-        else:
-            heapq.heappush(group.heap, (-self.totals[index], index))
+    def _ranking(self, index: int) -> int:
+        """A number that is the smaller the better the node is: by its total, and then by name."""
+        return index - self._totals[index] * len(self._totals)
+
+    def _build_heaps(self) -> None:
+        for group in self._groups.values():
+            group.heap.clear()
+        for index, group in enumerate(self._group_of):
+            if group is not None and self._totals[index] != REJECTED:
+                group.heap.append(self._ranking(index))
+        for group in self._groups.values():
+            heapq.heapify(group.heap)
 
     def _top(self, group: Group) -> int | None:
         """The index of the best node; what the group gets is the same for all, so what a node gets itself decides."""
-        heap = group.heap
-        while heap and self.totals[heap[0][1]] != -heap[0][0]:
+        heap, count = group.heap, len(self._totals)
+        while heap:
+            index = heap[0] % count
+            if self._group_of[index] is group and self._totals[index] != REJECTED and self._ranking(index) == heap[0]:
+                return index
             heapq.heappop(heap)
-        return heap[0][1] if heap else None
+        return None
+
+
+def can_share(scorer: ScorePlugin) -> bool:
+    """Whether a score can be kept: it is bounded, or made comparable by looking at nothing but the scores."""
+    return scorer.bounded or scorer.by_score or type(scorer).normalize is ScorePlugin.normalize

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..model import Guest, Node
 from .cache import NodeInfo
@@ -32,14 +32,13 @@ class DomainCounts:
         domain = label(node, self.key)
         return 0 if domain is None else self._counts[domain]
 
-    def fill(self, nodes: Iterable[NodeInfo]) -> None:
-        """Count the guests of all these nodes in: the start, as change is too slow for a whole cluster."""
-        for info in nodes:
+    def fill(self, found: Iterable[NodeInfo]) -> None:
+        """Start with these guests, all of which count, given by their nodes."""
+        for info in found:
             domain = label(info.node, self.key)
-            found = 0 if domain is None else sum(map(self._counted, info.guests.values()))
-            if domain is not None and found:
-                self._counts[domain] += found
-                self.total += found
+            if domain is not None:
+                self._counts[domain] += 1
+                self.total += 1
 
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
         """Count guest on node in (sign 1) or out (-1).
@@ -72,9 +71,9 @@ class EvenCounts(DomainCounts):
         """How many domains there are."""
         return len(self._counts)
 
-    def fill(self, nodes: Iterable[NodeInfo]) -> None:
-        """nodes must be in the domains."""
-        super().fill(nodes)
+    def fill(self, found: Iterable[NodeInfo]) -> None:
+        """The nodes must be in the domains."""
+        super().fill(found)
         self._note()
 
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
@@ -105,3 +104,9 @@ def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[t
             if domain is not None:
                 members[key, domain].append(info)
     return members
+
+
+def are_large(domains: Mapping[tuple[str, str], Sequence[NodeInfo]], keys: Iterable[str]) -> bool:
+    """Whether there are domains of every key, and fewer of them than a domain has nodes."""
+    sizes = [[len(nodes) for (of, _value), nodes in domains.items() if of == key] for key in keys]
+    return all(0 < len(each) ** 2 < sum(each) for each in sizes)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import heapq
 import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from .cache import NodeInfo
 from .framework.interface import ScorePlugin
 from .framework.status import Status
-from .sharing import POINTS, SharedVerdicts
+from .sharing import POINTS, SharedVerdicts, Was
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,8 @@ class PlainScores(t.NamedTuple):
 
 
 class Verdicts:
-    """The verdicts of one cycle, as they were when it chose a node.
-
-    Attributes:
-        weight_sum: of all scores in force.
+    """The verdicts of one cycle, as they were when it chose a node. Little is kept of them: what has changed since is
+    taken back when they are asked for.
     """
 
     def __init__(
@@ -75,51 +74,78 @@ class Verdicts:
         self._weights = weights
         self._refused = refused
         self._plain = plain
-        self._plain_scores: list[PlainScores] = []
-        self._scored: dict[int, int] = {}
+        self._plain_scores: Sequence[PlainScores] | None = None
+        self._scored: Mapping[int, int] = {}
         self._shared = shared
-        # What the sharing plugins say changes with the cluster, and is read only when it is reported.
-        self._rejections = shared.rejections.copy()
-        self._scores = shared.scores.copy()
+        self._moment = shared.moment()
         self._answers = shared.answers
-        self.weight_sum = sum(weights[scorer.name] for scorer in shared.scorers)
 
     def add_scores(self, nodes: Sequence[NodeInfo], scores: Sequence[PlainScores]) -> None:
-        """Note what plain plugins gave the nodes that passed."""
+        """Note what was scored node by node, and not by the sharing plugins: all that is not bounded."""
         self._scored = {info.index: position for position, info in enumerate(nodes)}
-        self._plain_scores.extend(scores)
-        self.weight_sum += sum(self._weights[each.plugin.name] for each in scores)
+        self._plain_scores = scores
 
     def mean(self, total: int) -> float:
         """The score that a sum in POINTS makes, 0..100. Equal sums make equal scores."""
-        return round(total / POINTS / (self.weight_sum or 1.0), 6)
+        scorers: list[ScorePlugin] = [*self._shared.bounded]
+        scorers += self._shared.ranked if self._plain_scores is None else [each.plugin for each in self._plain_scores]
+        return round(total / POINTS / (sum(self._weights[scorer.name] for scorer in scorers) or 1.0), 6)
 
-    def rejection(self, index: int) -> Status | None:
-        """Why the node was rejected, or None."""
-        if self._refused is not None:
-            return self._refused
-        rejection = self._rejections[index]
-        if rejection is not None:
-            return rejection
-        group = self._shared.group_of[index]
-        of_group = self._answers[group].rejection if group is not None else None
-        return of_group or self._plain.get(index)
+    def rejections(self) -> list[Status | None]:
+        """For each node, in order of name, why it was rejected, or None."""
+        look = self._shared.as_of(self._moment)
+        return [self._rejection(info.index, look(info.index)) for info in self._nodes]
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name."""
-        return tuple(self._verdict(info) for info in self._nodes)
+        look = self._shared.as_of(self._moment)
+        return tuple(self._verdict(info, look(info.index)) for info in self._nodes)
 
-    def _verdict(self, info: NodeInfo) -> NodeVerdict:
-        rejection = self.rejection(info.index)
-        group = self._shared.group_of[info.index]
-        if rejection is not None or group is None:
+    def best(self, count: int) -> list[NodeVerdict]:
+        """The verdicts on the so many best of the nodes that passed, the best first; of equal ones the first by name
+        first.
+        """
+        look = self._shared.as_of(self._moment)
+        seen = ((info, look(info.index)) for info in self._nodes)
+        passed = (
+            (-self._total(info.index, was), info.index) for info, was in seen if not self._rejection(info.index, was)
+        )
+        return [self._verdict(self._nodes[index], look(index)) for _total, index in heapq.nsmallest(count, passed)]
+
+    def _rejection(self, index: int, was: Was) -> Status | None:
+        if self._refused is not None:
+            return self._refused
+        of_group = was.rejection or (self._answers[was.group].rejection if was.group is not None else None)
+        return of_group or self._plain.get(index)
+
+    def _total(self, index: int, was: Was) -> int:
+        """The weighted sum of all scores of a node that passed, in POINTS."""
+        if was.group is None:
+            return 0
+        answer = self._answers[was.group]
+        rest = zip(self._shared.ranked, answer.normalized, strict=False)
+        total = was.total + answer.total + sum(self._points(scorer.name, score) for scorer, score in rest)
+        position = self._scored.get(index)
+        if position is None or self._plain_scores is None:
+            return total
+        return total + sum(self._points(each.plugin.name, each.normalized[position]) for each in self._plain_scores)
+
+    def _points(self, plugin: str, score: float) -> int:
+        return round(self._weights[plugin] * score * POINTS)
+
+    def _verdict(self, info: NodeInfo, was: Was) -> NodeVerdict:
+        rejection = self._rejection(info.index, was)
+        if rejection is not None or was.group is None:
             return NodeVerdict(info.name, rejection)
-        scorers = [*self._shared.node_scorers, *group.node_scorers, *group.scorers]
-        given = zip(scorers, self._scores[info.index] + self._answers[group].scores, strict=True)
-        scores = {scorer.name: PluginScore(raw, raw, self._weights[scorer.name]) for scorer, raw in given}
+        answer, of_group = self._answers[was.group], was.group.division.scorers
+        bounded = dict(zip((s.name for s in self._shared.bounded), was.scores, strict=True))
+        bounded.update(zip((s.name for s in of_group), answer.scores, strict=True))
+        scores = {plugin: PluginScore(raw, raw, self._weights[plugin]) for plugin, raw in bounded.items()}
+        for scorer, raw, normalized in zip(self._shared.ranked, answer.raws, answer.normalized, strict=False):
+            scores[scorer.name] = PluginScore(raw, normalized, self._weights[scorer.name])
         position = self._scored.get(info.index)
-        for plugin, raws, normalized in self._plain_scores:
+        for plugin, raws, normalized_of in self._plain_scores or ():
             if position is not None:
-                scores[plugin.name] = PluginScore(raws[position], normalized[position], self._weights[plugin.name])
-        total = sum(round(score.weight * score.normalized * POINTS) for score in scores.values())
-        return NodeVerdict(info.name, score=self.mean(total), scores=scores)
+                weight = self._weights[plugin.name]
+                scores[plugin.name] = PluginScore(raws[position], normalized_of[position], weight)
+        return NodeVerdict(info.name, score=self.mean(self._total(info.index, was)), scores=scores)

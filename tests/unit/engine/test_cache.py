@@ -94,17 +94,16 @@ def test_restoring__believes_what_is_there() -> None:
     assert state.get(100) is not None
 
 
-def test_constraints__of_decided_vms_are_known_as_long_as_they_are_there() -> None:
+def test_repelling_terms__of_decided_vms_are_known_as_long_as_they_are_there() -> None:
     state = cluster(NODES)
     state.assume(decision(100, affinity=(APART,)))
     state.assume(decision(101, affinity=(APART,)))
     state.assume(decision(102))
-    both = Constraints(affinity=(APART,))
-    assert dict(state.constraints) == {both: 2}
+    assert [guest.vmid for guest in state.repelling.holders(APART)] == [100, 101]
     state.forget(100)
-    assert dict(state.constraints) == {both: 1}
+    assert [guest.vmid for guest in state.repelling.holders(APART)] == [101]
     state.forget(101)
-    assert dict(state.constraints) == {}
+    assert not state.repelling
 
 
 GUESTS = st.builds(
@@ -141,4 +140,4 @@ def picture(state: ClusterState) -> object:
         (sums(info), set(info.guests), {name: seen.use.pending for name, seen in info.storages.items()})
         for info in state.nodes
     ]
-    return nodes, sorted(state.taken), state.constraints
+    return nodes, sorted(state.taken), {guest.vmid for guest in state.repelling.holders(APART)}

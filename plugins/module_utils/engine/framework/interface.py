@@ -136,10 +136,12 @@ class ScorePlugin(Plugin):
     Attributes:
         weight: the weight when the plugin config gives none.
         bounded: promises that score answers within 0..100. Scores in any other unit are normalized.
+        by_score: promises that normalize, where a plugin has its own, looks at nothing but the scores.
     """
 
     weight: t.ClassVar[float] = 1.0
     bounded: t.ClassVar[bool] = False
+    by_score: t.ClassVar[bool] = False
 
     @abc.abstractmethod
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float: ...
@@ -204,8 +206,9 @@ NOT_SHARED = object()
 class SharedPlugin(Plugin):
     """A plugin whose verdicts are kept, and shared by requests that are alike to it.
 
-    What is kept is the answer of C(filter), of a C(score) that is bounded, and what C(pre_filter) left in the state;
-    the methods below bring it up to date. Scores that are not bounded depend on all nodes, and are not kept.
+    What is kept is the answers of C(filter) and C(score), and what C(pre_filter) left in the state; the methods below
+    bring it up to date. C(normalize) is asked in each cycle, about each different score once. A score that is not
+    bounded is kept only if the plugin has no C(normalize) of its own, or promises C(by_score).
     """
 
     @abc.abstractmethod

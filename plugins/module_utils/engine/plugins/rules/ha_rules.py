@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 from ....errors import InvalidRequest
-from ....model import HARule, Request
+from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
-from ...ha_rules import Enforced, enforced, find_rule, preference, refusal
+from ...ha_rules import RESOURCES, Enforced, enforced, preference, refusal
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
 NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"
@@ -41,12 +38,13 @@ class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
         if intent is None or not is_concerned(request):
             return SKIP
         vmid = NEW_VM if request.vmid is None else request.vmid
-        joined = find_rule(cluster.snapshot.ha_rules, intent)
-        rules = list(with_members(cluster, vmid, joined))
+        joined, rules = cluster.ha_rules.with_vm(vmid, intent)
         problem = refusal(rules, joined.name, vmid, len(cluster.nodes)) if joined is not None else None
         if joined is not None and problem is not None:
             raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
-        found = state[self.name] = enforced(rules, vmid, {guest.vmid: guest.node for guest in cluster})
+        members = frozenset[int]().union(*(rule.vmids for rule in rules if rule.type == RESOURCES))
+        located = {guest.vmid: guest.node for member in members if (guest := cluster.get(member)) is not None}
+        found = state[self.name] = enforced(rules, vmid, located)
         return SKIP_SCORE if found.by_nodes is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
@@ -72,10 +70,3 @@ def fits(found: Enforced, node: str) -> Status | None:
     if node in found.apart:
         return unschedulable(NOT_APART.format(found.apart[node]))
     return None
-
-
-def with_members(cluster: ClusterState, vmid: int, joined: HARule | None) -> Iterable[HARule]:
-    """The cluster's rules with the VM in the one that it joins, and decided VMs in those that they will join."""
-    for rule in cluster.snapshot.ha_rules:
-        decided = {guest.vmid for guest in cluster if guest.constraints.ha and guest.constraints.ha.joins == rule.name}
-        yield replace(rule, vmids=rule.vmids | decided | ({vmid} if rule is joined else frozenset()))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, S
 from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...node_selection import NODE_KEY, asked_for, label, wanted_regex
 from ...selectors import selects, selects_request
-from ...topology import EvenCounts
+from ...topology import EvenCounts, nodes_by_domain
 
 NO_LABEL = "didn't have label '{}' of a topology spread rule"
 SKEWED = "would break a topology spread rule over '{}'"
@@ -43,11 +43,17 @@ class Spread:
 
 @dataclass(slots=True)
 class Counted:
-    """What TopologySpread remembers about one kind of request: its constraints, and the weights of the soft ones."""
+    """What TopologySpread remembers about one kind of request: its constraints, and the weights of the soft ones.
+
+    Attributes:
+        domains: the nodes of each (label, value).
+        nodes: all of them.
+    """
 
     hard: list[Spread]
     soft: list[Spread]
     weights: list[float]
+    domains: Mapping[tuple[str, str], list[NodeInfo]]
     nodes: Sequence[NodeInfo]
 
 
@@ -62,6 +68,7 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     name = "TopologySpread"
     weight = 2.0
+    by_score = True
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         if not request.topology_spread:
@@ -70,23 +77,25 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         return request.topology_spread, itself, request.node, wanted_regex(request), request.node_required
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        # With a domain per node the emptiest domain's number seldom moves; with a few domains it does all the time.
         if _by_node(request):
             return None
-        return tuple(label(node.node, c.topology_key) for c in request.topology_spread if c.hard)
+        counted: Counted = state[self.name]
+        domains = tuple(label(node.node, constraint.topology_key) for constraint in request.topology_spread)
+        return domains, tuple(node.index in spread.nodes for spread in counted.soft)
 
     def update(
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
     ) -> Iterable[NodeInfo]:
-        counted: Counted = state[self.name]
-        moved = _count([*counted.hard, *counted.soft], guest, node, sign)
-        return counted.nodes if moved and _by_node(request) else ()
+        turned = _count(state[self.name], guest, node, sign)
+        return turned if _by_node(request) else ()
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.topology_spread:
             return SKIP
         hard, soft = _spreads(request, cluster, True), _spreads(request, cluster, False)
-        state[self.name] = Counted(hard, soft, [domain_weight(spread) for spread in soft], cluster.nodes)
+        weights = [domain_weight(spread) for spread in soft]
+        domains = nodes_by_domain(cluster.nodes, [constraint.topology_key for constraint in request.topology_spread])
+        state[self.name] = Counted(hard, soft, weights, domains, cluster.nodes)
         if not hard:
             return SKIP_FILTER
         return None if soft else SKIP_SCORE
@@ -145,8 +154,8 @@ def normalized(scores: Sequence[float]) -> list[float]:
 
 
 def _by_node(request: Request) -> bool:
-    """Whether the domains of all hard constraints are single nodes."""
-    return all(constraint.topology_key == NODE_KEY for constraint in request.topology_spread if constraint.hard)
+    """Whether single nodes are among the domains, so that no two nodes need be alike."""
+    return any(constraint.topology_key == NODE_KEY for constraint in request.topology_spread)
 
 
 def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread]:
@@ -158,25 +167,29 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
         if allowed(info.node) and all(label(info.node, c.topology_key) is not None for c in constraints)
     ]
     indices = frozenset(info.index for info in nodes)
-    return [_spread(request, constraint, nodes, indices) for constraint in constraints]
+    return [_spread(request, constraint, cluster, indices) for constraint in constraints]
 
 
-def _spread(
-    request: Request, constraint: SpreadConstraint, nodes: Sequence[NodeInfo], indices: frozenset[int]
-) -> Spread:
-    key = constraint.topology_key
-    domains = (label(info.node, key) or "" for info in nodes)
-    counts = EvenCounts(key, partial(selects, constraint.selector), domains)
-    counts.fill(nodes)
-    return Spread(constraint, counts, int(selects_request(constraint.selector, request)), indices)
+def _spread(request: Request, constraint: SpreadConstraint, cluster: ClusterState, indices: frozenset[int]) -> Spread:
+    key, selector = constraint.topology_key, constraint.selector
+    domains = (label(info.node, key) or "" for info in cluster.nodes if info.index in indices)
+    counts = EvenCounts(key, partial(selects, selector), domains)
+    counts.fill(info for _guest, info in cluster.selected(selector) if info.index in indices)
+    return Spread(constraint, counts, int(selects_request(selector, request)), indices)
 
 
-def _count(spreads: list[Spread], guest: Guest, node: NodeInfo, sign: int) -> bool:
-    """Count guest in or out; tell whether that moved the number in the emptiest domain of a hard constraint."""
-    moved = False
-    for spread in spreads:
-        if node.index in spread.nodes:
-            before = spread.counts.lowest
-            spread.counts.change(guest, node.node, sign)
-            moved |= spread.constraint.hard and spread.counts.lowest != before
-    return moved
+def _count(counted: Counted, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
+    """Count guest in (sign 1) or out (-1); return the other nodes whose verdict may have changed."""
+    turned: list[NodeInfo] = []
+    for spread in (*counted.hard, *counted.soft):
+        if node.index not in spread.nodes:
+            continue
+        before = spread.counts.lowest
+        if spread.counts.change(guest, node.node, sign) is None:
+            continue
+        if spread.constraint.hard and spread.counts.lowest != before:
+            turned.extend(counted.nodes)
+        else:
+            key = spread.constraint.topology_key
+            turned.extend(counted.domains.get((key, label(node.node, key) or ""), ()))
+    return turned

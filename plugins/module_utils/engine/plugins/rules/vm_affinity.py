@@ -16,7 +16,7 @@ from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, S
 from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...node_selection import label
 from ...selectors import selects, selects_request
-from ...topology import DomainCounts, nodes_by_domain
+from ...topology import DomainCounts, are_large, nodes_by_domain
 
 NO_DOMAIN = "didn't have label '{}' of an affinity rule"
 NOT_WITH = "didn't hold the VMs that the VM must be with"
@@ -42,6 +42,7 @@ class Affinity:
         repelled: terms of decided VMs that keep this VM away; counted are the VMs that have the term.
         preferred: the preferred terms of both kinds.
         first_of_group: the VM itself is among all of what it must be with.
+        grouped_by: the labels by which nodes are alike for all terms; empty when they are looked at one by one.
         domains: the nodes of each (label, value).
         nodes: all of them.
     """
@@ -51,6 +52,7 @@ class Affinity:
     repelled: list[Counted]
     preferred: list[Counted]
     first_of_group: bool
+    grouped_by: Sequence[str]
     domains: Mapping[tuple[str, str], list[NodeInfo]]
     nodes: Sequence[NodeInfo]
 
@@ -69,38 +71,43 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 2.0
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        if not request.affinity and not cluster.constraints:
+        if not request.affinity and not cluster.repelling:
             return None
-        return request.affinity, is_first_of_group(request), frozenset(terms_against(cluster, request))
+        return request.affinity, is_first_of_group(request), frozenset(cluster.repelling.about(request))
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
+        affinity: Affinity = state[self.name]
+        return tuple(label(node.node, key) for key in affinity.grouped_by) or None
 
     def update(
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
     ) -> Iterable[NodeInfo]:
-        return count(state[self.name], guest, node, sign)
+        affinity: Affinity = state[self.name]
+        turned = count(affinity, guest, node, sign)
+        return () if affinity.grouped_by else turned
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        against = terms_against(cluster, request)
+        against = cluster.repelling.about(request)
         if not request.affinity and not against:
             return SKIP
         required = [term for term in request.affinity if term.required]
+        keys = sorted({term.topology_key for term in (*request.affinity, *against)})
+        domains = nodes_by_domain(cluster.nodes, keys)
         affinity = state[self.name] = Affinity(
             attracting=[_selected(term) for term in required if term.together],
             repelling=[_selected(term) for term in required if not term.together],
             repelled=[_having(term) for term in against],
             preferred=[_selected(term) for term in request.affinity if not term.required],
             first_of_group=is_first_of_group(request),
-            domains=nodes_by_domain(cluster.nodes, [term.topology_key for term in (*required, *against)]),
+            grouped_by=keys if len(required) < len(request.affinity) and are_large(domains, keys) else (),
+            domains=domains,
             nodes=cluster.nodes,
         )
         for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
-            counted.counts.fill(cluster.nodes)
-        held = {term for constraints in cluster.constraints for term in constraints.affinity}
+            counted.counts.fill(info for _guest, info in cluster.selected(counted.term.selector))
         for counted in affinity.repelled:
-            if counted.term in held:
-                counted.counts.fill(cluster.nodes)
+            holders = cluster.repelling.holders(counted.term)
+            counted.counts.fill(info for guest in holders if (info := cluster.node(guest.node)) is not None)
         if not required and not against:
             return SKIP_FILTER
         return None if affinity.preferred else SKIP_SCORE
@@ -125,16 +132,6 @@ def is_first_of_group(request: Request) -> bool:
     return bool(together) and all(selects_request(term.selector, request) for term in together)
 
 
-def terms_against(cluster: ClusterState, request: Request) -> list[AffinityTerm]:
-    """What decided VMs must be apart from, as far as it is this request.
-
-    Its own terms are among them before any VM has them, so that the first of equal VMs is no different from the others.
-    """
-    own = _repelling(request.affinity)
-    others = [term for constraints in cluster.constraints for term in _repelling(constraints.affinity)]
-    return [term for term in dict.fromkeys([*own, *others]) if selects_request(term.selector, request)]
-
-
 def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
     """None when all required terms hold on node, else the status."""
     host = node.node
@@ -151,7 +148,9 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
 
 
 def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
-    """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no longer."""
+    """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no
+    longer, and where the wishes count differently.
+    """
     turned: list[NodeInfo] = []
     edge = max(sign, 0)
     for counted in (*affinity.attracting, *affinity.repelling, *affinity.repelled):
@@ -162,17 +161,14 @@ def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterab
             key = counted.term.topology_key
             turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
     for counted in affinity.preferred:
-        counted.counts.change(guest, node.node, sign)
+        if counted.counts.change(guest, node.node, sign) is not None:
+            key = counted.term.topology_key
+            turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
     return turned
 
 
 def _may_be_first(affinity: Affinity) -> bool:
     return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
-
-
-def _repelling(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
-    """What keeps other VMs away for good."""
-    return [term for term in terms if term.required and not term.together]
 
 
 def _selected(term: AffinityTerm) -> Counted:

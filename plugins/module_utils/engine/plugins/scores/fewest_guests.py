@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ....model import Request
-from ...cache import NodeInfo
+from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import ScorePlugin
+from ...framework.interface import PerNode, ScorePlugin
 
 
-class FewestGuests(ScorePlugin):
+class FewestGuests(PerNode, ScorePlugin):
     """Scores 100 for the node with the fewest guests, 0 for the one with the most. Off by default.
 
     Guests count whether they run or not, templates do not. Sizes do not matter: the loss of a node takes the fewest
@@ -21,6 +23,9 @@ class FewestGuests(ScorePlugin):
 
     name = "FewestGuests"
     enabled = False
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return float(-sum(not guest.template for guest in node.guests.values()))

@@ -1,0 +1,181 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine under hard workloads, each beside the speed that is wanted of it; and what results cost to tell."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capacity import how_many
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    Disk,
+    Request,
+    Snapshot,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import decision_result
+
+from .engine import GUESTS_PER_NODE, snapshot
+from .report import Cell, Section, Table
+from .workloads import TASKS, WORKLOADS, Task, Workload
+
+LONGEST_SECONDS = 4.0
+"""For which a row is measured; what takes longer is measured by what was done until then."""
+
+OUTCOMES_MEASURED = 300
+MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How many VMs were tried in how many seconds of CPU, and the seconds of the first of them."""
+
+    tried: int
+    seconds: float
+    first: float
+
+    @property
+    def per_second(self) -> float:
+        return self.tried / self.seconds
+
+
+def measure(quick: bool) -> Section:
+    """Run every workload; quick: for half a second each, on at most 1,000 nodes."""
+    longest = 0.5 if quick else LONGEST_SECONDS
+    rates = Table(
+        "Workloads beside their goals: VMs per second of CPU time, milliseconds of the first VM, memory",
+        ["workload", "nodes", "VMs/s", "goal", "first [ms]", "scheduler [MiB]", "outcomes [kB per VM]"],
+    )
+    for workload in WORKLOADS.values():
+        for nodes, goal in workload.goals.items():
+            if nodes <= 1000 or not quick:
+                rates.rows.append(_rated(workload, nodes, goal, longest))
+    rates.notes.append(
+        f"Each row ends after {longest:g} s of CPU. Memory: what the scheduler keeps, and what the outcomes of the run "
+        f"keep while nobody asks them, after {OUTCOMES_MEASURED} VMs or as many as {longest:g} s allow."
+    )
+    runs = Table(
+        "Whole runs: seconds of CPU", ["run", "nodes", "VMs", "seconds", "goal", "grows with VMs to the power"]
+    )
+    for task in TASKS.values():
+        _run(task, longest, runs)
+    _capacity(runs)
+    return Section("workloads", [rates, runs, _results(quick)])
+
+
+def place(workload: Workload, nodes: int, longest: float, most: int | None = None) -> Speed:
+    """Place VMs until one has none left, or time is over. Raises the error of a VM that should have fitted."""
+    scheduler = workload.scheduler(nodes)
+    requests = [workload.request(number) for number in range(most or workload.most(nodes))]
+    gc.collect()
+    return _placed(scheduler, requests, longest, fits=workload.fits)
+
+
+def _placed(scheduler: Scheduler, requests: list[Request], longest: float, *, fits: bool = True) -> Speed:
+    began = time.process_time()
+    first = 0.0
+    for tried, request in enumerate(requests, 1):  # noqa: B007 the last one counts
+        outcome = scheduler.schedule(request)
+        if outcome.error is not None and fits:
+            raise outcome.error
+        now = time.process_time() - began
+        first = first or now
+        if now > longest:
+            break
+    return Speed(tried, now, first)
+
+
+def _rated(workload: Workload, nodes: int, goal: float, longest: float) -> list[Cell]:
+    speed = place(workload, nodes, longest)
+    kept, told = _memory(workload, nodes, min(OUTCOMES_MEASURED, speed.tried))
+    return [workload.title, nodes, float(speed.per_second), goal, 1000 * speed.first, kept / MIB, told / 1024]
+
+
+def _memory(workload: Workload, nodes: int, vms: int) -> tuple[float, float]:
+    """Bytes that a scheduler has taken after so many VMs, and that each of their outcomes holds beside."""
+    scheduler = workload.scheduler(nodes)
+    requests = [workload.request(number) for number in range(vms)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        outcomes = [scheduler.schedule(request) for request in requests]
+        gc.collect()
+        with_outcomes = tracemalloc.get_traced_memory()[0]
+        outcomes.clear()
+        gc.collect()
+        without = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    return without - before, (with_outcomes - without) / vms
+
+
+def _run(task: Task, longest: float, table: Table) -> None:
+    """Decide runs of growing sizes, as long as the next one can be expected to end in time."""
+    done: list[tuple[int, float]] = []
+    for vms in task.sizes:
+        if done and done[-1][1] > longest:
+            table.rows.append([task.title, task.nodes(vms), vms, None, task.goal, None])
+            continue
+        scheduler = Scheduler(ClusterState(snapshot(task.nodes(vms))), build_profiles(builtin_registry()))
+        requests = task.run(vms)
+        seconds = _seconds(lambda s=scheduler, r=requests: s.schedule_all(r))
+        power = slope(done[-1], (vms, seconds)) if done else None
+        done.append((vms, seconds))
+        table.rows.append([task.title, task.nodes(vms), vms, seconds, task.goal, power])
+
+
+def slope(first: tuple[float, float], last: tuple[float, float]) -> float:
+    """The power with which y grows from one point (x, y) to another."""
+    return math.log(last[1] / first[1]) / math.log(last[0] / first[0])
+
+
+def _capacity(table: Table) -> None:
+    shape = [Request("shape", cores=1, memory=8 * GIB, disks=(Disk("scsi0", 8 * GIB),))]
+    for title, nodes, config, goal in (
+        ("capacity_info", 100, {}, 0.6),
+        ("capacity_info with n_plus_one", 16, {"filters": {"FailoverHeadroom": {"enable": True}}}, 0.4),
+    ):
+        profiles = build_profiles(builtin_registry(), config)
+        state = ClusterState(_half_full(nodes))
+        found: list[int] = []
+        seconds = _seconds(lambda s=state, p=profiles: found.append(how_many(s, p, shape).total))
+        table.rows.append([title, nodes, found[0], seconds, goal, None])
+
+
+def _half_full(nodes: int) -> Snapshot:
+    """The cluster of the other workloads with five guests of 8 GiB on each node."""
+    data = snapshot(nodes)
+    guests = data.guests[: GUESTS_PER_NODE // 2 * nodes]
+    return replace(data, guests=tuple(replace(guest, memory=8 * GIB) for guest in guests))
+
+
+def _results(quick: bool) -> Table:
+    """What it costs to tell a decision in the result of a task."""
+    table = Table("The decision in a task's result, per VM", ["nodes", "ms", "kB", "goal: ms", "goal: kB"])
+    for nodes in (3, 16, 50, 1000) if quick else (3, 16, 50, 1000, 5000):
+        scheduler = WORKLOADS["drives"].scheduler(nodes)
+        outcomes = [scheduler.schedule(Request(f"web-{at}", cores=1, memory=GIB)) for at in range(10)]
+        told: list[int] = []
+        seconds = _seconds(lambda o=outcomes, k=told: k.extend(len(json.dumps(decision_result(one))) for one in o))
+        goals = (2, 8) if nodes >= 1000 else (None, None)
+        table.rows.append([nodes, 1000 * seconds / len(outcomes), sum(told) / len(told) / 1000, *goals])
+    return table
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    gc.collect()
+    began = time.process_time()
+    run()
+    return time.process_time() - began

@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which guests a rule is about, and which rules are about a VM, without looking at all of them.
+
+Both are found by handles: by one tag, name, group or pool that a selector asks for. Selectors that only have a pattern
+of names are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from ..model import AffinityTerm, Guest, Request, Selector
+from .selectors import Handle, handle_of, handles, handles_of_request, selects_request
+
+
+class GuestIndex:
+    """The guests by their handles. It is made when it is first asked."""
+
+    def __init__(self, guests: Mapping[int, Guest]) -> None:
+        """guests are looked at when they are needed."""
+        self._guests = guests
+        self._by: defaultdict[Handle, dict[int, Guest]] | None = None
+
+    def candidates(self, selector: Selector) -> Collection[Guest]:
+        """All guests that the selector selects, and others."""
+        handle = handle_of(selector)
+        if handle is None:
+            return self._guests.values()
+        if self._by is None:
+            self._by = defaultdict(dict)
+            for guest in self._guests.values():
+                self.count(guest, 1)
+        return self._by[handle].values() if handle in self._by else ()
+
+    def count(self, guest: Guest, sign: int) -> None:
+        """Note that a guest came (sign 1) or left (-1)."""
+        if self._by is None:
+            return
+        for handle in handles(guest.name, guest.tags, guest.pool, guest.group):
+            if sign > 0:
+                self._by[handle][guest.vmid] = guest
+            else:
+                self._by[handle].pop(guest.vmid, None)
+
+
+class RepellingTerms:
+    """What guests must be apart from, as far as it is known: their required anti-affinity terms."""
+
+    def __init__(self) -> None:
+        self._held: defaultdict[AffinityTerm, dict[int, Guest]] = defaultdict(dict)
+        self._by: defaultdict[Handle | None, dict[AffinityTerm, None]] = defaultdict(dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def holders(self, term: AffinityTerm) -> Collection[Guest]:
+        """The guests that have the term."""
+        return self._held[term].values() if term in self._held else ()
+
+    def count(self, guest: Guest, sign: int) -> None:
+        """Note that a guest came (sign 1) or left (-1)."""
+        for term in dict.fromkeys(repelling(guest.constraints.affinity)):
+            held, alike = self._held[term], self._by[handle_of(term.selector)]
+            if sign > 0:
+                held[guest.vmid] = guest
+                alike[term] = None
+            else:
+                held.pop(guest.vmid, None)
+            if not held:
+                del self._held[term], alike[term]
+
+    def about(self, request: Request) -> list[AffinityTerm]:
+        """Those that keep this request away. Its own terms are among them before any guest has them, so that the first
+        of equal VMs is no different from the others.
+        """
+        found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
+        if self._held:
+            for handle in (None, *handles_of_request(request)):
+                found += [term for term in self._by.get(handle, ()) if selects_request(term.selector, request)]
+        return list(dict.fromkeys(found))
+
+
+def repelling(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
+    """The terms that keep other VMs away for good."""
+    return [term for term in terms if term.required and not term.together]
