@@ -46,8 +46,12 @@ class Blame:
 
 def check_request(profile: Profile, request: Request) -> None:
     """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
-    for plugin in profile.checking:
-        asked(plugin, plugin.pre_enqueue, request)
+    with Blame() as blame:
+        for plugin in profile.checking:
+            blame.plugin = plugin
+            status = plugin.pre_enqueue(request)
+            if status is not None:
+                checked(plugin, status)
 
 
 def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:

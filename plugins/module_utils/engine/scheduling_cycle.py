@@ -27,7 +27,6 @@ from .framework.interface import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
-    SharedPlugin,
     VMIDPlugin,
 )
 from .framework.profile import Profile
@@ -35,7 +34,7 @@ from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .queue import Queued, SchedulingQueue
-from .sharing import POINTS, SharedVerdicts, can_share
+from .sharing import POINTS, SharedVerdicts
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice
@@ -307,8 +306,13 @@ class Scheduler:
     def _run_pre_filter(self, profile: Profile, request: Request, now: float) -> Cycle:
         """Ask which plugins have something to say about the request, and find what sharing plugins said before."""
         signatures = self._signatures(profile, request)
-        key: Hashable = (profile.name, *signatures.values())
-        shared = self._kept.get(key)
+        key: Hashable = (profile.name, *signatures)
+        try:
+            shared = self._kept.get(key)
+        except TypeError:
+            for plugin, signature in zip(profile.sharing, signatures, strict=True):
+                guarded(plugin, hash, signature)
+            raise
         state = CycleState()
         statuses: dict[str, Status | None] = {}
         if shared is not None:
@@ -319,37 +323,37 @@ class Scheduler:
             for plugin in profile.pre_filters:
                 if plugin.name not in statuses:
                     blame.plugin = plugin
-                    status = checked(plugin, plugin.pre_filter(state, request, self.cluster, now))
+                    status = plugin.pre_filter(state, request, self.cluster, now)
                     statuses[plugin.name] = status
+                    if status is not None:
+                        statuses[plugin.name] = status = checked(plugin, status)
                     if status is not None and status.code not in SKIPS:
                         refusing[plugin.name] = status
-        shares = {name for name, signature in signatures.items() if signature is not NOT_SHARED}
+        alone = tuple([p.name for p, s in zip(profile.sharing, signatures, strict=True) if s is NOT_SHARED])
         codes = {name: status.code for name, status in statuses.items() if status is not None}
-        filters = [f for f in profile.plugins("filters") if codes.get(f.name) in (None, Code.SKIP_SCORE)]
-        scorers = [s for s in profile.scorers if codes.get(s.name) in (None, Code.SKIP_FILTER)]
-        codes = {name: code for name, code in codes.items() if name in shares}
-        if shared is None or shared.codes != codes:
+        if shared is None or not shared.holds_for(codes):
             shared = SharedVerdicts(
                 self.cluster,
                 profile.weights,
-                [f for f in filters if f.name in shares],
-                [s for s in scorers if s.name in shares and can_share(s)],
-                {p: statuses[p.name] for p in profile.keeping if p.name in shares and p.name not in refusing},
+                _that_filter(profile.shared_filters(alone), codes),
+                _that_score(profile.shared_scorers(alone), codes),
+                {p: statuses[p.name] for p in profile.keeping if p.name not in alone and p.name not in refusing},
                 codes,
+                {plugin.name for plugin in profile.sharing if plugin.name not in alone},
             )
-        plain_filters = [f for f in filters if f.name not in shares]
-        plain_scorers = [s for s in scorers if s.name not in shares or not can_share(s)]
-        return Cycle(request, profile, key, shared, plain_filters, plain_scorers, state, refusing)
+        filters = _that_filter(profile.plain_filters(alone), codes)
+        scorers = _that_score(profile.plain_scorers(alone), codes)
+        return Cycle(request, profile, key, shared, filters, scorers, state, refusing)
 
-    def _signatures(self, profile: Profile, request: Request) -> dict[str, Hashable]:
-        """What sharing plugins look at in the request, by plugin."""
-        signatures: dict[str, Hashable] = {}
-        plugins: list[SharedPlugin] = profile.sharing if self._sharing else []
+    def _signatures(self, profile: Profile, request: Request) -> list[Hashable]:
+        """What each of the sharing plugins looks at in the request."""
+        if not self._sharing:
+            return [NOT_SHARED] * len(profile.sharing)
+        signatures: list[Hashable] = []
         with Blame() as blame:
-            for plugin in plugins:
+            for plugin in profile.sharing:
                 blame.plugin = plugin
-                signatures[plugin.name] = plugin.signature(request, self.cluster)
-                hash(signatures[plugin.name])
+                signatures.append(plugin.signature(request, self.cluster))
         return signatures
 
     def _run_filter(self, cycle: Cycle) -> None:
@@ -382,8 +386,8 @@ class Scheduler:
         with Blame() as blame:
             for plugin in cycle.filters:
                 blame.plugin = plugin
-                status = checked(plugin, plugin.filter(cycle.state, cycle.request, info))
-                if status is not None:
+                status = plugin.filter(cycle.state, cycle.request, info)
+                if status is not None and (status := checked(plugin, status)) is not None:
                     return status
         return None
 
@@ -535,3 +539,13 @@ class Scheduler:
                 return refusals
             shared.refusals = refusals
         return shared.refusals
+
+
+def _that_filter(plugins: Iterable[FilterPlugin], codes: Mapping[str, Code]) -> list[FilterPlugin]:
+    """Those that PreFilter did not leave out."""
+    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_SCORE)]
+
+
+def _that_score(plugins: Iterable[ScorePlugin], codes: Mapping[str, Code]) -> list[ScorePlugin]:
+    """The same for scores."""
+    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_FILTER)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import typing as t
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError
@@ -50,6 +50,9 @@ class Answer(t.NamedTuple):
     normalized: tuple[float, ...] = ()
 
 
+NOTHING = Answer(None)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
     """Nodes for which the same plugins answer: some for their group, and those for which they are in none.
@@ -76,11 +79,13 @@ class Group:
     Attributes:
         raws: the scores that are not bounded; None for those that are asked for the whole group.
         heap: the nodes that passed, the best first; some outdated.
+        top: the index of the best node, in this cycle.
     """
 
     division: Division
     raws: tuple[float | None, ...]
     heap: list[int] = field(default_factory=list)
+    top: int = -1
 
 
 class Was(t.NamedTuple):
@@ -119,7 +124,6 @@ class SharedVerdicts:
         ranked: those of the scorers that are not bounded.
         answers: what is said of each group, in this cycle.
         kept: the statuses of PreFilter, by plugin, of those whose state is kept.
-        codes: the codes of the PreFilter answers of the plugins that share, as far as they are not a plain yes.
         refusals: for each node every filter that refuses it, if that was looked at since the last change.
     """
 
@@ -131,15 +135,18 @@ class SharedVerdicts:
         scorers: Sequence[ScorePlugin],
         kept: Mapping[SharedPlugin, Status | None],
         codes: Mapping[str, Code],
+        shares: Iterable[str],
     ) -> None:
         """filters and scorers are those that share and have something to say; kept has the plugins whose state is kept,
-        with what they answered in PreFilter.
+        with what they answered in PreFilter; codes has all answers there but for a plain yes; shares names all that
+        share.
         """
         self.filters, self.scorers = filters, scorers
         self.bounded = [s for s in scorers if s.bounded]
         self.ranked = [s for s in scorers if not s.bounded]
         self.kept = {plugin.name: status for plugin, status in kept.items()}
-        self.codes = codes
+        self._shares = frozenset(shares)
+        self._codes = {name: code for name, code in codes.items() if name in self._shares}
         self.refusals: Mapping[str, Mapping[str, Status]] | None = None
         self.answers: dict[Group, Answer] = {}
         self._cluster = cluster
@@ -167,6 +174,10 @@ class SharedVerdicts:
         """Put what the plugins have kept into the state of a new cycle."""
         state.update(self._state)
 
+    def holds_for(self, codes: Mapping[str, Code]) -> bool:
+        """Whether the plugins that share answered in PreFilter what they answered when this was begun."""
+        return {name: code for name, code in codes.items() if name in self._shares} == self._codes
+
     def catch_up(self, state: CycleState, request: Request) -> None:
         """Bring everything up to date: look at each node the first time, and then at what changed."""
         if self._cursor < 0:
@@ -185,6 +196,7 @@ class SharedVerdicts:
             if top is None:
                 del self._groups[key]
             else:
+                group.top = top
                 self.answers[group] = self._answer(state, request, group, self._cluster.nodes[top])
 
     def rejection(self, index: int) -> Status | None:
@@ -201,15 +213,13 @@ class SharedVerdicts:
         """The index of the node with the highest weighted sum of all scores, and that sum; of equal ones the first by
         name. None when all are rejected.
         """
-        passing = [
-            (group, top)
-            for group, a in self.answers.items()
-            if a.rejection is None and (top := self._top(group)) is not None
-        ]
+        passing = [group for group, answer in self.answers.items() if answer.rejection is None]
         added = self._rank(state, request, passing) if self.ranked else [0] * len(passing)
-        sums = ((self.total(top) + more, top) for (_group, top), more in zip(passing, added, strict=True))
-        found = min(sums, key=lambda found: (-found[0], found[1]), default=None)
-        return None if found is None else (found[1], found[0])
+        sums = [(-self.total(group.top) - more, group.top) for group, more in zip(passing, added, strict=True)]
+        if not sums:
+            return None
+        total, index = min(sums)
+        return index, -total
 
     # --- looking back ---
 
@@ -371,6 +381,8 @@ class SharedVerdicts:
     def _answer(self, state: CycleState, request: Request, group: Group, info: NodeInfo) -> Answer:
         """What is said of a whole group, of which one node is asked about."""
         division = group.division
+        if not (division.filters or division.scorers or self.ranked):
+            return NOTHING
         rejection = self._first_refusal(state, request, division.filters, info)
         if rejection is not None:
             return Answer(rejection)
@@ -386,20 +398,20 @@ class SharedVerdicts:
 
     # --- choosing ---
 
-    def _rank(self, state: CycleState, request: Request, passing: Sequence[tuple[Group, int]]) -> list[int]:
+    def _rank(self, state: CycleState, request: Request, passing: Sequence[Group]) -> list[int]:
         """Normalize the scores that are not bounded, each different one once; their weighted sum for each group."""
         if not passing:
             return []
         normalized: list[list[float]] = []
         for number, scorer in enumerate(self.ranked):
-            first = {self.answers[group].raws[number]: self._cluster.nodes[top] for group, top in passing}
+            first = {self.answers[group].raws[number]: self._cluster.nodes[group.top] for group in passing}
             made = guarded(scorer, scorer.normalize, state, request, list(first.values()), list(first))
             if len(made) != len(first):
                 raise failed(scorer, f"normalize() made {len(made)} scores of {len(first)}")
             by_raw = dict(zip(first, all_in_range(scorer, made), strict=True))
-            normalized.append([by_raw[self.answers[group].raws[number]] for group, _top in passing])
+            normalized.append([by_raw[self.answers[group].raws[number]] for group in passing])
         added = []
-        for (group, _top), scores in zip(passing, zip(*normalized, strict=True), strict=True):
+        for group, scores in zip(passing, zip(*normalized, strict=True), strict=True):
             self.answers[group] = self.answers[group]._replace(normalized=scores)
             weighted = zip(self.ranked, scores, strict=True)
             added.append(sum(round(self._weights[scorer.name] * score * POINTS) for scorer, score in weighted))
@@ -427,8 +439,3 @@ class SharedVerdicts:
                 return index
             heapq.heappop(heap)
         return None
-
-
-def can_share(scorer: ScorePlugin) -> bool:
-    """Whether a score can be kept: it is bounded, or made comparable by looking at nothing but the scores."""
-    return scorer.bounded or scorer.by_score or type(scorer).normalize is ScorePlugin.normalize

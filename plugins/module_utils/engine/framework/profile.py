@@ -75,10 +75,38 @@ class Profile:
         self.sharing = [p for p in self._all if isinstance(p, points.SharedPlugin) and p in asked]
         before = frozenset[points.Plugin](self.pre_filters)
         self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
+        self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""
         return self._by_section[section]
+
+    def shared_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
+        """The filters whose verdicts can be kept, but for those that are asked alone about a request."""
+        return self._divide(alone)[0]
+
+    def shared_scorers(self, alone: tuple[str, ...]) -> list[points.ScorePlugin]:
+        """The same of the scores."""
+        return self._divide(alone)[1]
+
+    def plain_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
+        """All other filters."""
+        return self._divide(alone)[2]
+
+    def plain_scorers(self, alone: tuple[str, ...]) -> list[points.ScorePlugin]:
+        """All other scores."""
+        return self._divide(alone)[3]
+
+    def _divide(self, alone: tuple[str, ...]) -> tuple[list[t.Any], ...]:
+        if alone not in self._divided:
+            filters, scorers = self.plugins("filters"), self.scorers
+            shared = [p for p in filters if isinstance(p, points.SharedPlugin) and p.name not in alone]
+            kept = [
+                p for p in scorers if isinstance(p, points.SharedPlugin) and p.name not in alone and _can_be_kept(p)
+            ]
+            plain = [p for p in filters if p not in shared], [p for p in scorers if p not in kept]
+            self._divided[alone] = shared, kept, *plain
+        return self._divided[alone]
 
     def all(self) -> list[points.Plugin]:
         """Every plugin that is enabled somewhere, once."""
@@ -110,6 +138,11 @@ class Profile:
                     t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
                 )
         return plugin
+
+
+def _can_be_kept(scorer: points.ScorePlugin) -> bool:
+    """Whether a score is bounded, or is normalized by looking at nothing but the scores."""
+    return scorer.bounded or scorer.by_score or type(scorer).normalize is points.ScorePlugin.normalize
 
 
 def sections_of(plugin_class: type[points.Plugin]) -> list[str]:
