@@ -109,13 +109,14 @@ def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> s
     return _negative_refusal(list(active.values()), rule, touching, node_count)
 
 
-def preference(rule: HARule, node: str) -> float:
-    """How much the HA manager prefers node under a node-affinity rule:
+def preferences(rule: HARule) -> Mapping[str, float]:
+    """How much the HA manager prefers each of the nodes of a node-affinity rule:
 
-    100 for the highest priority, evenly less for each lower one, 0 outside of the rule.
+    100 for the highest priority, evenly less for each lower one. Nodes outside of the rule get 0.
     """
     levels = sorted(set(rule.nodes.values()))
-    return 100.0 * (levels.index(rule.nodes[node]) + 1) / len(levels) if node in rule.nodes else 0.0
+    worth = {level: 100.0 * number / len(levels) for number, level in enumerate(levels, 1)}
+    return {node: worth[level] for node, level in rule.nodes.items()}
 
 
 def _node_rule_refusal(others: Sequence[HARule], vmid: int) -> str | None:

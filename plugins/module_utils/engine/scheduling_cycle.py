@@ -372,24 +372,17 @@ class Scheduler:
         if cycle.refusing or not (cycle.filters or cycle.scorers):
             return
         cycle.passed = []
-        for info in self.cluster.nodes:
-            if cycle.shared.rejection(info.index) is None:
-                status = self._first_refusal(cycle, info)
+        with Blame() as blame:
+            for info in cycle.shared.passing():
+                status: Status | None = None
+                for plugin in cycle.filters:
+                    blame.plugin = plugin
+                    status = plugin.filter(cycle.state, cycle.request, info)
+                    if status is not None and (status := checked(plugin, status)) is not None:
+                        cycle.rejections[info.index] = status
+                        break
                 if status is None:
                     cycle.passed.append(info)
-                else:
-                    cycle.rejections[info.index] = status
-
-    @staticmethod
-    def _first_refusal(cycle: Cycle, info: NodeInfo) -> Status | None:
-        """What the first plain filter says that refuses the node."""
-        with Blame() as blame:
-            for plugin in cycle.filters:
-                blame.plugin = plugin
-                status = plugin.filter(cycle.state, cycle.request, info)
-                if status is not None and (status := checked(plugin, status)) is not None:
-                    return status
-        return None
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """No node passed: find out what would have to change."""
@@ -423,18 +416,21 @@ class Scheduler:
             return (None, 0.0) if best is None else (self.cluster.nodes[best[0]], verdicts.mean(best[1]))
         if not cycle.passed:
             return None, 0.0
-        totals = {info.index: shared.total(info.index) for info in cycle.passed}
+        totals = shared.totals(cycle.passed)
         given: list[PlainScores] = []
         for plugin in (*shared.ranked, *cycle.scorers):
             raw = guarded(plugin, self._score_all, plugin, cycle)
             normalized = raw if plugin.bounded else self._normalize(plugin, cycle, raw)
             given.append(PlainScores(plugin, raw, all_in_range(plugin, normalized)))
             weight = cycle.profile.weights[plugin.name]
-            for info, score in zip(cycle.passed, given[-1].normalized, strict=True):
-                totals[info.index] += round(weight * score * POINTS)
-        verdicts.add_scores(cycle.passed, given)
-        index = min(totals, key=lambda index: (-totals[index], index))
-        return self.cluster.nodes[index], verdicts.mean(totals[index])
+            totals = [
+                total + round(weight * score * POINTS)
+                for total, score in zip(totals, given[-1].normalized, strict=True)
+            ]
+        if given:
+            verdicts.add_scores(cycle.passed, given)
+        total, index = min(zip([-total for total in totals], [info.index for info in cycle.passed], strict=True))
+        return self.cluster.nodes[index], verdicts.mean(-total)
 
     def _score_all(self, plugin: ScorePlugin, cycle: Cycle) -> list[float]:
         return [finite(plugin, plugin.score(cycle.state, cycle.request, info)) for info in cycle.passed or ()]

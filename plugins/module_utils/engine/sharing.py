@@ -199,15 +199,18 @@ class SharedVerdicts:
                 group.top = top
                 self.answers[group] = self._answer(state, request, group, self._cluster.nodes[top])
 
-    def rejection(self, index: int) -> Status | None:
-        """Why the node is rejected, or None."""
-        rejection, group = self._rejections[index], self._group_of[index]
-        return rejection if rejection is not None or group is None else self.answers[group].rejection
+    def passing(self) -> list[NodeInfo]:
+        """The nodes that are not rejected, in order of name."""
+        nodes, groups = self._cluster.nodes, self._group_of
+        refused = {group for group, answer in self.answers.items() if answer.rejection is not None}
+        found = [nodes[index] for index, rejection in enumerate(self._rejections) if rejection is None]
+        return [info for info in found if groups[info.index] not in refused] if refused else found
 
-    def total(self, index: int) -> int:
-        """The weighted sum of the bounded scores of a node that is not rejected, in POINTS."""
-        group = self._group_of[index]
-        return self._totals[index] + (self.answers[group].total if group is not None else 0)
+    def totals(self, nodes: Sequence[NodeInfo]) -> list[int]:
+        """For each of some nodes that are not rejected, the weighted sum of its bounded scores, in POINTS."""
+        of_groups = {group: answer.total for group, answer in self.answers.items()}
+        totals, groups = self._totals, self._group_of
+        return [totals[info.index] + of_groups.get(groups[info.index], 0) for info in nodes]
 
     def best(self, state: CycleState, request: Request) -> tuple[int, int] | None:
         """The index of the node with the highest weighted sum of all scores, and that sum; of equal ones the first by
@@ -215,7 +218,10 @@ class SharedVerdicts:
         """
         passing = [group for group, answer in self.answers.items() if answer.rejection is None]
         added = self._rank(state, request, passing) if self.ranked else [0] * len(passing)
-        sums = [(-self.total(group.top) - more, group.top) for group, more in zip(passing, added, strict=True)]
+        sums = [
+            (-self._totals[group.top] - self.answers[group].total - more, group.top)
+            for group, more in zip(passing, added, strict=True)
+        ]
         if not sums:
             return None
         total, index = min(sums)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import typing as t
 from collections.abc import Mapping, Sequence
@@ -75,14 +76,14 @@ class Verdicts:
         self._refused = refused
         self._plain = plain
         self._plain_scores: Sequence[PlainScores] | None = None
-        self._scored: Mapping[int, int] = {}
+        self._scored: Sequence[NodeInfo] = ()
         self._shared = shared
         self._moment = shared.moment()
         self._answers = shared.answers
 
     def add_scores(self, nodes: Sequence[NodeInfo], scores: Sequence[PlainScores]) -> None:
         """Note what was scored node by node, and not by the sharing plugins: all that is not bounded."""
-        self._scored = {info.index: position for position, info in enumerate(nodes)}
+        self._scored = nodes
         self._plain_scores = scores
 
     def mean(self, total: int) -> float:
@@ -125,10 +126,14 @@ class Verdicts:
         answer = self._answers[was.group]
         rest = zip(self._shared.ranked, answer.normalized, strict=False)
         total = was.total + answer.total + sum(self._points(scorer.name, score) for scorer, score in rest)
-        position = self._scored.get(index)
-        if position is None or self._plain_scores is None:
+        if self._plain_scores is None:
             return total
+        position = self._position(index)
         return total + sum(self._points(each.plugin.name, each.normalized[position]) for each in self._plain_scores)
+
+    def _position(self, index: int) -> int:
+        """Where a node stands among those that were scored one by one."""
+        return bisect.bisect_left(self._scored, index, key=lambda info: info.index)
 
     def _points(self, plugin: str, score: float) -> int:
         return round(self._weights[plugin] * score * POINTS)
@@ -143,9 +148,7 @@ class Verdicts:
         scores = {plugin: PluginScore(raw, raw, self._weights[plugin]) for plugin, raw in bounded.items()}
         for scorer, raw, normalized in zip(self._shared.ranked, answer.raws, answer.normalized, strict=False):
             scores[scorer.name] = PluginScore(raw, normalized, self._weights[scorer.name])
-        position = self._scored.get(info.index)
         for plugin, raws, normalized_of in self._plain_scores or ():
-            if position is not None:
-                weight = self._weights[plugin.name]
-                scores[plugin.name] = PluginScore(raws[position], normalized_of[position], weight)
+            position = self._position(info.index)
+            scores[plugin.name] = PluginScore(raws[position], normalized_of[position], self._weights[plugin.name])
         return NodeVerdict(info.name, score=self.mean(self._total(info.index, was)), scores=scores)

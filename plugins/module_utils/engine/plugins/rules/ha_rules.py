@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....errors import InvalidRequest
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
-from ...ha_rules import RESOURCES, Enforced, enforced, preference, refusal
+from ...ha_rules import RESOURCES, Enforced, enforced, preferences, refusal
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
 NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"
@@ -44,15 +46,17 @@ class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
             raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
         members = frozenset[int]().union(*(rule.vmids for rule in rules if rule.type == RESOURCES))
         located = {guest.vmid: guest.node for member in members if (guest := cluster.get(member)) is not None}
-        found = state[self.name] = enforced(rules, vmid, located)
+        found = enforced(rules, vmid, located)
+        state[self.name] = found, {} if found.by_nodes is None else preferences(found.by_nodes)
         return SKIP_SCORE if found.by_nodes is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        return fits(state[self.name], node.name)
+        found: Enforced = state[self.name][0]
+        return fits(found, node.name)
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found: Enforced = state[self.name]
-        return preference(found.by_nodes, node.name) if found.by_nodes is not None else 0.0
+        preferred: Mapping[str, float] = state[self.name][1]
+        return preferred.get(node.name, 0.0)
 
 
 def is_concerned(request: Request) -> bool:

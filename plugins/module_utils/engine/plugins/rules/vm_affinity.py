@@ -149,7 +149,8 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
 
 def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
     """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no
-    longer, and where the wishes count differently.
+    longer, and where the preferred terms count
+    differently.
     """
     turned: list[NodeInfo] = []
     edge = max(sign, 0)
