@@ -9,7 +9,8 @@ was made before can look at what changed and at nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import typing as t
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
@@ -18,6 +19,8 @@ from .guest_index import GuestIndex, RepellingTerms
 from .ha_index import RuleIndex
 from .selectors import selects
 from .vmids.taken import TakenVMIDs
+
+T = t.TypeVar("T")
 
 _DIGITS = 6
 """Containers may have a part of a CPU: without rounding, sums would depend on the order in which guests are counted."""
@@ -135,6 +138,7 @@ class ClusterState:
         self._guests: dict[int, Guest] = {}
         self._index = GuestIndex(self._guests)
         self._assumed: set[int] = set()
+        self._derived: dict[Hashable, t.Any] = {}
         self._shared: dict[str, StorageUse] = {}
         self._place_storages(snapshot.storages)
         for device in snapshot.devices:
@@ -164,6 +168,15 @@ class ClusterState:
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())
+
+    def kept(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
+        """What make derived from this cluster, which is asked once for each key. It keeps itself up to date by the
+        journal.
+        """
+        if key not in self._derived:
+            self._derived[key] = make(self)
+        found: T = self._derived[key]
+        return found
 
     # --- writing ---
 

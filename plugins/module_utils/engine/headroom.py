@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import math
 import typing as t
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .allocatable import Limit
@@ -63,15 +63,30 @@ class Stranding(t.NamedTuple):
     guest: Load
 
 
-Rest = Mapping[int, Room]
-"""By index the nodes that took guests of the lost one, with what they then have left."""
+class Loads(t.NamedTuple):
+    """Guests of one size, which find room one after the other."""
+
+    size: Room
+    labels: Sequence[str]
+
+
+class Plan(t.NamedTuple):
+    """A way out for the guests of a lost node.
+
+    Attributes:
+        rest: by index the nodes that take some of them, with what they then have left.
+        reach: the roomiest node that takes one, as in the order of nodes. What only changes beyond changes no plan.
+    """
+
+    rest: Mapping[int, Room]
+    reach: tuple[float, int]
 
 
 class Headroom:
-    """The answers for one state of a cluster, computed again after each change.
+    """The answers for a cluster, kept up to date: after a change only those plans are made anew that it may change.
 
-    A new VM on a node is covered by what was found before as long as every way out leaves it the room that it takes;
-    only where one does not is that loss worked through again.
+    A new VM on a node is covered by the plans as long as every one of them leaves the node the room that it takes; only
+    where one does not is that loss worked through again.
     """
 
     def __init__(self, cluster: ClusterState, limits: Limits) -> None:
@@ -80,110 +95,164 @@ class Headroom:
         self._seen = -1
         self._room: dict[int, Room] = {}
         self._order: list[tuple[float, int]] = []
-        self._loads: dict[int, list[Load]] = {}
-        self._rests: dict[int, Rest] = {}
+        self._loads: dict[int, list[Loads]] = {}
+        self._plans: dict[int, Plan | Stranding] = {}
+        self._users: dict[int, set[int]] = {}
         self._least: dict[int, Room] = {}
-        self._stranding: Stranding | None = None
+        self._stranded: set[int] = set()
         self._suspect = -1
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
 
     def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
         self._catch_up()
-        if self._stranding is not None or node.index not in self._room:
-            return self._stranding
+        if self._stranded or node.index not in self._room:
+            first = self._plans[min(self._stranded)] if self._stranded else None
+            return first if isinstance(first, Stranding) else None
         key = node.index, new.size
         if key not in self._answers:
             self._answers[key] = self._looked_for(node, new)
         return self._answers[key]
 
     def _looked_for(self, node: NodeInfo, new: Load) -> Stranding | None:
-        found: Rest | Stranding = {}
+        found: Plan | Stranding | None = None
         if not self._held(node.index, new):
-            found = self._absorb(node.index, _largest_first([*self._loads[node.index], new]))
+            found = self._absorb(node.index, _with(self._loads[node.index], new))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
             return found if isinstance(found, Stranding) else None
         # What one node's new VM makes unbearable, another's most likely does too.
-        for lost in sorted(self._rests, key=lambda lost: lost != self._suspect):
-            rest = self._rests[lost]
-            if lost != node.index and not rest.get(node.index, self._room[node.index]).holds(new.size):
+        for lost in sorted(self._plans, key=lambda lost: lost != self._suspect):
+            if lost != node.index and not self._left(lost, node.index).holds(new.size):
                 found = self._absorb(lost, self._loads[lost], node.index, new.size)
                 if isinstance(found, Stranding):
                     self._suspect = lost
                     return found
         return None
 
-    def _catch_up(self) -> None:
-        if self._seen == len(self._cluster.journal):
-            return
-        self._seen = len(self._cluster.journal)
-        online = [info for info in self._cluster.nodes if info.node.online]
-        self._room = {info.index: self._limits.room(info) for info in online if not info.node.maintenance}
-        self._order = sorted((room.memory, index) for index, room in self._room.items())
-        self._loads = {info.index: _loads(info) for info in online}
-        self._least = dict(self._room)
-        self._rests = {}
-        self._stranding = None
-        self._suspect = -1
-        self._answers = {}
-        for lost, loads in self._loads.items():
-            rest = self._absorb(lost, loads)
-            if isinstance(rest, Stranding):
-                self._stranding = rest
-                return
-            self._rests[lost] = rest
-            for index, room in rest.items():
-                least = self._least[index]
-                self._least[index] = Room(min(least.memory, room.memory), min(least.cores, room.cores))
+    def _left(self, lost: int, index: int) -> Room:
+        """What a node has left when the guests of the lost one have found room."""
+        plan = self._plans[lost]
+        return plan.rest.get(index, self._room[index]) if isinstance(plan, Plan) else self._room[index]
 
     def _held(self, lost: int, new: Load) -> bool:
         """Whether, once the guests of the lost node found room, some node has room for the new VM as well."""
-        rest = self._rests[lost]
-        return any(
-            rest.get(index, self._room[index]).holds(new.size)
-            for _memory, index in reversed(self._order)
-            if index != lost
-        )
+        return any(self._left(lost, index).holds(new.size) for _memory, index in reversed(self._order) if index != lost)
+
+    # --- keeping up ---
+
+    def _catch_up(self) -> None:
+        journal = self._cluster.journal
+        if self._seen == len(journal):
+            return
+        nodes = self._cluster.nodes if self._seen < 0 else [change.node for change in journal[self._seen :]]
+        changed = {info.index: info for info in nodes if info.node.online}
+        self._seen = len(journal)
+        self._suspect = -1
+        self._answers = {}
+        moved = [self._count(info) for info in changed.values()]
+        due = {
+            lost
+            for lost, plan in self._plans.items()
+            if isinstance(plan, Stranding) or any(index in plan.rest or key < plan.reach for index, key in moved)
+        }
+        touched = set(changed)
+        for lost in sorted(due | changed.keys()):
+            touched |= self._plan(lost)
+        for index in touched & self._room.keys():
+            rests = [self._left(lost, index) for lost in self._users[index]]
+            self._least[index] = Room(
+                min((rest.memory for rest in rests), default=self._room[index].memory),
+                min((rest.cores for rest in rests), default=self._room[index].cores),
+            )
+
+    def _count(self, info: NodeInfo) -> tuple[int, tuple[float, int]]:
+        """Count what a node has left and which guests run there; return its index and its place in the order."""
+        index, room = info.index, self._limits.room(info)
+        self._loads[index] = _loads(info)
+        if info.node.maintenance:
+            return index, (math.inf, len(self._cluster.nodes))
+        if index in self._room:
+            del self._order[bisect.bisect_left(self._order, (self._room[index].memory, index))]
+        self._room[index] = room
+        self._users.setdefault(index, set())
+        bisect.insort(self._order, (room.memory, index))
+        return index, (room.memory, index)
+
+    def _plan(self, lost: int) -> set[int]:
+        """Plan anew for the loss of a node; return the nodes that took its guests before or take them now."""
+        before = self._plans.get(lost)
+        after = self._plans[lost] = self._absorb(lost, self._loads[lost])
+        old = set(before.rest) if isinstance(before, Plan) else set[int]()
+        new = set(after.rest) if isinstance(after, Plan) else set[int]()
+        for index in old - new:
+            self._users[index].discard(lost)
+        for index in new - old:
+            self._users[index].add(lost)
+        (self._stranded.add if isinstance(after, Stranding) else self._stranded.discard)(lost)
+        return old | new
+
+    # --- finding a way out ---
 
     def _absorb(
-        self, lost: int, loads: Iterable[Load], taken_on: int | None = None, taken: Room | None = None
-    ) -> Rest | Stranding:
+        self, lost: int, loads: Iterable[Loads], taken_on: int | None = None, taken: Room | None = None
+    ) -> Plan | Stranding:
         """Place loads, in their order, on all nodes but the lost one; on node taken_on as much as taken is gone."""
-        order = self._order.copy()
         rest: dict[int, Room] = {}
-        if lost in self._room:
-            _take(order, self._room[lost].memory, lost)
+        filled: list[tuple[float, int]] = []
+        reach = (-math.inf, -1)
         if taken_on is not None and taken is not None:
-            _take(order, self._room[taken_on].memory, taken_on)
             rest[taken_on] = self._room[taken_on].less(taken)
-            bisect.insort(order, (rest[taken_on].memory, taken_on))
-        for load in loads:
-            position = bisect.bisect_left(order, (load.size.memory, -1))
-            while position < len(order):
-                index = order[position][1]
-                room = rest.get(index) or self._room[index]
-                if room.cores >= load.size.cores:
-                    break
-                position += 1
-            else:
-                return Stranding(self._cluster.nodes[lost].name, load)
-            del order[position]
-            rest[index] = room.less(load.size)
-            bisect.insort(order, (rest[index].memory, index))
-        return rest
+            filled.append((rest[taken_on].memory, taken_on))
+        for (needed_memory, needed_cores), labels in loads:
+            left = len(labels)
+            while left:
+                place = self._tightest(lost, needed_memory, needed_cores, rest, filled)
+                if place is None:
+                    name = self._cluster.nodes[lost].name
+                    return Stranding(name, Load(Room(needed_memory, needed_cores), labels[-left]))
+                reach = max(reach, place)
+                index = place[1]
+                if index in rest:
+                    filled.remove(place)
+                memory, cores = rest.get(index) or self._room[index]
+                # Having taken one, it is the tightest for the next of the same size as well, as long as that fits.
+                while left and memory >= needed_memory and cores >= needed_cores:
+                    memory, cores, left = memory - needed_memory, cores - needed_cores, left - 1
+                rest[index] = Room(memory, cores)
+                bisect.insort(filled, (memory, index))
+        return Plan(rest, reach)
+
+    def _tightest(
+        self, lost: int, memory: float, cores: float, rest: Mapping[int, Room], filled: Sequence[tuple[float, int]]
+    ) -> tuple[float, int] | None:
+        """The node with the least memory left of those that have room for a load, of equal ones the first by name."""
+        order, room = self._order, self._room
+        found: tuple[float, int] | None = None
+        for position in range(bisect.bisect_left(order, (memory, -1)), len(order)):
+            index = order[position][1]
+            if index != lost and index not in rest and room[index].cores >= cores:
+                found = order[position]
+                break
+        for place in filled:
+            if place[0] >= memory and rest[place[1]].cores >= cores:
+                return place if found is None else min(place, found)
+        return found
 
 
-def _take(order: list[tuple[float, int]], memory: float, index: int) -> None:
-    del order[bisect.bisect_left(order, (memory, index))]
+def _loads(info: NodeInfo) -> list[Loads]:
+    """The guests that must find room when a node is lost, largest first."""
+    running = [guest for guest in info.guests.values() if guest.running and not guest.template]
+    sizes: dict[Room, list[str]] = {}
+    for guest in running:
+        label = f"VM {guest.name} ({guest.vmid})" if guest.name else f"VM {guest.vmid}"
+        sizes.setdefault(Room(guest.memory, guest.cores), []).append(label)
+    return _largest_first(Loads(size, sorted(labels)) for size, labels in sizes.items())
 
 
-def _loads(info: NodeInfo) -> list[Load]:
-    return _largest_first(
-        Load(Room(guest.memory, guest.cores), f"VM {guest.name} ({vmid})" if guest.name else f"VM {vmid}")
-        for vmid, guest in info.guests.items()
-        if guest.running and not guest.template
-    )
+def _with(loads: Iterable[Loads], new: Load) -> list[Loads]:
+    """One guest more, the last of its size."""
+    return _largest_first([*loads, Loads(new.size, [new.label])])
 
 
-def _largest_first(loads: Iterable[Load]) -> list[Load]:
-    return sorted(loads, key=lambda load: (-load.size.memory, -load.size.cores, load.label))
+def _largest_first(loads: Iterable[Loads]) -> list[Loads]:
+    return sorted(loads, key=lambda load: (-load.size.memory, -load.size.cores))

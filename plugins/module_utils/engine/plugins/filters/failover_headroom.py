@@ -41,7 +41,7 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     }
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
+        state[self.name] = cluster.kept(self, self._headroom)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
@@ -55,6 +55,9 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
             f"the loss of {found.lost} would strand {found.guest.label} of {size.memory / GIB:.1f} GiB and "
             f"{vcpus(size.cores)}",
         )
+
+    def _headroom(self, cluster: ClusterState) -> Headroom:
+        return Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
 
     def _limit(self, resource: str, unit: int) -> Limit | None:
         """The limit after a loss; None where neither the profile nor this plugin's config sets one."""
