@@ -310,8 +310,8 @@ class Scheduler:
         try:
             shared = self._kept.get(key)
         except TypeError:
-            for plugin, signature in zip(profile.sharing, signatures, strict=True):
-                guarded(plugin, hash, signature)
+            for sharing, signature in zip(profile.sharing, signatures, strict=True):
+                guarded(sharing, hash, signature)
             raise
         state = CycleState()
         statuses: dict[str, Status | None] = {}

@@ -208,7 +208,7 @@ class SharedVerdicts:
 
     def totals(self, nodes: Sequence[NodeInfo]) -> list[int]:
         """For each of some nodes that are not rejected, the weighted sum of its bounded scores, in POINTS."""
-        of_groups = {group: answer.total for group, answer in self.answers.items()}
+        of_groups: dict[Group | None, int] = {group: answer.total for group, answer in self.answers.items()}
         totals, groups = self._totals, self._group_of
         return [totals[info.index] + of_groups.get(groups[info.index], 0) for info in nodes]
 
@@ -430,9 +430,9 @@ class SharedVerdicts:
     def _build_heaps(self) -> None:
         for group in self._groups.values():
             group.heap.clear()
-        for index, group in enumerate(self._group_of):
-            if group is not None and self._totals[index] != REJECTED:
-                group.heap.append(self._ranking(index))
+        for index, of_node in enumerate(self._group_of):
+            if of_node is not None and self._totals[index] != REJECTED:
+                of_node.heap.append(self._ranking(index))
         for group in self._groups.values():
             heapq.heapify(group.heap)
 

@@ -140,9 +140,9 @@ def test_keeping_up_with_the_run__answers_as_reading_again_does(
     kept = Headroom(state, LIMITS)
     for number, gib in enumerate(wanted):
         new = Load(Room(gib * GIB, 1), "the new VM")
+        anew = Headroom(state, LIMITS)
         for info in state.nodes:
-            anew = Headroom(state, LIMITS).stranding(info, new)
-            assert kept.stranding(info, new) == anew
+            assert kept.stranding(info, new) == anew.stranding(info, new)
         if number % 3 == 2:
             state.forget(500 + number - 1)
         state.assume_guest(guest(500 + number, f"n{(number * gib) % 4}", 1, gib, status="assumed"))

@@ -69,7 +69,8 @@ class Profile:
         for plugin in self._all:
             plugin.policy = self.policy
         self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
-        self.scorers = [plugin for plugin in self.plugins("scores") if self.weights[plugin.name] > 0]
+        scorers: list[points.ScorePlugin] = self.plugins("scores")
+        self.scorers = [plugin for plugin in scorers if self.weights[plugin.name] > 0]
         self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
         asked = {*self.plugins("filters"), *self.scorers}
         self.sharing = [p for p in self._all if isinstance(p, points.SharedPlugin) and p in asked]
@@ -99,12 +100,11 @@ class Profile:
 
     def _divide(self, alone: tuple[str, ...]) -> tuple[list[t.Any], ...]:
         if alone not in self._divided:
-            filters, scorers = self.plugins("filters"), self.scorers
-            shared = [p for p in filters if isinstance(p, points.SharedPlugin) and p.name not in alone]
-            kept = [
-                p for p in scorers if isinstance(p, points.SharedPlugin) and p.name not in alone and _can_be_kept(p)
-            ]
-            plain = [p for p in filters if p not in shared], [p for p in scorers if p not in kept]
+            filters: list[points.FilterPlugin] = self.plugins("filters")
+            shares = {p.name for p in self._all if isinstance(p, points.SharedPlugin)}.difference(alone)
+            shared = [p for p in filters if p.name in shares]
+            kept = [p for p in self.scorers if p.name in shares and _can_be_kept(p)]
+            plain = [p for p in filters if p not in shared], [p for p in self.scorers if p not in kept]
             self._divided[alone] = shared, kept, *plain
         return self._divided[alone]
 
