@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -31,10 +32,13 @@ def lines_run(action: Callable[[], object], *, at_most: int) -> int:
                 raise TooMuchWork(f"more than {at_most} lines were run")
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a collection calls back functions of the test tools, at any time
     sys.settrace(trace)
     try:
         action()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
