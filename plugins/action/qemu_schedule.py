@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module of the same name, and shows each VM as soon as it is done, and what is waited for.
+"""Runs the module of the same name, and shows each VM as soon as it is done, and what the run waits for.
 
 A module cannot print. When it runs on the controller itself it is given a file to tell its progress in, and a thread
 beside it shows what is in there. Everything else is left to Ansible's own way of running a module.
@@ -63,7 +63,7 @@ class ActionModule(DirectAction):
                 self._task.args = given
 
     def _can_show_progress(self) -> bool:
-        """Whether the module runs on this machine, as this user, and there is somebody to read what is shown."""
+        """Whether the module runs on this machine, as this user, and the output is shown to a user."""
         return (
             self._connection.transport == "local"
             and not self._play_context.become

@@ -65,7 +65,7 @@ def escaped(data: t.Any) -> t.Any:
 def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.Any]:
     """Whether the nodes could do without the largest of them, as far as the sums tell.
 
-    C(largest) is its name, C(out) what is given out in all, C(left) what could be given out without it, and C(part) the
+    C(largest) is its name, C(out) what is allocated in all, C(left) what could be allocated without it, and C(part) the
     part of its limit up to which each node may be filled for C(out) to stay within C(left).
     """
     sizes = {node["node"]: _top(node, resource) for node in nodes}

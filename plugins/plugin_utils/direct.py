@@ -202,7 +202,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[t.Callable[[], None]]:
-    """Give signals back to the worker after the block; the yielded function lets it end as one that was told to end."""
+    """Give signals back to the worker after the block; the yielded function ends the worker as such a signal would."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def restore() -> None:

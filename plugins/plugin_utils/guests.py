@@ -118,7 +118,7 @@ def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: 
 def host_names(guests: Iterable[Mapping[str, t.Any]]) -> list[str]:
     """Return the name of the host of each guest, in their order: that of the guest, or its VMID if it has none.
 
-    Guests that share a name are told apart by their VMIDs: C(web-1-104).
+    Guests that share a name are distinguished by their VMIDs: C(web-1-104).
     """
     variables = list(guests)
     names = [str(each["proxmox_name"] or each["proxmox_vmid"]) for each in variables]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Data from the cluster as variables in which Ansible evaluates no template.
 
-Whoever may edit a VM writes its name, notes and tags. ansible-inventory marks text that is not trusted as such in its
-output, so text that cannot hold a template is trusted: the variables are then plain.
+Every user who may edit a VM writes its name, notes and tags. ansible-inventory marks text that is not trusted as such
+in its output, so text that cannot hold a template is trusted: the variables are then plain.
 """
 
 from __future__ import annotations

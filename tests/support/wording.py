@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Phrases that pages, option descriptions and messages must not use, and what to write instead.
+"""Phrases that pages, option descriptions, messages, docstrings and comments must not use, and what to write instead.
 
 docs/glossary.md defines the terms to use.
 """
@@ -9,7 +9,9 @@ docs/glossary.md defines the terms to use.
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -81,7 +83,7 @@ _CODE = re.compile(r"`[^`\n]+`|\b[CEOV]\((?:[^()]|\([^()]*\))*\)")
 
 
 def sources() -> list[Path]:
-    """Every file whose text users read."""
+    """Every file whose text users or developers of the collection read."""
     patterns = (
         "docs/*.md", "*.md", "roles/**/*.md", "roles/**/*.yml", "roles/**/*.j2", "playbooks/**/*.yml",
         "plugins/doc_fragments/*.py", "plugins/modules/*.py", "plugins/filter/*.yml", "plugins/filter/*.py",
@@ -105,7 +107,7 @@ def findings(path: Path) -> list[str]:
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The texts of a file that users read, each with the line that it begins at: of code only its strings."""
+    """The texts of a file, each with the line that it begins at: of code its strings, docstrings and comments."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         yield 1, text
@@ -113,12 +115,11 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
     tree = ast.parse(text)
     strings = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     passed = {id(part) for string in strings for part in string.values}
-    passed |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for string in strings:
         parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in string.values)
         yield string.lineno, "".join(map(str, parts))
     for node in ast.walk(tree):
-        # Docstrings are not for users, and a single word is a name.
+        # A single word is a name.
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
@@ -126,3 +127,6 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
             and id(node) not in passed
         ):
             yield node.lineno, node.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string

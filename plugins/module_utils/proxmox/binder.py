@@ -93,7 +93,7 @@ class Binder(Leftovers):
         *,
         fence: Callable[[], None] = unfenced,
     ) -> Bound:
-        """Create the decision's VM, start it when the request says that it shall run, and tell what became of it.
+        """Create the decision's VM, start it if the request says so, and return the outcome.
 
         One request and the task's polls when all goes well, and the same again to start the VM. C(start=1) in the
         create would start it as well, but in a task that the response does not name: its failure would go unnoticed.

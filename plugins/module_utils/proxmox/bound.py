@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of a VM that was to be created. Where nothing was made, the binder raises an error instead."""
+"""The outcome of creating a VM. If nothing was made, the binder raises an error instead."""
 
 from __future__ import annotations
 

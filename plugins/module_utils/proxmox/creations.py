@@ -54,7 +54,7 @@ class Creations:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """patience: seconds to wait in all. The first wait begins them."""
+        """C(patience): seconds to wait in all. The first wait begins them."""
         self._reader = reader
         self._patience = patience
         self._poller = Poller(clock, sleep)
@@ -91,7 +91,7 @@ class Creations:
         return True
 
     def _is_locked(self, guest: Guest) -> bool:
-        """Whether the VM's config is still to be written, as far as can be told."""
+        """Whether the VM's config is still to be written, as far as is known."""
         try:
             config = read_config(self._reader, guest.node, guest.vmid)
         except _UNREADABLE:

@@ -43,7 +43,7 @@ BEING_MADE = frozenset({"create", "clone"})
 """Locks of a guest whose config is not written yet."""
 
 SETTLING = 2.0
-"""Seconds for which a guest is waited for whose config is being written."""
+"""The longest wait, in seconds, for a guest whose config is being written."""
 
 _POLL_EVERY = 0.25
 
@@ -84,7 +84,7 @@ def settle(
 
     Costs one call (C(/cluster/tasks)) when nothing changed recently, else one more for each node concerned. Guests that
     are gone are dropped, unless they are on another node by now. If a guest's config is still being written, the
-    function waits, patience seconds in all; then the guest's name stays None. Guests on nodes that are offline or do
+    function waits, C(patience) seconds in all; then the guest's name stays None. Guests on nodes that are offline or do
     not answer stay as they were.
 
     Args:

@@ -39,7 +39,7 @@ class HAMoves:
     def follow(self, move: Move, since: float | None) -> None:
         """Return when the guest, and those that the manager moves along with it, are on the target and at rest.
 
-        since is the server's clock when the move was asked for.
+        since is the server's clock when the move was requested.
 
         Raises:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.

@@ -135,7 +135,7 @@ class Access:
                 )
 
     def check_rights(self, request: Request) -> None:
-        """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is somebody else."""
+        """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is another user."""
         if self.session is None or self.session.user == ROOT:
             return
         for option in filter(ROOT_ONLY.fullmatch, sorted(request.options)):
@@ -147,15 +147,15 @@ class Access:
             raise PermissionDenied(reason)
 
     def identity(self) -> str:
-        """What the cluster is called in the ledger, whoever asks and by whatever address."""
+        """The cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
             known = self._remembered()
             self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
     def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
-        """The cluster now, with what the user says of its nodes; known are guests that need no second look. Guests that
-        others are creating are waited for, patience seconds in all.
+        """The cluster now, with what the user says of its nodes; known are guests that need no second look. For
+        guests that others are creating it waits, C(patience) seconds in all.
         """
         snapshot = read_settled(self.reader, known=known, patience=patience)
         self._check_identity(snapshot)
@@ -287,4 +287,4 @@ class RememberingReader:
 
 
 class OtherCluster(ConnectionFailed):
-    """The address belongs to another cluster than it did before: what was decided for that one must be decided anew."""
+    """The address belongs to another cluster than it did before: the decisions for that one are void."""

@@ -94,7 +94,7 @@ class BindingCycle:
         return False
 
     def _fail(self, job: Job, decision: Decision, error: CollectionError) -> None:
-        """Have a VM decided about anew if that is possible, or else give it up.
+        """Return a VM to the queue if that is possible, or else give it up.
 
         A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
         """
@@ -136,7 +136,7 @@ class BindingCycle:
             self._access.ledger.release(self._access.identity(), [vmid], self._access.holder)
 
     def _status_of(self, node: str, vmid: int) -> str | None:
-        """The VM's status; None when it cannot be told, or there is no such VM."""
+        """The VM's status; None when it is unknown, or there is no such VM."""
         with suppress(CollectionError):
             answer: t.Mapping[str, t.Any] = self._access.reader.get(f"/nodes/{node}/qemu/{vmid}/status/current")
             return str(answer["status"])

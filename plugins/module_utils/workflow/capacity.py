@@ -23,7 +23,7 @@ from .plugin_config import profiles_of
 from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
-"""The plugin config with which a cluster must bear the loss of any one node."""
+"""The plugin config with which the cluster must be able to lose any one node."""
 
 SHAPE = "shape-{}"
 """The name of a shape that has none: VMs need one."""

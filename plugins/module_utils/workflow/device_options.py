@@ -247,7 +247,7 @@ def _texts(where: str, given: object) -> list[str]:
 
 
 def _nodes_of(request: Request) -> Callable[[Node], bool] | None:
-    """Which nodes the request allows; None when that cannot be told, which is reported where this VM is placed."""
+    """Which nodes the request allows; None when that is unknown, which is reported where this VM is placed."""
     try:
         return asked_for(request)
     except InvalidRequest:

@@ -41,7 +41,7 @@ class Entry:
 
     Attributes:
         position: its number in the task, from 0.
-        request: what is asked for; request.clone is not filled in yet.
+        request: the requested VM; request.clone is not filled in yet.
         state: present, started, stopped or absent.
         clone: the source, if it is to be cloned.
         update: whether drift of an existing VM is applied.
@@ -166,7 +166,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
     """What HA shall do with the VM. It starts what it is given no state for: not so a VM that is not to run.
 
-    Raises InvalidRequest when HA would undo what is asked for.
+    Raises InvalidRequest when HA would undo the requested state.
     """
     if template and ha.state == "started":
         raise InvalidRequest(f"{where}ha.state: 'started' contradicts template: a template cannot run")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""VMs that exist: how they differ from what is asked for, and bringing them there."""
+"""VMs that exist: how they differ from their requests, and how they are changed."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Converger:
         self.pools: Collection[str] = frozenset()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
-        """Compare the VM with what is asked for, by its fresh config. Only reads. An unfinished one is to be finished,
-        whether update is asked for or not. What is the same for all VMs of a run is read from cluster, if given.
+        """Compare the VM with its request, by its fresh config. Only reads. An unfinished one is to be finished,
+        whether update is set or not. What is the same for all VMs of a run is read from cluster, if given.
 
         Raises BeingCreated and GuestLocked for a VM whose config is not written yet; GuestVanished; DriftNotApplicable
-        when update is asked for and not all of it is possible.
+        when update is set and not all of it is possible.
         """
         if entry.state == "absent":
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
@@ -128,7 +128,7 @@ class Converger:
         return Carried(done, node, pending)
 
     def _found(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
-        """The VM as it is now; None when that cannot be told."""
+        """The VM as it is now; None when that is unknown."""
         if isinstance(error, ConnectionFailed) and not isinstance(error, AnswerLost):
             return None
         with suppress(CollectionError):

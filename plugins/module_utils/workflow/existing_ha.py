@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the HA manager's care of a VM that exists differs from what is asked for."""
+"""How the HA settings of an existing VM differ from the requested ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HA = "ha"
 class HADrift:
     """What differs, by the keys of the option C(ha).
 
-    old is None for a VM that the HA manager does not keep. problem says why what is asked for cannot be had.
+    old is None for a VM that the HA manager does not keep. problem says why the requested value cannot be set.
     """
 
     old: Mapping[str, t.Any] | None
@@ -36,7 +36,7 @@ class HADrift:
 def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None) -> HADrift | None:
     """Return what differs, None when nothing does. switched_to is the state into which the VM is brought anyway.
 
-    Of a VM that the HA manager keeps, only whether it does is known to a user who may not see more.
+    Of a VM that the HA manager keeps, only whether it does is known to a user who cannot see more.
     """
     intent = entry.request.ha
     if intent is None:
@@ -61,7 +61,7 @@ def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None
 
 
 def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) -> tuple[bool, str | None]:
-    """Whether the VM is in the rule or group that is asked for, or need not be; and if not, why it cannot be."""
+    """Whether the VM is in the requested rule or group, or need not be; and if not, why it cannot be."""
     if intent.joins is None:
         return True, None
     rules = read_ha_rules(reader)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan for one VM that exists: how it has drifted, what is done about it, and what the user is told."""
+"""The plan for one VM that exists: its drift, the actions against it, and what the user should know."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ExistingPlan:
         config: its config as it will be after the next start.
         pending: what of that config is not in effect yet.
         actions: delete, stop, finish, update, start and reboot, in the order they are done.
-        unfinished: what its mark says of a VM that somebody began to make.
+        unfinished: what its mark says of a VM that another run began to create.
         cautions: what the user should know besides, in sentences.
     """
 
@@ -76,7 +76,7 @@ class ExistingPlan:
 
     @property
     def misplaced(self) -> bool:
-        """Whether the VM is on another node than the one that is asked for. It is told, and left so."""
+        """Whether the VM is on another node than the requested one. That is reported and not changed."""
         return self.entry.request.node not in (None, self.guest.node)
 
     @property
@@ -89,7 +89,7 @@ class ExistingPlan:
 
     @property
     def description(self) -> str:
-        """The description that an unfinished VM is to have: what is asked for, or else what its mark keeps."""
+        """The description for an unfinished VM: the requested one, or else the one that its mark keeps."""
         kept = self.unfinished.description if self.unfinished is not None else ""
         return str(self.entry.request.options.get("description", kept))
 

@@ -21,7 +21,7 @@ TRIES = 10
 
 
 class State(enum.Enum):
-    """How far a VM has come. Scheduling starts at QUEUED, and anew whenever a job goes back there."""
+    """How far a VM has come. Scheduling starts at QUEUED, again whenever a job returns there."""
 
     QUEUED = "to be decided"
     PLANNED = "exists, and something is to be done with it"
@@ -39,7 +39,7 @@ class Job:
         warnings: what the user should know of the VM, in sentences, apart from what its plan tells.
         guest: the VM, if it exists already; its plan says what is to be done with it, carried what was done.
         outcome: what the latest scheduling cycle made of it; None when it was not scheduled.
-        decision: what is to be bound, or was; bound is what became of that.
+        decision: what is to be bound, or was; bound is its outcome.
         status: the VM's status, where it was looked up after a failure.
         attempts: how often it was scheduled.
         waited: seconds waited for capacity; waited_for the plugins that rejected it meanwhile.
@@ -48,8 +48,8 @@ class Job:
         held_back: nothing was done with it, because of other VMs, or as the run was interrupted.
         tries: how often it went back to the queue, requeued_by what sent it there the last time.
         nameless: VMs that others are creating, and of which each may be this one.
-        vmid: the VMID that it must get, though it was not asked for: somebody, or a silent node, may have begun to make
-            it under that.
+        vmid: the VMID that it must get although it was not requested: another run, or a silent node, may have begun to
+            create it under this VMID.
     """
 
     entry: Entry
@@ -91,7 +91,7 @@ class Job:
 
     @property
     def begun(self) -> bool:
-        """Whether something was sent to Proxmox for it, in vain or not."""
+        """Whether something was sent to Proxmox for it, successful or not."""
         return self.bound is not None or self.carried is not None
 
     def waits(self) -> bool:
@@ -99,13 +99,13 @@ class Job:
         return bool(self.nameless) or (self.state is State.PLANNED and self.plan is None)
 
     def warn(self, *texts: str) -> None:
-        """Tell the user something about the VM."""
+        """Add warnings about the VM."""
         self.warnings.extend(f"{self.label}: {text}" for text in texts)
 
     def begin(self) -> None:
         """Start a scheduling cycle: what is read and decided in it takes the place of what was before.
 
-        A decision of which nobody knows what became is kept until there is another one.
+        A decision with an unknown outcome is kept until there is another one.
         """
         self.state, self.error, self.status = State.QUEUED, None, None
         self.guest, self.plan, self.outcome = None, None, None
@@ -139,7 +139,7 @@ class Job:
         self.fail(error)
 
     def note_wait(self, seconds: float) -> None:
-        """Note for how long it was waited for capacity so far, what for, and whether that can help at all."""
+        """Note how long the run has waited for capacity, for what, and whether that can help at all."""
         self.waited = seconds
         if self.outcome is not None:
             self.hopeless = not self.outcome.resolvable

@@ -26,8 +26,8 @@ VMIDS_TOLD = 10
 class Match:
     """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing.
 
-    Where nothing was found, nameless are VMs that others are creating and of which each may be the one that is asked
-    for.
+    Where nothing was found, nameless are VMs that others are creating and of which each may be the requested
+    one.
     """
 
     guest: Guest | None = None
@@ -189,7 +189,7 @@ def _match_by_vmid(
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
-    """A VM that the cluster does not show whole: it exists, or somebody is about to create it, or died over it."""
+    """A VM that the cluster does not show whole: it exists, or its creation is under way or was cut off."""
     dead = reservation.holder is not None and reservation.holder.is_dead()
     if reservation.phase == "created" or (dead and reservation.vmid in shown):
         return Match(guest=guest_of(reservation))

@@ -49,7 +49,7 @@ from .usage import NodeUsage, note_after, usage_before
 
 @dataclass(slots=True)
 class Placement:
-    """What one scheduling cycle saw and did; what became of each VM is kept in its job.
+    """What one scheduling cycle saw and did; the outcome of each VM is kept in its job.
 
     Attributes:
         scheduler: the one that decided, with what it has assumed.
@@ -114,10 +114,10 @@ class Placer:
         return self._manager.profiles[request.profile or self._manager.default_profile]
 
     def check_limits(self, jobs: Iterable[Job]) -> None:
-        """Note in jobs whose VMs were created which limits of their nodes they break now: somebody else was there as
-        well.
+        """Note in jobs whose VMs were created which limits of their nodes they break now, as another process placed
+        VMs there as well.
 
-        Reads the cluster anew. Only limits to what a node may hold are looked at: Proxmox itself refuses lack of
+        Reads the cluster again. Only limits to what a node may hold are looked at: Proxmox itself refuses lack of
         space and devices.
         """
         snapshot = self._access.read()
@@ -216,7 +216,7 @@ class Placer:
         return replace(snapshot, nodes=tuple(nodes)) if self.unreachable else snapshot
 
     def _unasked(self, snapshot: Snapshot) -> set[int]:
-        """VMIDs of guests whose nodes cannot be asked: of these no name is waited for."""
+        """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""
         online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
         return {guest.vmid for guest in snapshot.guests if guest.node not in online}
 

@@ -29,7 +29,7 @@ SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 def profiles_of(
     params: Mapping[str, t.Any], above: Mapping[str, t.Any] | None = None
 ) -> tuple[dict[str, Profile], str]:
-    """The profiles by name, and the name of that of VMs which name none. above is laid over every profile.
+    """The profiles by name, and the name of that of VMs which name none. above is merged into every profile.
 
     Raises InvalidPluginConfig, InvalidRequest.
     """

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plugins of one's own: classes from Python files and from installed packages, registered beside the built-in ones.
+"""Custom plugins: classes from Python files and from installed packages, registered beside the built-in ones.
 
 A plugin's author imports the interfaces from
 C(ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface).

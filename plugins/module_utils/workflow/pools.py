@@ -13,7 +13,7 @@ from ..proxmox.reader import Reader
 
 
 def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> bool:
-    """Tell whether a VM is known to be outside of the pool that is asked for.
+    """Tell whether a VM is known to be outside of the requested pool.
 
     current is the pool that Proxmox shows. A VM that shows none may be in one that this user cannot see, and visible
     are those that can be seen.
@@ -22,7 +22,7 @@ def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> 
 
 
 def missing_pool(reader: Reader, pool: str) -> str | None:
-    """Say that a pool does not exist; None when it does, or when this user may not see whether it does."""
+    """Say that a pool does not exist; None when it does, or when this user cannot see whether it does."""
     try:
         reader.get(f"/pools/{pool}")
     except (PermissionDenied, NotRecorded):

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telling how far a run is while it goes on: a line of JSON in a file for every VM that is done, and now and then while
-it is waited for capacity.
+"""Reports the progress of a run: a line of JSON in a file for every finished VM, and at intervals while the run waits
+for capacity.
 
-A module's output is read when it ends. A file can be read by whoever waits for it.
+A module's output is read when it ends. A file can be read by the process that waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """VMs, by their names, wait until plugins change their mind: since waited seconds, for at most patience."""
+    """VMs, by their names, wait until plugins no longer reject them: for waited seconds so far, at most C(patience)."""
 
     vms: Sequence[str]
     rejected_by: Sequence[str]

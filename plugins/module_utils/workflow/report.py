@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run tells of a VM: a view of its job, made when it is asked for."""
+"""What a run reports about a VM: a view of its job, made on demand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class VMReport:
 
     @property
     def name(self) -> str | None:
-        """The VM's name, as asked for or found."""
+        """The VM's name, as requested or found."""
         guest = self.job.guest
         return self.job.entry.request.name or (None if guest is None else guest.name)
 
@@ -65,7 +65,7 @@ class VMReport:
 
     @property
     def failure(self) -> str | None:
-        """Why it failed, and how long it was waited for that to change."""
+        """Why it failed, and how long the run waited for that to change."""
         error, bound = self.job.error, self.job.bound
         if error is None:
             return None

@@ -33,7 +33,7 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
         "changed": any(report.changed for report in reports),
         "vms": [vm_result(report) for report in reports],
     }
-    # A mistake in what was asked for says nothing about the nodes.
+    # A mistake in a request says nothing about the nodes.
     if not any(report.error for report in reports) or any(
         report.changed or _was_tried(report.job) for report in reports
     ):
@@ -161,7 +161,8 @@ def failure_of(
 ) -> tuple[str, str]:
     """The message and the error code of a run of which some VMs failed. The code is that of the first.
 
-    wrote: whether anything was written, in vain or not. interrupted: the run was, which then counts as the first error.
+    wrote: whether anything was written, successful or not. interrupted: the run was, which then counts as the first
+    error.
     """
     failed = [(report.job.label, report.failure, report.error) for report in reports if report.error is not None]
     lines = [

@@ -113,7 +113,7 @@ class Run:
                     continue
                 if not looked:
                     raise
-                # What became of the others before still has to be told.
+                # The outcomes of the others still have to be reported.
                 for job in due:
                     job.fail(error)
                 break
@@ -162,7 +162,7 @@ class Run:
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
             if job.state is State.DECIDED and job.decision is not None and job.entry.clone is None:
-                # A clone has more options than those that are asked for.
+                # A clone has more options than the requested ones.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
             if job.state is State.DECIDED and job.nameless and not write:
                 job.warn(unclear(job.nameless))
@@ -204,7 +204,7 @@ class Run:
             return
 
     def _forget_vanished(self, due: Sequence[Job]) -> bool:
-        """Whether somebody deleted VMs for which the ledger still vouched: they are looked for without its word."""
+        """Whether VMs that the ledger still vouched for were deleted: they are matched again without the ledger."""
         vanished = [job for job in due if isinstance(job.error, GuestVanished)]
         if not vanished or not self._requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
             return False
@@ -214,7 +214,7 @@ class Run:
 
     @staticmethod
     def _requeue(jobs: Sequence[Job], error: CollectionError) -> bool:
-        """Have jobs decided about anew, unless one of them was often enough."""
+        """Return jobs to the queue, unless one of them has no tries left."""
         if not all(job.may_try_again for job in jobs):
             return False
         for job in jobs:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ending a run before its time: nothing more is sent to Proxmox, what is under way is waited for a moment longer."""
+"""Ending a run before its time: nothing more is sent to Proxmox, and the run waits a moment for what is under way."""
 
 from __future__ import annotations
 

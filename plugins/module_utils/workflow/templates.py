@@ -111,7 +111,7 @@ def _listed(guests: Sequence[Guest]) -> str:
 
 
 def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str, t.Any]) -> None:
-    """Refuse what Proxmox would refuse whatever the node, and a source that is itself half made."""
+    """Refuse what Proxmox would refuse whatever the node, and a source that is itself unfinished."""
     if unfinished(config) is not None:
         raise InvalidRequest(
             f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that "

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Waiting for capacity: VMs that could not be placed are tried again when something happened that may help them.
 
-The scheduling queue says what may help and how long each is left alone; in between only the list of the cluster's
+The scheduling queue says what may help and how long each backs off; in between only the list of the cluster's
 resources is read, ever more rarely.
 """
 
@@ -28,7 +28,7 @@ GROWTH = 1.5
 
 TOLD_EVERY = 10.0
 TOLD_MOST = 20
-"""How often it is told that it is waited: every so many seconds, in a long wait about so many times."""
+"""How often a wait is reported: every so many seconds, in a long wait about so many times."""
 
 
 class Waiting:
@@ -36,7 +36,7 @@ class Waiting:
 
     Attributes:
         waited: seconds waited so far.
-        patience: the longest wait in all.
+        C(patience): the longest wait in all.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Waiting:
         sleep: Callable[[float], None] = time.sleep,
         tell: Callable[[Collection[Job], float], None] = lambda jobs, waited: None,
     ) -> None:
-        """seconds is the longest wait in all; read reads the cluster as cheaply as can be; tell is called now and then
-        with what is waited for and the seconds waited so far.
+        """seconds is the longest wait in all; read reads the cluster as cheaply as can be; tell is called at
+        intervals with the waiting jobs and the seconds waited so far.
         """
         self._clock = clock
         self._sleep = sleep

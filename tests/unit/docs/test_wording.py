@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages, option descriptions and messages use the terms of the glossary, and none of the banned phrases."""
+"""All texts use the terms of the glossary, and none of the banned phrases."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ PLACES = {
     "argument_specs.yml": "options:\n  one:\n    description: The node {} memory.\n",
     "comment.yml": "# The node {} memory.\n",
     "fragment.py": 'DOCUMENTATION = r"""\noptions:\n  one:\n    description: The node {} memory.\n"""\n',
+    "docstring.py": 'def tell() -> None:\n    """The node {} memory."""\n',
+    "remark.py": "# The node {} memory.\n",
     "message.py": 'def tell(node: str) -> str:\n    return f"The node {{node}} {} memory."\n',
 }
 """What each kind of file looks like, with a place for a phrase."""
@@ -29,7 +31,7 @@ def test_wording__no_banned_phrase(path: Path) -> None:
 
 @pytest.mark.parametrize("phrase", BANNED)
 @pytest.mark.parametrize("name", PLACES)
-def test_wording__finds_a_phrase_wherever_users_read_it(name: str, phrase: str, tmp_path: Path) -> None:
+def test_wording__finds_a_phrase_in_every_kind_of_text(name: str, phrase: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(PLACES[name].format(phrase), encoding="utf-8")
     assert any(f"{phrase!r}: write {BANNED[phrase]!r}" in finding for finding in findings(path))
@@ -45,10 +47,10 @@ def test_wording__finds_a_phrase_across_lines(tmp_path: Path) -> None:
     assert findings(comment) == ["tasks.yml:1: 'given out': write 'allocated'"]
 
 
-def test_wording__ignores_names_and_docstrings(tmp_path: Path) -> None:
+def test_wording__ignores_names(tmp_path: Path) -> None:
     page, code = tmp_path / "page.md", tmp_path / "code.py"
     page.write_text("The key `patience` is a number.\n", encoding="utf-8")
-    code.write_text('"""The house."""\nKEY = "patience"\nTEXT = "The key C(patience) is a number."\n', encoding="utf-8")
+    code.write_text('KEY = "patience"\nTEXT = "The key C(patience) is a number."\n', encoding="utf-8")
     assert findings(page) == findings(code) == []
 
 

@@ -30,7 +30,7 @@ from ..framework.status import Category, Code, Status
 from ..guard import asked, guarded
 
 REREAD = 64
-"""After so many changes of the cluster, what a plugin keeps is made anew instead of being brought up to date."""
+"""After so many changes of the cluster, what a plugin keeps is rebuilt instead of updated."""
 
 _SILENT = (Code.SKIP, Code.SKIP_FILTER)
 
