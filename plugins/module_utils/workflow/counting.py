@@ -53,9 +53,9 @@ def count_reservations(
     """Lay the reservations over the snapshot.
 
     A VMID that the snapshot shows under another name was lost to another process: its holder will learn that when it
-    creates, and the guest that is there counts. So does the guest that is being made on the VMID of a VM that was
-    made already: that VM was deleted. known are VMIDs whose sizes were not read again. is_gone is asked about a VM that was made and
-    is not in the snapshot: whether there is none with this VMID on its node.
+    creates, and the guest that is there counts. So does the guest that is being made on the VMID of a VM that was made
+    already: that VM was deleted. known are VMIDs whose sizes were not read again. is_gone is asked about a VM that was
+    made and is not in the snapshot: whether there is none with this VMID on its node.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
