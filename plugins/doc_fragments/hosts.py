@@ -35,6 +35,19 @@ options:
         P(qemu_scheduler.proxmox.provision#role) sets them. They are part of the result, so do not put secrets here.
     type: dict
     version_added: 1.1.0
+  only_tags:
+    description:
+      - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
+        with O(all_or_nothing) removes nothing.
+      - Use it where a list may have grown old, so that a name or VMID that belongs to another VM by now does no harm.
+    type: list
+    elements: str
+    version_added: 1.1.0
+  only_pool:
+    description:
+      - With O(state=absent), remove only VMs in this pool, likewise. Requires C(Pool.Audit) on the pool.
+    type: str
+    version_added: 1.1.0
 """
 
     POOLS = r"""

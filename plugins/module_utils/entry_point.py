@@ -6,33 +6,61 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 
+from .engine.texts import alike
 from .errors import CollectionError, Interrupted
 from .reservations.opening import passwords_in
 from .workflow.schedule import RunFailed
 from .workflow.stopping import SIGNALS
+
+_UNSUPPORTED = re.compile(
+    r"(?P<start>Unsupported parameters for \(.*?\) module: )(?P<names>.*?)"
+    r"(?P<rest>\. Supported parameters include: .*)",
+    re.DOTALL,
+)
+"""Ansible's message about options that a module does not have."""
 
 
 def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     """Return a module class that shows no secret option however the module fails.
 
     When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
-    them in C(invocation).
+    them in C(invocation). For an option that does not exist, the one that may be meant is named.
     """
 
     class Module(module_class):
-        """Knows what is secret when it fails."""
+        """Knows what is secret when it fails, and which option may be meant."""
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
             self.no_log_values.update(_secrets(self.argument_spec, self.params))
-            super().fail_json(msg, **kwargs)
+            super().fail_json(with_suggestions(msg, self.argument_spec), **kwargs)
 
     return Module
+
+
+def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
+    """Return Ansible's message about unsupported options with the options that may be meant."""
+    found = _UNSUPPORTED.fullmatch(message)
+    if found is None:
+        return message
+    names = ", ".join(_with_suggestion(name, argument_spec) for name in found["names"].split(", "))
+    return f"{found['start']}{names}{found['rest']}"
+
+
+def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
+    """An option that does not exist, as C(vms.memroy), with the one that may be meant."""
+    *path, last = name.split(".")
+    options = argument_spec
+    for part in path:
+        options = options.get(part, {}).get("options") or {}
+    meant = alike([each for key, spec in options.items() for each in (key, *spec.get("aliases", ()))], last)
+    return name if meant is None else f"{name} (did you mean {'.'.join([*path, meant])}?)"
 
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:

@@ -110,6 +110,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ad
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import guard_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
@@ -134,7 +135,7 @@ def argument_spec() -> Spec:
 
 def _one_vm() -> Spec:
     """The options of one VM and of the host that it becomes."""
-    return {**one_vm_argument_spec(), **host_argument_spec()}
+    return {**one_vm_argument_spec(), **host_argument_spec(), **guard_argument_spec()}
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:

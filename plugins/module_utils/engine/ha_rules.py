@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ..errors import InvalidRequest
 from ..model import HAIntent, HARule
+from .texts import hint
 
 NODES = "node-affinity"
 RESOURCES = "resource-affinity"
@@ -44,7 +45,8 @@ def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
     kind, known, unused = ("rule", others, groups) if intent.rule is not None else ("group", groups, others)
     if intent.joins in known:
         return known[intent.joins]
-    text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {', '.join(sorted(known)) or 'none'}"
+    names = f"{', '.join(sorted(known)) or 'none'}{hint(known, intent.joins)}"
+    text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {names}"
     if unused and not known:
         other = "rule" if kind == "group" else "group"
         text = f"{text}; this cluster has HA {other}s, use ha.{other}: {', '.join(sorted(unused))}"

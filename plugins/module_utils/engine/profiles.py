@@ -69,7 +69,9 @@ def build_profiles(
         body = _mapping(where, body)
         extends = body.get("extends", name if name in NAMED else DEFAULT)
         if extends not in NAMED:
-            raise InvalidPluginConfig(f"{where}.extends: unknown profile {extends!r}; known: {', '.join(NAMED)}")
+            raise InvalidPluginConfig(
+                f"{where}.extends: unknown profile {extends!r}; known: {known(NAMED, str(extends))}"
+            )
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
     return {name: Profile(name, registry, laid_over(layer, above or {})) for name, layer in layers.items()}

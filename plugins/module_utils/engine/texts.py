@@ -8,17 +8,43 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+_LIKE = 0.6
+"""The likeness, from 0 to 1, from which a name may be a misspelt one."""
+
 NAMES_TOLD = 10
 """How many of the names that there are a message lists."""
 
 
 def known(names: Iterable[str], wanted: str) -> str:
-    """The names that there are, for a message about one that there is not: all in order, or of many the most alike."""
+    """The names that there are, for a message about one that there is not: all in order, or of many the most alike.
+
+    The text ends with the one that may be meant, if there is one.
+    """
     there = sorted(set(names))
-    if len(there) <= NAMES_TOLD:
-        return ", ".join(there) or "none"
-    alike = sorted(there, key=lambda name: -difflib.SequenceMatcher(None, wanted, name).ratio())
-    return f"{', '.join(alike[:NAMES_TOLD])} and {len(there) - NAMES_TOLD} more"
+    text = ", ".join(there) or "none"
+    if len(there) > NAMES_TOLD:
+        ordered = sorted(there, key=lambda name: -difflib.SequenceMatcher(None, wanted, name).ratio())
+        text = f"{', '.join(ordered[:NAMES_TOLD])} and {len(there) - NAMES_TOLD} more"
+    return text if len(there) == 1 else text + hint(there, wanted)
+
+
+def hint(names: Iterable[str], wanted: str) -> str:
+    """What a message about a name that there is not ends with: the one that may be meant, or nothing."""
+    meant = alike(names, wanted)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def alike(names: Iterable[str], wanted: str) -> str | None:
+    """The name that is most like one that there is not, None when none is like it, or several are equally so."""
+    matcher = difflib.SequenceMatcher(b=wanted.casefold())
+    likeness = []
+    for name in names:
+        matcher.set_seq1(name.casefold())
+        likeness.append((matcher.ratio(), name))
+    likeness.sort(reverse=True)
+    best = likeness[0][0] if likeness else 0.0
+    clear = len(likeness) < 2 or best > likeness[1][0]
+    return likeness[0][1] if clear and best >= _LIKE else None
 
 
 def listed(items: Sequence[str]) -> str:

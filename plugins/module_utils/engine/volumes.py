@@ -20,6 +20,7 @@ from .cloning import cloned_disks, misplaced, source_for
 from .framework.cycle_state import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
+from .texts import hint
 
 NOT_FOUND = "didn't have storage '{}'"
 NOT_ACTIVE = "had storage '{}' not active"
@@ -114,7 +115,7 @@ def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
     if disk.storage_class is None:
         return ANY
     if disk.storage_class not in classes:
-        known = ", ".join(sorted(classes)) or "none is defined"
+        known = f"{', '.join(sorted(classes)) or 'none is defined'}{hint(classes, disk.storage_class)}"
         raise InvalidRequest(f"{disk.slot}: unknown storage_class {disk.storage_class!r}; known classes: {known}")
     return classes[disk.storage_class]
 

@@ -15,6 +15,7 @@ from ..errors import InvalidRequest
 from ..model import Guest
 from ..proxmox.options.request import vm_request
 from .entries import Entry
+from .guards import Guard
 
 KEEP, ABSENT = "keep", "absent"
 MOST = 1000
@@ -103,9 +104,12 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) ->
 
 
 def surplus_entries(
-    series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest]
+    series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest], guard: Guard
 ) -> tuple[list[Entry], list[str]]:
-    """Return entries that remove the VMs which were left by a larger count, and warnings of those that are kept."""
+    """Return entries that remove the VMs which were left by a larger count, and warnings of those that are kept.
+
+    guard is that of the task.
+    """
     wanted = {entry.request.name for entry in entries}
     left = [
         (owner, guest)
@@ -114,7 +118,7 @@ def surplus_entries(
     ]
     doomed = [guest for owner, guest in left if owner.surplus == ABSENT]
     removals = [
-        Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT)
+        Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT, guard=guard)
         for position, guest in enumerate(doomed, len(entries))
     ]
     kept = [f"{guest.name} ({guest.vmid})" for owner, guest in left if owner.surplus == KEEP]

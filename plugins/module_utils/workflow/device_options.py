@@ -13,6 +13,7 @@ from ..engine.devices.addresses import PCI, USB
 from ..engine.devices.constraints import ConstraintError, Matcher, accepts, compiled
 from ..engine.devices.finding import OPTIONS
 from ..engine.node_selection import asked_for
+from ..engine.texts import hint
 from ..errors import InvalidRequest
 from ..model import Device, DeviceClaim, DeviceClass, Node, Request
 from ..proxmox.inventory_devices import DeviceNeeds
@@ -173,7 +174,7 @@ def _wanted(where: str, name: str, body: Mapping[str, t.Any], classes: Mapping[s
     kind = body.get("class")
     if kind is not None and kind not in classes:
         known = ", ".join(sorted(classes)) or "none is defined"
-        raise invalid(f"{where}.class", kind, f"one of device_classes: {known}")
+        raise invalid(f"{where}.class", kind, f"one of device_classes: {known}{hint(classes, str(kind))}")
     of_class = classes[kind] if kind is not None else DeviceClass("")
     driver = _driver(where, body.get("driver"))
     if driver is not None and of_class.driver not in (None, driver):

@@ -15,6 +15,7 @@ from ..model import HAIntent, Request
 from ..proxmox.options.request import vm_request
 from .address_pools import Wanted, parse_addresses, parse_pools
 from .device_options import device_claims, device_classes
+from .guards import Guard
 from .rules import parse_priority_classes, parse_rules
 
 IDENTITY = ("name", "vmid")
@@ -48,6 +49,7 @@ class Entry:
         limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
         given: the names of the options that the user set, defaults from the top included.
+        guard: what it must have to be removed.
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
         host_groups, host_vars: those of the host that the VM becomes in an inventory.
     """
@@ -60,6 +62,7 @@ class Entry:
     limits: str = "enforce"
     apply_pending: str = "never"
     given: frozenset[str] = frozenset()
+    guard: Guard = field(default_factory=Guard)
     addresses: Wanted = field(default_factory=dict)
     host_groups: tuple[str, ...] = ()
     host_vars: Mapping[str, t.Any] = field(default_factory=dict)
@@ -158,6 +161,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given=frozenset(name for name, value in body.items() if value is not None),
+        guard=Guard.of(body),
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),
     )

@@ -64,6 +64,7 @@ class Converger:
         when update is set and not all of it is possible.
         """
         if entry.state == "absent":
+            entry.guard.check(entry.label, guest)
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
         if guest.template and entry.state == "started":
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")

@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..engine.patterns.names import checked_pattern
+from ..engine.texts import hint
 from ..errors import InvalidRequest
 from ..proxmox.options.values import boolean, invalid, number
 
@@ -28,7 +29,9 @@ class Fields:
             raise invalid(where, body, "a mapping")
         unknown = sorted(str(key) for key in body if key not in known)
         if unknown:
-            raise InvalidRequest(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(known))}")
+            raise InvalidRequest(
+                f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(known))}{hint(known, unknown[0])}"
+            )
         self.where = where
         self.body = body
 

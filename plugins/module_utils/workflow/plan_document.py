@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..engine.texts import hint
 from ..errors import InvalidRequest
 from ..plans import API, HA, LIVE, OFFLINE, RESTART, Load, Move, NodeCourse, Plan, Stuck
 from .premises import GuestPremise, Premises
@@ -126,7 +127,9 @@ def _record(kind: type, keys: Mapping[str, Key]) -> Check:
                 raise InvalidRequest(f"{where}.{name}: is missing")
         for name in value:
             if name not in keys:
-                raise InvalidRequest(f"{where}.{name}: is not a key of this version; known: {', '.join(keys)}")
+                raise InvalidRequest(
+                    f"{where}.{name}: is not a key of this version; known: {', '.join(keys)}{hint(keys, str(name))}"
+                )
         return kind(**{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in keys.items()})
 
     return checked

@@ -9,6 +9,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from ..engine.texts import hint
 from ..errors import InvalidRequest
 from ..model import AffinityTerm, Expression, GangRef, HAIntent, Selector, SpreadConstraint, Toleration
 from ..proxmox.options.values import invalid
@@ -232,5 +233,5 @@ def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
         return classes[str(value)]
     if isinstance(value, str) and not re.fullmatch(r"-?\d+", value.strip()):
         known = ", ".join(sorted(classes)) or "none is defined"
-        raise invalid(where, value, f"a whole number or the name of a priority class ({known})")
+        raise invalid(where, value, f"a whole number or the name of a priority class ({known}{hint(classes, value)})")
     return whole_of(where, value, *PRIORITIES)

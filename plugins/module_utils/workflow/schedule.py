@@ -19,6 +19,7 @@ from .checks import check_entries
 from .counted import expand, surplus_entries
 from .device_options import device_attributes
 from .entries import build_entries
+from .guards import Guard
 from .host_facts import check_host_vars, host_facts
 from .node_facts import facts_of
 from .placing import Placer
@@ -72,7 +73,7 @@ def schedule(
     try:
         if expanded is not None and expanded.series:
             guests = read_settled(access.reader, patience=0).guests
-            removals, cautions = surplus_entries(expanded.series, entries, guests)
+            removals, cautions = surplus_entries(expanded.series, entries, guests, Guard.of(params))
             entries = [*entries, *removals]
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         placer = Placer(access, Manager(profiles, profile), attributes, book)

@@ -110,6 +110,8 @@ def test_error_in_rules_and_devices__names_the_vm(planner: Controller, asked: di
     ("asked", "text"),
     [
         ({"bios": "ovmf"}, "bios is ovmf and there is no efidisk0"),
+        ({"ostype": "win11", "bios": "ovmf", "efidisk0": {"efitype": "4m"}}, "ostype is win11 and there is no tpm"),
+        ({"ostype": "win11", "tpmstate0": {"version": "2.0"}}, "ostype is win11 and bios is not ovmf"),
         ({"boot": "order=scsi0;scsi7"}, "boot names scsi7, which the VM does not have"),
     ],
 )

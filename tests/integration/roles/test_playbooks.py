@@ -41,6 +41,10 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert "changed=1 " in checked.output
     assert set(cluster.state()["guests"]) != before
 
+    protected = play("teardown", {**VMS, "teardown_only_tags": ["db"], "teardown_only_pool": ""})
+    assert 'RemovalRefused: VM "web-1"' in protected.output
+    assert set(cluster.state()["guests"]) != before
+
     removed = play("teardown", VMS)
     assert removed.code == 0, removed.output
     assert "changed=1 " in removed.output

@@ -33,10 +33,10 @@ CLONE = CloneSource((Template(9000, "pve1", "debian", volumes=(("scsi0", "ceph",
     [
         (vm(node="pve9"), "; no node 'pve9', known: pve1, pve2"),
         (vm(node_regex="web.*"), "; no node matches 'web.*', known: pve1, pve2"),
-        (vm(disks=(Disk("scsi0", GIB, storage="cefh"),)), "; no storage 'cefh', known: ceph, fast"),
+        (vm(disks=(Disk("scsi0", GIB, storage="cefh"),)), "; no storage 'cefh', known: ceph, fast; did you mean ceph?"),
         (vm(disks=(Disk("ide2", volume="isos:iso/a.iso", content="iso"),)), "; no storage 'isos', known: ceph, fast"),
         (vm(disks=(Disk("scsi0", GIB, source="imgs:import/a.raw"),)), "; no storage 'imgs', known: ceph, fast"),
-        (vm(clone=CLONE), "; no storage 'cefh', known: ceph, fast"),
+        (vm(clone=CLONE), "; no storage 'cefh', known: ceph, fast; did you mean ceph?"),
     ],
 )
 def test_message__ends_with_the_names_that_there_are(request_: Request, end: str) -> None:
@@ -74,7 +74,7 @@ def test_storages__a_vm_without_disks_needs_none() -> None:
 )
 def test_device_mapping__that_does_not_exist_is_named_with_those_that_do(claim: DeviceClaim) -> None:
     message = scheduler(cluster(NODES, mappings=frozenset({"gpu", "nic"}))).schedule(vm(devices=(claim,))).message
-    assert message.endswith("; no device mapping 'gup' that the user may use, known: gpu, nic")
+    assert message.endswith("; no device mapping 'gup' that the user may use, known: gpu, nic; did you mean gpu?")
 
 
 def test_device_mapping__that_exists_on_other_nodes_is_not_told() -> None:
@@ -109,7 +109,7 @@ def test_many_names__show_the_most_alike() -> None:
     names = [f"pve{number}" for number in range(1, 41)]
     told = known(names, "pve3a")
     assert told.startswith("pve3, ")
-    assert told.endswith(" and 30 more")
+    assert told.endswith(" and 30 more; did you mean pve3?")
     assert told.count(",") == 9
     assert known(["b", "a"], "x") == "a, b"
     assert known([], "x") == "none"

@@ -17,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     surplus_entries,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
 
@@ -35,7 +36,7 @@ def guest(vmid: int, name: str | None, **fields: Any) -> Guest:
 def left(guests: list[Guest], *vms: dict[str, Any], **defaults: Any) -> tuple[list[Entry], list[str]]:
     all_vms = expanded(*vms, **defaults)
     entries = build_entries({**defaults, "vms": all_vms.vms}, one_vm_argument_spec(), 0.0)
-    return surplus_entries(all_vms.series, entries, guests)
+    return surplus_entries(all_vms.series, entries, guests, Guard())
 
 
 @pytest.mark.parametrize(

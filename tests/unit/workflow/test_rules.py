@@ -198,7 +198,8 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
         ({"group": "front"}, "group: 'front' is not valid, expected a mapping"),
         (
             {"priority": "hihg"},
-            "priority: 'hihg' is not valid, expected a whole number or the name of a priority class (high, low)",
+            "priority: 'hihg' is not valid, expected a whole number or the name of a priority class (high, low; did "
+            "you mean high?)",
         ),
         ({"priority": 10**10}, "priority: 10000000000 is not valid, expected a whole number from"),
         ({"scheduling_gates": "a"}, "scheduling_gates: 'a' is not valid, expected a list"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import InvalidPluginConfig
+from ..texts import hint
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -66,7 +67,8 @@ def check_settings(where: str, settings: Mapping[str, Setting], given: Mapping[s
     unknown = sorted(set(given) - set(settings))
     if unknown:
         known = ", ".join(sorted(settings)) or "none: it takes no config"
-        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {known}")
+        meant = hint(settings, str(unknown[0]))
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {known}{meant}")
     return {
         key: setting.check(f"{where}.{key}", given[key]) if key in given else setting.default
         for key, setting in settings.items()

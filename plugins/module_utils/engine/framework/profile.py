@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ...errors import CollectionError, InvalidPluginConfig
 from ..allocatable import Policy
+from ..texts import hint
 from . import interface as points
 from .config import Setting, check_settings
 from .registry import Registry
@@ -175,6 +176,7 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
         if section not in SECTIONS:
             raise InvalidPluginConfig(
                 f"plugin_config: unknown section {section!r}; known sections: {', '.join(SECTIONS)}"
+                f"{hint(SECTIONS, str(section))}"
             )
         if plugins is None:
             continue
@@ -197,7 +199,8 @@ def _made(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.
 def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
     plugin_class = registry.get(name)
     if plugin_class is None or section not in sections_of(plugin_class):
-        known = ", ".join(sorted(p.name for p in registry if section in sections_of(p))) or "none"
+        names = sorted(p.name for p in registry if section in sections_of(p))
+        known = f"{', '.join(names) or 'none'}{hint(names, str(name))}"
         raise InvalidPluginConfig(f"{section}: unknown plugin {name!r}; known plugins of this section: {known}")
     where = f"{section}.{name}"
     if not isinstance(body, Mapping):
@@ -205,7 +208,8 @@ def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Ent
     allowed = {"enable", "config"} | ({"weight"} if section == "scores" else set())
     unknown = sorted(set(body) - allowed)
     if unknown:
-        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(allowed))}")
+        known = f"{', '.join(sorted(allowed))}{hint(allowed, str(unknown[0]))}"
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {known}")
     config = body.get("config") or {}
     check_settings(f"{where}.config", plugin_class.settings, config)
     return Entry(

@@ -16,6 +16,11 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
     cautions = []
     if "bios" in wanted and config.get("bios") == "ovmf" and "efidisk0" not in config:
         cautions.append("bios is ovmf and there is no efidisk0: the VM forgets its EFI settings when it stops")
+    if "ostype" in wanted and config.get("ostype") == "win11":
+        if "tpmstate0" not in config:
+            cautions.append("ostype is win11 and there is no tpmstate0: Windows 11 requires a TPM of version 2.0")
+        if config.get("bios") != "ovmf":
+            cautions.append("ostype is win11 and bios is not ovmf: Windows 11 requires UEFI")
     if "boot" in wanted:
         order = BOOT.read(str(config.get("boot") or "")).get("order", "")
         missing = sorted({device.strip() for device in order.split(";")} - {""} - config.keys())

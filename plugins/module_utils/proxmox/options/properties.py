@@ -13,6 +13,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ...engine.texts import hint
 from ...errors import InvalidRequest
 from .values import boolean, invalid, number, such_as
 
@@ -161,5 +162,6 @@ class PropertyKind:
                 return [(name, value)]
         if self.paired and key in self.properties[self.paired[0]].choices:
             return [(self.paired[0], key), (self.paired[1], value)]
-        known = ", ".join(sorted({*self.properties, *also}))
-        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}{such_as(self.example)}")
+        names = sorted({*self.properties, *also})
+        known = f"{', '.join(names)}{such_as(self.example)}{hint(names, key)}"
+        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")

@@ -9,6 +9,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
 from .conversions import Value
@@ -134,7 +135,9 @@ def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
     known = sorted(_CONTEXT_KEYS.values())
     for key in context:
         if _OWN_KEY.fullmatch(key) and key not in known:
-            raise InvalidRequest(f"context: unknown key {key!r}; known keys: {', '.join(known)}", option="context")
+            raise InvalidRequest(
+                f"context: unknown key {key!r}; known keys: {', '.join(known)}{hint(known, key)}", option="context"
+            )
     for option, key in _CONTEXT_KEYS.items():
         given = params.get(option)
         if given is not None and key in context and context[key] != given:

@@ -166,7 +166,7 @@ def test_class__may_overcommit_and_keep_a_reserve() -> None:
 def test_class_that_does_not_exist__is_named_with_those_that_do() -> None:
     error = where(storage("data", "pve1"), fast={}).schedule(with_disks(disk(storage_class="fats"))).error
     assert isinstance(error, InvalidRequest)
-    assert error.message == "scsi0: unknown storage_class 'fats'; known classes: fast"
+    assert error.message == "scsi0: unknown storage_class 'fats'; known classes: fast; did you mean fast?"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that a guard protects are not removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+
+
+@pytest.fixture(autouse=True)
+def _guests(cluster: SimulatedCluster) -> None:
+    cluster.add_guest(vmid=150, name="ci-1", node="pve1", memory=512, tags=["ci", "old"], pool="web")
+    cluster.add_guest(vmid=151, name="ci-2", node="pve2", memory=512, tags=["old"])
+    cluster.advance(30)
+
+
+def remove(*names: str, **options: Any) -> dict[str, Any]:
+    return {"state": "absent", "vms": [{"name": name} for name in names], **options}
+
+
+def test_guard__of_tags_keeps_vms_without_them(controller: Controller, cluster: SimulatedCluster) -> None:
+    failed = controller.fail("RemovalRefused", **remove("ci-1", "ci-2", only_tags=["CI"]))
+    assert (
+        'VM "ci-2" (151 on pve2) is not removed: only_tags requires the tag ci, and its tags are: old' in failed["msg"]
+    )
+    assert {150, 151} <= set(cluster.state()["guests"]), "with all_or_nothing, nothing is removed"
+    controller.fail("RemovalRefused", **remove("ci-1", "ci-2", only_tags=["ci"], all_or_nothing=False))
+    assert 150 not in cluster.state()["guests"]
+    assert 151 in cluster.state()["guests"]
+
+
+def test_guard__of_a_pool_keeps_vms_elsewhere(controller: Controller, cluster: SimulatedCluster) -> None:
+    failed = controller.fail("RemovalRefused", **remove("ci-2", only_pool="web"))
+    assert "only_pool requires pool web, and it is in no pool that this user can see" in failed["msg"]
+    planned = controller.fail("RemovalRefused", **remove("ci-2", only_pool="web"), check=True)
+    assert planned["msg"] == failed["msg"]
+    assert controller.schedule(**remove("ci-1", "gone", only_pool="web"))["changed"] is True
+    assert 150 not in cluster.state()["guests"]
+
+
+def test_guard__does_not_concern_vms_that_stay(controller: Controller) -> None:
+    assert controller.schedule(name="ci-2", only_tags=["ci"])["changed"] is False
+
+
+def test_guard__holds_for_surplus(controller: Controller, cluster: SimulatedCluster) -> None:
+    vms = [{"name": "ci-{n}", "count": 0, "surplus": "absent"}]
+    failed = controller.fail("RemovalRefused", vms=vms, only_pool="web")
+    assert 'VM "ci-2" (151 on pve2) is not removed' in failed["msg"]
+    assert {150, 151} <= set(cluster.state()["guests"])

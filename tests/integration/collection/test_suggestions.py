@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A misspelt name or option is answered with the one that may be meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.controller import Controller
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"memroy": 512}, "module: memroy (did you mean memory?). Supported"),
+        ({"vms": [{"name": "a", "crores": 2}]}, "module: vms.crores (did you mean vms.cores?). Supported"),
+        ({"vms": [{"name": "a", "nic": 2, "memroy": 2}]}, "vms.memroy (did you mean vms.memory?), vms.nic"),
+        ({"xyzzy": 1}, "module: xyzzy. Supported"),
+    ],
+)
+def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner: Controller) -> None:
+    assert told in planner.run("qemu_schedule", name="web", **options)["msg"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"node": "pve-1"}, "no node 'pve-1', known: pve1, pve2, pve3; did you mean pve1?"),
+        ({"scsi": {"scsi0": "local-lwm:8"}}, "no storage 'local-lwm', known: local, local-lvm, shared; did you mean"),
+        ({"clone": "debian-31"}, "debian-13"),
+        ({"pool": "wep"}, "known: web"),
+        ({"profile": "balance"}, "; did you mean balanced?"),
+        ({"plugin_config": {"filters": {"NodeRegx": {}}}}, "; did you mean NodeRegex?"),
+        ({"plugin_config": {"filter": {}}}, "; did you mean filters?"),
+        ({"nodes": {"pve11": {}}}, "the cluster's nodes: pve1, pve2, pve3; did you mean pve1?"),
+        ({"net": {"net0": "virtio,brigde=vmbr0"}}, "; did you mean bridge?"),
+        ({"priority": "vitl", "priority_classes": {"vital": 1}}, "vital; did you mean vital?"),
+        ({"storage_classes": {"fast": {}}, "scsi": {"scsi0": {"size": 8, "storage_class": "fsat"}}}, "mean fast?"),
+        ({"ha": {"rule": "x"}}, "unknown HA rule 'x'; known rules: none"),
+    ],
+)
+def test_name__that_does_not_exist(options: dict[str, Any], told: str, planner: Controller) -> None:
+    failed = planner.run("qemu_schedule", **{"name": "new", **options}, check=True)
+    assert failed.get("failed"), failed
+    assert told in failed["msg"]

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What messages say of names that do not exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import hint, known
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "expected"),
+    [
+        (["ceph-vm", "local-lvm"], "ceph_vm", "ceph-vm, local-lvm; did you mean ceph-vm?"),
+        (["ceph-vm", "local-lvm"], "nfs", "ceph-vm, local-lvm"),
+        (["Debian-13", "alpine"], "debian-12", "Debian-13, alpine; did you mean Debian-13?"),
+        (["ceph-vm"], "ceph_vm", "ceph-vm"),
+        ([], "nfs", "none"),
+    ],
+)
+def test_known__lists_the_names_and_the_one_that_may_be_meant(names: list[str], wanted: str, expected: str) -> None:
+    assert known(names, wanted) == expected
+
+
+def test_known__of_many_lists_the_most_alike() -> None:
+    text = known((f"node-{number:02}" for number in range(30)), "node-7")
+    assert text.endswith(" and 20 more"), "several are equally like it"
+    assert "node-07" in text
+
+
+def test_hint__is_empty_without_a_likely_name() -> None:
+    assert hint(["memory", "cores"], "xyz") == ""
+    assert hint(["memory", "cores"], "memroy") == "; did you mean memory?"
