@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 
-.PHONY: help setup demo test unit integration mutants hostile real browser molecule sanity lint bench build docs compat importer clean
+.PHONY: help setup demo test unit integration mutants hostile voyage real browser molecule sanity lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -40,13 +40,16 @@ unit: setup ## Run the unit tests
 	@$(PYTEST) tests/unit tests/hostile $(PYTEST_ARGS)
 
 integration: setup ## Run the integration tests (real ansible-playbook against the simulated cluster)
-	@$(PYTEST) tests/simulator tests/integration $(PYTEST_ARGS)
+	@$(PYTEST) tests/simulator tests/integration tests/voyage $(PYTEST_ARGS)
 
 mutants: setup ## Plant faults in the collection one at a time, and show which test catches each (MUTANTS="ledger lease": only those)
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 hostile: setup ## Try 10,000 changed inputs: answers, options, recordings, ... (HOSTILE_CASE=n: that one)
 	@HOSTILE_CASES=$${HOSTILE_CASES:-10000} $(PYTEST) --dist load tests/hostile $(PYTEST_ARGS)
+
+voyage: setup ## Let several controllers and their faults happen in 10,000 orders (SEED=n: show that one as a log)
+	@$(BIN)/python -m tests.voyage $(if $(SEED),--seed $(SEED),--count $${COUNT:-10000} --workers $${WORKERS:-$$(nproc)})
 
 real: setup ## Run the tests that hold on every cluster against the real one that PROXMOX_HOST names (see docs/developing.md)
 	@hack/real.sh $(PYTEST_ARGS)

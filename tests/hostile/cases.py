@@ -176,7 +176,7 @@ def connection(rng: random.Random, folder: Path) -> None:
     given = changed({**CONNECTION, "api_port": 8006, "validate_certs": True, "ca_path": None}, rng, rng.randint(1, 3))
     arguments = ArgumentSpecValidator(connection_argument_spec()).validate(given)
     # A password would be sent at once.
-    if arguments.errors or arguments.validated_parameters.get("api_password"):
+    if arguments.error_messages or arguments.validated_parameters.get("api_password"):
         return
     told = ""
     try:

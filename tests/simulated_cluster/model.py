@@ -155,7 +155,7 @@ class Guest:
     moved_at: float = 0.0
     strays: set[str] = field(default_factory=set)
     half_mirrored: bool = False
-    made_at: float = field(default_factory=time.monotonic)
+    made_at: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def running(self) -> bool:

@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run histories: one with its log, or many. The exit status is 1 when one fails."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+COLLECTIONS = TESTS.parent / ".venv" / "collections"
+PACKAGES = ("ansible_collections.qemu_scheduler.proxmox.", "simulated_cluster.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.voyage", description=__doc__)
+    parser.add_argument("--seed", type=int, help="show this history")
+    parser.add_argument("--first", type=int, default=0, help="the first of many")
+    parser.add_argument("--count", type=int, default=100, help="how many, one after the other")
+    parser.add_argument("--new", type=int, default=0, help="how many more of random seeds")
+    parser.add_argument("--workers", type=int, default=1, help="in how many processes")
+    parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails")
+    options = parser.parse_args(arguments)
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of sets is a part of the history.
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+    if options.seed is None and options.workers > 1:
+        return in_processes(options.workers, options.first, options.count, options.go_on)
+    from . import substitutes
+    from .history import History
+
+    substitutes.substitute(PACKAGES)
+    if options.seed is not None:
+        History(options.seed, print).sail()
+        return 0
+    new = (secrets.randbelow(2**31) for _number in range(options.new))
+    return many([*range(options.first, options.first + options.count), *new], go_on=options.go_on)
+
+
+def many(seeds: Sequence[int], *, go_on: bool) -> int:
+    """Run these histories, and name those that fail."""
+    from .history import History
+
+    began, failed = time.monotonic(), 0
+    for seed in seeds:
+        try:
+            History(seed).sail()
+        except Exception:  # noqa: BLE001 - whatever it is, it is a finding
+            failed += 1
+            reason = traceback.format_exc().strip().splitlines()[-1]
+            print(f"seed {seed}: {reason}\n    see it by: make voyage SEED={seed}", flush=True)
+            if not go_on:
+                return 1
+    each = (time.monotonic() - began) / max(len(seeds), 1)
+    print(f"{len(seeds)} histories, {failed} failed, {each * 1000:.0f} ms each", flush=True)
+    return 1 if failed else 0
+
+
+def in_processes(workers: int, first: int, count: int, go_on: bool) -> int:
+    """Share many histories out among processes."""
+    bounds = [first + count * number // workers for number in range(workers + 1)]
+    shares = itertools.pairwise(bounds)
+    command = [sys.executable, "-m", "tests.voyage", *(["--go-on"] if go_on else [])]
+    running = [
+        subprocess.Popen([*command, "--first", str(start), "--count", str(stop - start)]) for start, stop in shares
+    ]
+    return max(ended(running))
+
+
+def ended(running: Iterable[subprocess.Popen[bytes]]) -> Iterable[int]:
+    """Wait for all, and yield how they ended."""
+    for process in running:
+        yield process.wait()
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(COLLECTIONS), str(TESTS)]
+    sys.exit(main())

@@ -1,0 +1,182 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What goes wrong, and what others do meanwhile."""
+
+from __future__ import annotations
+
+import typing as t
+
+from simulated_cluster.control import Control
+from simulated_cluster.model import Guest
+
+from .actors import Process
+from .wishes import NAMES
+
+if t.TYPE_CHECKING:
+    from .history import History
+
+CREATES = r"^/nodes/[^/]+/qemu(/\d+/clone)?$"
+TASK_ERRORS = ("unable to create image: no space", "cfs-lock 'storage-shared' error: got lock request timeout")
+
+
+class Chaos:
+    """Makes trouble until it ends."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._rng = history.rng
+        self._control = Control(history.cluster)
+        self._next = 0.0
+        self._repairs: list[tuple[float, t.Callable[[], None]]] = []
+        self._over = False
+        self._often = self._rng.choice([1.0, 4.0, 12.0])
+        self._processes = self._rng.randint(3, 7)
+        acts = [self._kill, self._pause, self._interrupt, self._lose_node, self._lose_quorum, self._lose_ledger,
+                self._fail_tasks, self._create_by_hand, self._remove_by_hand, self._stop_by_hand]  # fmt: skip
+        # With few kinds of trouble at a time, one does not hide what another would show.
+        self._acts = [self._start, *self._rng.sample(acts, k=self._rng.randint(0, len(acts)))]
+
+    def begin(self) -> None:
+        """Start the first controllers. Those that want different VMs compete for the places alone."""
+        names = self._rng.sample(NAMES, k=len(NAMES))
+        count = self._rng.randint(2, 4)
+        for number in range(count):
+            self._start(tuple(names[number::count]) if self._rng.random() < 0.7 else ())
+        self._plan()
+
+    def step(self) -> None:
+        """Do what is due."""
+        now = self._history.actors.now
+        for due, repair in [repair for repair in self._repairs if repair[0] <= now]:
+            self._repairs.remove((due, repair))
+            repair()
+        if now < self._next:
+            return
+        self._plan()
+        self._rng.choice(self._acts)()
+
+    def end(self) -> None:
+        """Repair everything."""
+        self._over = True
+        for _due, repair in self._repairs:
+            repair()
+        self._repairs.clear()
+        self._history.weather.clear_up()
+        self._history.cluster.faults.clear()
+        for process in self._history.processes.values():
+            process.frozen_until = 0.0
+
+    def next_time(self) -> float | None:
+        """When something is to be done."""
+        return None if self._over else min([self._next, *(due for due, _repair in self._repairs)])
+
+    def _plan(self) -> None:
+        self._next = self._history.actors.now + self._rng.expovariate(1 / self._often)
+
+    def _later(self, least: float, most: float, repair: t.Callable[[], None]) -> None:
+        self._repairs.append((self._history.actors.now + self._rng.uniform(least, most), repair))
+
+    # --- controllers ---
+
+    def _start(self, names: tuple[str, ...] = ()) -> None:
+        if len(self._history.processes) < self._processes:
+            names = names or tuple(name for name in NAMES if self._rng.random() < 0.6) or NAMES[:1]
+            error = self._rng.choice([0.0, 0.0, 0.0, -300.0, 300.0])
+            self._history.start(names, self._rng.choice("ab"), error)
+
+    def _one(self) -> Process | None:
+        alive = [process for process in self._history.processes.values() if not process.ended and not process.killed]
+        return self._rng.choice(alive) if alive else None
+
+    def _kill(self) -> None:
+        if process := self._one():
+            self._history.log(f"{process.name} is killed")
+            process.killed = True
+
+    def _pause(self) -> None:
+        if process := self._one():
+            seconds = self._rng.choice([3.0, 20.0, 70.0])
+            self._history.log(f"{process.name} is paused for {seconds:g} s")
+            process.frozen_until = self._history.actors.now + seconds
+
+    def _interrupt(self) -> None:
+        if process := self._one():
+            self._history.log(f"{process.name} is interrupted")
+            process.interrupted = True
+
+    # --- the cluster and the ledger ---
+
+    def _lose_node(self) -> None:
+        nodes = self._history.cluster.nodes
+        node = self._rng.choice(list(nodes.values()))
+        if not all(other.online for other in nodes.values()) or not self._history.referee.knows_all_on(node.name):
+            return
+        self._history.log(f"{node.name} is lost")
+        self._set_node(node.name, online=False)
+        self._later(5, 60, lambda: self._set_node(node.name, online=True))
+
+    def _set_node(self, name: str, *, online: bool) -> None:
+        if online:
+            self._history.log(f"{name} is back")
+        self._do(lambda: self._control.set_node(_Asked(name), {"online": online, "known": False}))
+
+    def _lose_quorum(self) -> None:
+        self._history.log("the quorum is lost")
+        self._history.cluster.quorate = False
+        self._later(1, 30, lambda: setattr(self._history.cluster, "quorate", True))
+
+    def _lose_ledger(self) -> None:
+        self._history.log("the ledger is gone")
+        self._history.weather.ledger_down = True
+        self._later(1, 40, lambda: setattr(self._history.weather, "ledger_down", False))
+
+    def _fail_tasks(self) -> None:
+        fault: dict[str, t.Any] = {"path": CREATES, "method": "POST", "count": self._rng.randint(1, 3)}
+        kind = self._rng.choice(["error", "slow"])
+        fault |= (
+            {"task_error": self._rng.choice(TASK_ERRORS)}
+            if kind == "error"
+            else {"task_seconds": self._rng.choice([25.0, 80.0])}
+        )
+        self._history.log(f"the next {fault['count']} creations: {fault.get('task_error', 'slow')}")
+        self._history.cluster.faults.add(fault)
+
+    # --- a human ---
+
+    def _create_by_hand(self) -> None:
+        guests = self._history.cluster.guests
+        vmid = next(vmid for vmid in range(101, 999) if vmid not in guests)
+        node = self._rng.choice(list(self._history.cluster.nodes))
+        self._history.log(f"a human creates VM {vmid} on {node}")
+        config = {"name": f"human-{vmid}", "memory": "16", "boot": " "}
+        self._do(lambda: self._history.cluster.add_guest(Guest(vmid, node, config=config)))
+
+    def _remove_by_hand(self) -> None:
+        ours = [guest for guest in self._history.referee.ours() if not guest.config_lock and not guest.lock.locked()]
+        if ours:
+            guest = self._rng.choice(ours)
+            self._history.log(f"a human removes VM {guest.vmid} ({guest.name})")
+            self._history.referee.removed.add(guest.vmid)
+            self._do(lambda: self._control.remove_guest(_Asked(vmid=str(guest.vmid)), {}))
+
+    def _stop_by_hand(self) -> None:
+        running = [guest for guest in self._history.referee.ours() if guest.running and not guest.lock.locked()]
+        if running:
+            guest = self._rng.choice(running)
+            self._history.log(f"a human stops VM {guest.vmid} ({guest.name})")
+            self._do(lambda: self._control.set_guest(_Asked(vmid=str(guest.vmid)), {"status": "stopped"}))
+
+    def _do(self, action: t.Callable[[], object]) -> None:
+        """Do something in the simulated cluster."""
+        self._history.loop.call_soon(action)
+        self._history.loop.settle()
+
+
+class _Asked:
+    """What the control plane reads of a request."""
+
+    query: t.ClassVar[dict[str, str]] = {}
+
+    def __init__(self, name: str = "", vmid: str = "") -> None:
+        self.match_info = {"name": name, "vmid": vmid}

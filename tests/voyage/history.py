@@ -1,0 +1,171 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One history: what happens is decided by its seed alone."""
+
+from __future__ import annotations
+
+import copy
+import random
+import typing as t
+from collections.abc import Callable
+
+from simulated_cluster.build import build
+from simulated_cluster.cluster import Cluster
+from simulated_cluster.server import Server
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox import session as session_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import holder as holder_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import RunFailed, schedule
+
+from . import substitutes
+from .actors import Actors, Process
+from .chaos import Chaos
+from .loop import new_loop
+from .referee import Referee
+from .surroundings import LedgerDatabase, Network, Weather
+from .wishes import CLUSTER, NAMES, VMIDS, parameters
+
+BEGIN = 1_800_000_000.0
+CHAOS_SECONDS = 90.0
+LONGEST_SECONDS = 3600.0
+REST_SECONDS = 120.0
+"""Longer than a reservation lasts."""
+
+MOST_PROCESSES = 5
+
+
+class Failed(AssertionError):
+    """Something happened that must never happen."""
+
+
+class History:
+    """Everything of one seed. log takes lines."""
+
+    def __init__(self, seed: int, log: Callable[[str], None] | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.actors = Actors(BEGIN)
+        self._log = log
+        substitutes.begin(self.actors, random.Random(seed + 1))
+        self.loop = new_loop(self.actors)
+        self.cluster: Cluster = build(copy.deepcopy(CLUSTER), seed=seed)
+        self.cluster.timing.request_seconds = 0.01
+        self.cluster.timing.create_seconds = self.rng.choice([0.2, 2.0, 10.0])
+        self.server = Server(self.cluster)
+        # Else two controllers that decide at the same time choose the same VMID, and one of them is stopped by that.
+        self.apart = self.rng.random() < 0.7
+        self.weather = Weather(self.actors, self.rng, self.log)
+        self.database = LedgerDatabase(self.actors, self.weather, self.rng)
+        self.processes: dict[int, Process] = {}
+        self.results: dict[int, dict[str, t.Any]] = {}
+        network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
+        session_module.Transport = network.transport  # type: ignore[misc, assignment]
+        access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
+        holder_module.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
+        holder_module._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
+        holder_module._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
+        self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret
+        self.referee = Referee(self.cluster, parameters())
+        self.chaos = Chaos(self)
+
+    def log(self, line: str) -> None:
+        """Note what happens, and who does it."""
+        if self._log is not None:
+            actor = self.actors.current
+            who = actor.process.name if actor is not None else "-"
+            self._log(f"{self.actors.now - BEGIN:8.2f} {who:>12}  {line}")
+
+    def start(self, names: tuple[str, ...], host: str, clock_error: float = 0.0) -> Process:
+        """Begin a controller's run that wants these VMs."""
+        pid = len(self.processes) + 1
+        process = self.processes[pid] = Process(pid, f"run {pid} ({host})", host, clock_error)
+        params = copy.deepcopy(parameters())
+        params["api_token_secret"] = self.secret
+        params["vms"] = [body for body in params["vms"] if body["name"] in names]
+        for body in params["vms"] if self.apart else ():
+            body["vmid_range"] = VMIDS[body["name"]]
+        self.actors.spawn(process, lambda: self._run(process, params))
+        self.log(f"{process.name} begins, and wants {', '.join(names)}")
+        return process
+
+    def sail(self) -> None:
+        """Let everything happen. Raises Failed."""
+        try:
+            self._sail()
+        finally:
+            for process in self.processes.values():
+                process.killed = True
+            while self.actors.all:
+                self.actors.failure = None
+                self.actors.resume(self.actors.all[0])
+            self.loop.run_until_complete(self.server.stop())
+            self.loop.close()
+            self.database.end()
+
+    def _sail(self) -> None:
+        end = self.actors.now + CHAOS_SECONDS
+        self.chaos.begin()
+        while self.actors.now < end:
+            self.chaos.step()
+            self._step(end)
+        self.chaos.end()
+        self.log("the faults are over")
+        self._until(lambda: all(process.ended for process in self.processes.values()), "the runs do not end")
+        rest = self.actors.now + REST_SECONDS
+        while self.actors.now < rest:
+            self._step(rest)
+        first = self._clean_run()
+        if first.get("failed"):
+            raise Failed(f"a clean run does not reach the goal: {first['msg']}")
+        second = self._clean_run()
+        if second.get("failed") or second["changed"]:
+            raise Failed(f"a second clean run is not without a change: {second.get('msg', second['changed'])}")
+        self.referee.check_goal(NAMES)
+
+    def _clean_run(self) -> dict[str, t.Any]:
+        process = self.start(NAMES, "c")
+        self._until(lambda: process.ended, "a clean run does not end")
+        return self.results[process.pid]
+
+    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
+        end = self.actors.now + LONGEST_SECONDS
+        while not reached():
+            if self.actors.now >= end:
+                raise Failed(otherwise)
+            self._step(end)
+
+    def _step(self, end: float) -> None:
+        """Let one actor go on, or, when all wait, the time."""
+        if self.loop._ready:  # type: ignore[attr-defined]
+            self.loop.settle()
+        runnable = self.actors.runnable()
+        if runnable:
+            self.actors.resume(self.rng.choice(runnable))
+        else:
+            times = (self.actors.next_time(), self.loop.next_time(), self.chaos.next_time())
+            self.actors.now = max(self.actors.now, min(time for time in (end, *times) if time is not None))
+            self.loop.settle()
+        self.referee.check()
+
+    def _run(self, process: Process, params: dict[str, t.Any]) -> None:
+        """What the module does."""
+        warnings: list[str] = []
+        try:
+            result = schedule(params, one_vm_argument_spec(), check_mode=False, warn=warnings.append)
+        except RunFailed as failure:
+            result = {"failed": True, "msg": failure.message, "code": failure.failed_code, **failure.result}
+        except CollectionError as error:
+            result = {"failed": True, "msg": error.message, "code": error.code, "details": error.details}
+        except KeyboardInterrupt:
+            result = {"failed": True, "msg": "interrupted before anything was written", "code": "Interrupted"}
+        self.log(
+            f"ends: {result.get('msg') or 'changed' if result.get('failed') or result['changed'] else 'unchanged'}"
+        )
+        if self.secret in repr((result, warnings)):
+            raise Failed("a result contains the secret")
+        self.results[process.pid] = result

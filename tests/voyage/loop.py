@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An asyncio loop for the simulated cluster on the clock of the actors."""
+
+from __future__ import annotations
+
+import asyncio
+import typing as t
+from asyncio.base_events import BaseEventLoop
+
+from .actors import Actors
+
+
+class _Selector:
+    """Stands for the network, of which there is none: when nothing is left to be done now, the loop stops."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[t.Any]:
+        if timeout != 0:
+            self._loop.stop()
+        return []
+
+
+class Loop(BaseEventLoop):
+    """Runs what is due, and returns."""
+
+    def __init__(self, actors: Actors) -> None:
+        super().__init__()
+        self._actors = actors
+        self._selector = _Selector(self)
+        # Seconds since the epoch have no nanoseconds as a float.
+        self._clock_resolution = 1e-6
+
+    def time(self) -> float:
+        return self._actors.now
+
+    def settle(self) -> None:
+        """Run everything that is due at this moment."""
+        self.run_forever()
+
+    def next_time(self) -> float | None:
+        """When the next thing is due."""
+        times = [handle.when() for handle in self._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
+        return min(times, default=None)
+
+    def _process_events(self, _events: list[t.Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+def new_loop(actors: Actors) -> Loop:
+    """Return a loop that is the present one."""
+    loop = Loop(actors)
+    asyncio.set_event_loop(loop)
+    return loop

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole histories keep the law, lose no VM, and end where the controllers want to be.
+
+In processes of their own, as time and threads are replaced there for good.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def voyage(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.voyage", *map(str, arguments)]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("first", [0, 50, 100])
+def test_voyage__every_history_keeps_the_law_and_reaches_the_goal(first: int) -> None:
+    done = voyage("--first", first, "--count", 50, "--new", 50)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_voyage__is_the_same_for_a_seed_each_time() -> None:
+    first, second = voyage("--seed", 7), voyage("--seed", 7)
+    assert first.stdout == second.stdout
+    assert "run 1" in first.stdout
+    assert "the faults are over" in first.stdout
