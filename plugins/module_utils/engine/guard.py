@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
+import traceback
 import typing as t
 from collections.abc import Callable
 
@@ -28,7 +31,7 @@ def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
     except CollectionError:
         raise
     except Exception as error:  # a plugin may be anybody's code and raise anything
-        raise failed(plugin, f"{type(error).__name__}: {error}") from error
+        raise raised(plugin, error) from error
 
 
 class Blame:
@@ -41,7 +44,7 @@ class Blame:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.plugin is not None and isinstance(error, Exception) and not isinstance(error, CollectionError):
-            raise failed(self.plugin, f"{type(error).__name__}: {error}") from error
+            raise raised(self.plugin, error) from error
 
 
 def check_request(profile: Profile, request: Request) -> None:
@@ -96,6 +99,14 @@ def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
     if all(0.0 <= score <= 100.0 for score in scores):
         return scores
     return [in_range(plugin, score) for score in scores]
+
+
+def raised(plugin: Plugin, error: Exception) -> PluginFailed:
+    """The error that says what a plugin raised, and where in its own file, as far as that is known."""
+    own = getattr(sys.modules.get(type(plugin).__module__), "__file__", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+    where = f" ({os.path.basename(own)}, line {lines[-1]})" if own and lines else ""
+    return failed(plugin, f"{type(error).__name__}: {error}{where}")
 
 
 def failed(plugin: Plugin, what: str) -> PluginFailed:

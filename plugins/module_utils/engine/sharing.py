@@ -22,7 +22,7 @@ from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
 from .framework.status import Code, Status
-from .guard import all_in_range, checked, failed, finite, guarded, in_range
+from .guard import all_in_range, checked, failed, finite, guarded, in_range, raised
 
 POINTS = 1_000_000
 """Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
@@ -365,7 +365,7 @@ class SharedVerdicts:
         except Exception as error:
             if plugin is None:
                 raise
-            raise failed(plugin, f"{type(error).__name__}: {error}") from error
+            raise raised(plugin, error) from error
         return None
 
     def _score(self, state: CycleState, request: Request, scorers: Sequence[ScorePlugin], info: NodeInfo) -> int:
@@ -381,7 +381,7 @@ class SharedVerdicts:
         except Exception as error:  # as above
             if plugin is None:
                 raise
-            raise failed(plugin, f"{type(error).__name__}: {error}") from error
+            raise raised(plugin, error) from error
         return total
 
     def _answer(self, state: CycleState, request: Request, group: Group, info: NodeInfo) -> Answer:

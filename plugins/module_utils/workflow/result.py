@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..engine.diagnosis import Outcome
 from ..engine.texts import first
 from ..engine.verdicts import NodeVerdict
-from ..errors import Interrupted
+from ..errors import Interrupted, PluginFailed
 from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
 from .job import Job
@@ -21,7 +21,7 @@ from .usage import NodeUsage
 NOTHING = "none"
 
 LABELS_TOLD = 20
-"""How many VMs the message of a run that was interrupted names of each kind."""
+"""How many VMs the message of a run names that was interrupted, or for which a plugin failed."""
 
 
 def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool) -> dict[str, t.Any]:
@@ -164,17 +164,29 @@ def failure_of(
     wrote: whether anything was written, successful or not. interrupted: the run was, which then counts as the first
     error.
     """
-    failed = [(report.job.label, report.failure, report.error) for report in reports if report.error is not None]
-    lines = [
-        text if text and label in text else f"{label}: {text}"
-        for label, text, error in failed
-        if not (interrupted and isinstance(error, Interrupted))
-    ]
+    failed = [(report, report.error) for report in reports if report.error is not None]
+    lines = _lines(report for report, error in failed if not (interrupted and isinstance(error, Interrupted)))
     if interrupted:
         return "; ".join([_interruption(reports), *lines]), Interrupted.code
     if all_or_nothing and len(reports) > 1 and not wrote:
         lines.append("nothing was written")
-    return "; ".join(lines), failed[0][2].code
+    return "; ".join(lines), failed[0][1].code
+
+
+def _lines(failed: Iterable[VMReport]) -> list[str]:
+    """A line per VM that failed, and one per plugin that failed, with all VMs that it did so for."""
+    lines: list[str] = []
+    by_plugin: dict[str, list[VMReport]] = {}
+    for report in failed:
+        label, text = report.job.label, report.failure or ""
+        if isinstance(report.error, PluginFailed):
+            by_plugin.setdefault(report.error.details["plugin"], []).append(report)
+        else:
+            lines.append(text if label in text else f"{label}: {text}")
+    for victims in by_plugin.values():
+        labels = first([report.job.label for report in victims], LABELS_TOLD)
+        lines.append(f"{', '.join(labels)}: {victims[0].failure}")
+    return lines
 
 
 def _interruption(reports: Sequence[VMReport]) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,16 @@ from support.postgres import postgres_server
 from support.waiting import until
 
 VM: dict[str, Any] = {"memory": 1024, "scsi": {"scsi0": {"storage": "shared", "size": 4}}}
+MOODY = """from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin
+
+
+class Moody(FilterPlugin):
+    name = "Moody"
+
+    def filter(self, state, request, node):
+        if request.name.startswith("web"):
+            raise ArithmeticError(f"not {request.name}")
+"""
 KEYS = ("changed", "actions", "not_done", "status")
 
 
@@ -21,6 +32,18 @@ def told(result: dict[str, Any]) -> tuple[Any, ...]:
     """The task's changed, and what became of its only VM."""
     (vm,) = result["vms"]
     return (result["changed"], *(vm[key] for key in KEYS[1:]))
+
+
+def test_plugin_that_fails__is_told_once_with_all_vms_that_it_failed_for(
+    controller: Controller, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "moody.py"
+    file.write_text(MOODY, encoding="utf-8")
+    vms = [{"name": name} for name in ("web-1", "db-1", "web-2")]
+    options = {"vms": vms, "all_or_nothing": False, "plugin_paths": [str(file)]}
+    failed = controller.fail("PluginFailed", **options, plugin_config={"filters": {"Moody": {}}})
+    assert failed["msg"] == 'VM "web-1", VM "web-2": plugin Moody failed: ArithmeticError: not web-1 (moody.py, line 9)'
+    assert [vm["action"] for vm in failed["vms"]] == ["none", "create", "none"]
 
 
 # --- new VMs ---
