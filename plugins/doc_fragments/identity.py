@@ -61,9 +61,9 @@ options:
       - V(present) creates the VM if it does not exist, and neither starts nor stops it.
       - V(started) and V(stopped) also start or stop it.
       - V(absent) removes the VM with its disks. A running VM is stopped first.
-      - V(present) is meant when this is not given.
     type: str
     choices: [present, started, stopped, absent]
+    default: present
   update:
     description:
       - Whether to change an existing VM that has drifted from the request. Otherwise the drift is returned as C(drift)
@@ -75,20 +75,22 @@ options:
         O(apply_pending).
       - C(cipassword) cannot be compared, as Proxmox VE does not show it.
     type: bool
+    default: false
   limits:
     description:
       - What to do if an existing VM is about to grow or start and its node would reject it as a new VM. CPU and memory
-        limits, free storage space and the placement rules of the VM are checked. V(enforce) is the default.
+        limits, free storage space and the placement rules of the VM are checked.
       - With V(enforce) the VM fails and is not changed. The message states how much room the node has and which other
         nodes could run the VM.
       - With V(warn) the VM is changed and started, and a warning names the exceeded limit.
     type: str
     choices: [enforce, warn]
+    default: enforce
     version_added: 1.1.0
   apply_pending:
     description:
       - What to do with a running VM that has pending changes, which take effect only after the VM is stopped and
-        started. V(never) is the default.
+        started.
       - With V(never) the changes are returned as C(pending) with a warning.
       - With V(reboot) the VM is shut down and started. If it does not shut down in time, the VM fails, unless C(force)
         is set. This also applies to changes that were pending before the task.
@@ -96,5 +98,6 @@ options:
         reads what is pending after the update.
     type: str
     choices: [never, reboot]
+    default: never
     version_added: 1.1.0
 """

@@ -53,9 +53,11 @@ options:
     elements: dict
     suboptions:
       type:
-        description: V(with) selects the domain of the selected VMs, V(apart) excludes it.
+        description:
+          - V(affinity) selects the domain of the selected VMs, V(anti-affinity) excludes it.
+          - V(with) and V(apart) are older names of V(affinity) and V(anti-affinity).
         type: str
-        choices: [with, apart]
+        choices: [affinity, anti-affinity, with, apart]
         required: true
       name:
         description: Regular expression that must match the whole name of a VM.
@@ -72,17 +74,18 @@ options:
         type: str
       required:
         description:
-          - Whether the rule is mandatory. If false, it only affects the score. V(true) when this is not given.
+          - Whether the rule is mandatory. If false, it only affects the score.
           - If an affinity rule selects no VM yet, it still allows a VM that matches the rule itself.
         type: bool
+        default: true
       weight:
         description: Weight of a rule that is not required, from 1 to 100. V(1) when this is not given.
         type: int
       topology_key:
         description:
-          - The node label whose values define the domains, for example V(rack).
-          - V(node), which is meant when this is not given, makes each node a domain.
+          - The node label whose values define the domains, for example V(rack). V(node) makes each node a domain.
         type: str
+        default: node
   topology_spread:
     description:
       - Spreads the selected VMs evenly over domains. VMs are selected as in O(affinity).
@@ -96,15 +99,16 @@ options:
         required: true
       max_skew:
         description:
-          - Maximum difference between the number of VMs in any domain and in the emptiest domain. V(1) when this is not
-            given.
+          - Maximum difference between the number of VMs in any domain and in the emptiest domain.
         type: int
+        default: 1
       when_unsatisfiable:
         description:
-          - V(do_not_schedule) rejects nodes where the VM would break the rule, and is meant when this is not given.
+          - V(do_not_schedule) rejects nodes where the VM would break the rule.
           - V(schedule_anyway) prefers emptier domains, but rejects no node.
         type: str
         choices: [do_not_schedule, schedule_anyway]
+        default: do_not_schedule
       name:
         description: Regular expression that must match the whole name of a VM.
         type: str
@@ -164,8 +168,9 @@ options:
             type: list
             elements: str
           weight:
-            description: Weight of the preference, from 1 to 100. V(1) when this is not given.
+            description: Weight of the preference, from 1 to 100.
             type: int
+            default: 1
   tolerations:
     description:
       - Node taints that this VM tolerates.
@@ -177,9 +182,10 @@ options:
         type: str
       operator:
         description:
-          - V(Equal) also compares the value, V(Exists) does not. V(Equal) when this is not given.
+          - V(Equal) also compares the value, V(Exists) does not.
         type: str
         choices: [Equal, Exists]
+        default: Equal
       value:
         description: The taint's value.
         type: str
@@ -224,8 +230,9 @@ options:
   priority:
     description:
       - VMs with a higher priority are placed first. VMs with the same priority are placed in the order of the task.
-      - A whole number, or the name of a priority class. V(0) when this is not given.
+      - A whole number, or the name of a priority class.
     type: str
+    default: '0'
   scheduling_gates:
     description:
       - Gates that hold the VM back. The VM is placed only when all of them are open. The run lists the open ones in

@@ -12,10 +12,12 @@ import textwrap
 def suboptions_of(option: str, *fragments: str) -> str:
     """Return a fragment in which the options of all the given ones are suboptions of one option, a list.
 
-    One fragment has to hold all suboptions of an option: of two that name some, Ansible drops those of the second.
+    They have no defaults: for what an entry does not set, the options of the same names at the top level count. One
+    fragment has to hold all suboptions of an option: of two that name some, Ansible drops those of the second.
     """
     options = "".join(fragment.partition("options:\n")[2] for fragment in fragments)
-    linked = re.sub(r"\bO\((?=\w)", f"O({option}[].", options)
+    inherited = re.sub(r"^    default: .*\n", "", options, flags=re.MULTILINE)
+    linked = re.sub(r"\bO\((?=\w)", f"O({option}[].", inherited)
     return f"options:\n  {option}:\n    suboptions:\n" + textwrap.indent(linked, "    ")
 
 

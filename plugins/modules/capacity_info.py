@@ -117,6 +117,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
+    with_defaults,
 )
 
 
@@ -127,7 +128,7 @@ def argument_spec() -> Spec:
         **cluster_argument_spec(),
         **run_argument_spec(),
         **address_pools_argument_spec(),
-        **one_vm,
+        **with_defaults(one_vm),
         "shapes": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "n_plus_one": {"type": "bool", "default": False},
     }

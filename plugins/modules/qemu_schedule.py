@@ -399,6 +399,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
+    with_defaults,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
@@ -410,7 +411,7 @@ def argument_spec() -> Spec:
         **cluster_argument_spec(),
         **run_argument_spec(),
         **address_pools_argument_spec(),
-        **one_vm,
+        **with_defaults(one_vm),
         "vms": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "all_or_nothing": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},

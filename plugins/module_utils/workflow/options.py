@@ -18,6 +18,18 @@ from .rules import rules_argument_spec
 
 Spec = dict[str, dict[str, t.Any]]
 
+DEFAULTS: t.Final = {
+    "state": "present",
+    "update": False,
+    "limits": "enforce",
+    "apply_pending": "never",
+    "priority": "0",
+}
+"""Values of a VM's options that neither its entry of C(vms) nor the top level sets.
+
+They stand in the spec of the top level only. In that of the entries they would hide what the top level says for all.
+"""
+
 
 def identity_argument_spec() -> Spec:
     """Which VM, and what to make it from."""
@@ -52,7 +64,7 @@ def placement_argument_spec() -> Spec:
 
 
 def one_vm_argument_spec() -> Spec:
-    """Everything that can be said of one VM: at the top of qemu_schedule, and in each entry of C(vms)."""
+    """Everything that can be said of one VM in an entry of C(vms)."""
     return {
         **identity_argument_spec(),
         **vm_argument_spec(),
@@ -60,6 +72,12 @@ def one_vm_argument_spec() -> Spec:
         **rules_argument_spec(),
         **devices_argument_spec(),
     }
+
+
+def with_defaults(one_vm: Spec) -> Spec:
+    """The options of one VM as they are at the top level, where they are the defaults of all entries."""
+    defaults = {name: {**one_vm[name], "default": value} for name, value in DEFAULTS.items()}
+    return {**one_vm, **defaults}
 
 
 def cluster_argument_spec() -> Spec:

@@ -23,6 +23,9 @@ SPREAD = ("topology_key", "max_skew", "when_unsatisfiable", *SELECTOR)
 EXPRESSION = ("key", "operator", "values")
 TOLERATION = ("key", "operator", "value", "effect")
 
+TYPES = {"affinity": True, "anti-affinity": False, "with": True, "apart": False}
+"""The types of a rule between VMs, and whether it places them together. The last two are older names."""
+
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 HA_STATES = ("started", "stopped", "disabled", "ignored")
@@ -51,18 +54,22 @@ def rules_argument_spec() -> Spec:
     return {
         "affinity": _list_of(
             {
-                "type": {"type": "str", "choices": ["with", "apart"], "required": True},
-                "required": {"type": "bool"},
+                "type": {"type": "str", "choices": list(TYPES), "required": True},
+                "required": {"type": "bool", "default": True},
                 "weight": {"type": "int"},
-                "topology_key": {"type": "str", "no_log": False},
+                "topology_key": {"type": "str", "default": "node", "no_log": False},
                 **selector,
             }
         ),
         "topology_spread": _list_of(
             {
                 "topology_key": {"type": "str", "required": True, "no_log": False},
-                "max_skew": {"type": "int"},
-                "when_unsatisfiable": {"type": "str", "choices": ["do_not_schedule", "schedule_anyway"]},
+                "max_skew": {"type": "int", "default": 1},
+                "when_unsatisfiable": {
+                    "type": "str",
+                    "choices": ["do_not_schedule", "schedule_anyway"],
+                    "default": "do_not_schedule",
+                },
                 **selector,
             }
         ),
@@ -70,13 +77,13 @@ def rules_argument_spec() -> Spec:
             "type": "dict",
             "options": {
                 "required": _list_of(expression),
-                "preferred": _list_of({**expression, "weight": {"type": "int"}}),
+                "preferred": _list_of({**expression, "weight": {"type": "int", "default": 1}}),
             },
         },
         "tolerations": _list_of(
             {
                 "key": {"type": "str", "no_log": False},
-                "operator": {"type": "str", "choices": ["Equal", "Exists"]},
+                "operator": {"type": "str", "choices": ["Equal", "Exists"], "default": "Equal"},
                 "value": {"type": "str"},
                 "effect": {"type": "str", "choices": list(EFFECTS)},
             }
@@ -166,7 +173,7 @@ def _affinity(body: Fields) -> AffinityTerm:
     if required and "weight" in body:
         raise invalid(body.path("weight"), body.body["weight"], "a weight only together with required: false")
     return AffinityTerm(
-        together=body.choice("type", ("with", "apart")) == "with",
+        together=TYPES[body.choice("type", tuple(TYPES))],
         selector=selector_of(body),
         required=required,
         topology_key=body.text("topology_key") or "node",

@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     SpreadConstraint,
     Toleration,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import DEFAULTS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rules import (
     parse_priority_classes,
     parse_rules,
@@ -30,7 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ru
 
 EVERYTHING = """
 affinity:
-  - {type: apart, name: 'web-.*', required: true, topology_key: node}
+  - {type: anti-affinity, name: 'web-.*', required: true, topology_key: node}
   - {type: with, tags: [db, blue], pool: prod, required: false, weight: 40, topology_key: rack}
   - {type: with, group: front}
 topology_spread:
@@ -79,7 +80,7 @@ def test_what_is_not_given__is_left_out() -> None:
 
 def test_suboptions_that_ansible_filled_with_none__are_not_given() -> None:
     spec = rules_argument_spec()
-    body = {**dict.fromkeys(spec["affinity"]["options"]), "type": "apart", "name": "web-.*"}
+    body = {**dict.fromkeys(spec["affinity"]["options"]), "type": "anti-affinity", "name": "web-.*"}
     assert parse_rules({"affinity": [body]})["affinity"] == (AffinityTerm(False, Selector(name="web-.*")),)
     ha = {**dict.fromkeys(spec["ha"]["options"]), "group": "g12"}
     assert parse_rules({"ha": ha})["ha"] == HAIntent(group="g12")
@@ -96,42 +97,45 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"affinity": {"type": "with"}}, "affinity: {'type': 'with'} is not valid, expected a list"),
+        ({"affinity": {"type": "affinity"}}, "affinity: {'type': 'affinity'} is not valid, expected a list"),
         ({"affinity": ["web"]}, "affinity[0]: 'web' is not valid, expected a mapping"),
-        ({"affinity": web()}, "affinity[0].type: is missing, expected one of with, apart"),
-        ({"affinity": web(type="near")}, "affinity[0].type: 'near' is not valid, expected one of with, apart"),
+        ({"affinity": web()}, "affinity[0].type: is missing, expected one of affinity, anti-affinity, with, apart"),
         (
-            {"affinity": [*web(type="with"), {"type": "apart"}]},
+            {"affinity": web(type="near")},
+            "affinity[0].type: 'near' is not valid, expected one of affinity, anti-affinity, with, apart",
+        ),
+        (
+            {"affinity": [*web(type="affinity"), {"type": "anti-affinity"}]},
             "affinity[1]: selects no VMs, expected at least one of name, tags, pool, group",
         ),
         (
-            {"affinity": web(type="with", topology="rack")},
+            {"affinity": web(type="affinity", topology="rack")},
             "affinity[0]: unknown key 'topology'; known keys: "
             "group, name, pool, required, tags, topology_key, type, weight",
         ),
         (
-            {"affinity": web(type="with", required=False, weight=101)},
+            {"affinity": web(type="affinity", required=False, weight=101)},
             "affinity[0].weight: 101 is not valid, expected a whole number from 1 to 100",
         ),
         (
-            {"affinity": web(type="with", weight=5)},
+            {"affinity": web(type="affinity", weight=5)},
             "affinity[0].weight: 5 is not valid, expected a weight only together with required: false",
         ),
         (
-            {"affinity": web(type="with", required="perhaps")},
+            {"affinity": web(type="affinity", required="perhaps")},
             "affinity[0].required: 'perhaps' is not valid, expected true or false",
         ),
         (
-            {"affinity": [{"type": "with", "name": "a["}]},
+            {"affinity": [{"type": "affinity", "name": "a["}]},
             "affinity[0].name: invalid regular expression 'a[': a class is not closed by ']'",
         ),
         (
             {"topology_spread": [{"topology_key": "rack", "name": "(?=a)a"}]},
             "topology_spread[0].name: invalid regular expression '(?=a)a': look-ahead is not supported",
         ),
-        ({"affinity": [{"type": "with", "tags": "web"}]}, "affinity[0].tags: 'web' is not valid, expected a list"),
-        ({"affinity": [{"type": "with", "tags": [""]}]}, "affinity[0].tags[0]: '' is not valid, expected a text"),
-        ({"affinity": [{"type": "with", "pool": ["a"]}]}, "affinity[0].pool: ['a'] is not valid, expected a text"),
+        ({"affinity": [{"type": "affinity", "tags": "web"}]}, "affinity[0].tags: 'web' is not valid, expected a list"),
+        ({"affinity": [{"type": "affinity", "tags": [""]}]}, "affinity[0].tags[0]: '' is not valid, expected a text"),
+        ({"affinity": [{"type": "affinity", "pool": ["a"]}]}, "affinity[0].pool: ['a'] is not valid, expected a text"),
         (
             {"topology_spread": web()},
             "topology_spread[0].topology_key: is missing, expected the key of a node label, or node",
@@ -237,13 +241,19 @@ def test_priority_classes__are_whole_numbers() -> None:
 def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
     assert set(documented) - set(rules_argument_spec()) == {"node", "node_regex", "vmid_range", "vmid_regex", "context"}
-    assert_documented(rules_argument_spec(), documented)
+    spec = rules_argument_spec()
+    assert_documented({**spec, "priority": {**spec["priority"], "default": DEFAULTS["priority"]}}, documented)
 
 
 def assert_documented(spec: dict[str, dict[str, t.Any]], documented: dict[str, t.Any]) -> None:
     for name, declared in spec.items():
-        for key in ("type", "elements", "choices", "required"):
+        for key in ("type", "elements", "choices", "required", "default"):
             assert declared.get(key) == documented[name].get(key), (name, key)
         assert documented[name]["description"]
         assert set(declared.get("options", {})) == set(documented[name].get("suboptions", {}))
         assert_documented(declared.get("options", {}), documented[name].get("suboptions", {}))
+
+
+@pytest.mark.parametrize(("older", "term"), [("with", "affinity"), ("apart", "anti-affinity")])
+def test_affinity__older_names_of_its_types_mean_the_same(older: str, term: str) -> None:
+    assert parse_rules({"affinity": web(type=older)}) == parse_rules({"affinity": web(type=term)})

@@ -58,13 +58,13 @@ class Affinity:
 
 
 class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
-    """Rejects nodes outside of the topology domains of the VMs that the request must be C(with), and nodes in the
-    domains of those that it must be C(apart) from. Scores preferred terms: their weight per VM in the node's domain,
-    less for C(apart), the best node 100 and the worst 0.
+    """Rejects nodes outside of the topology domains of the VMs that the request has an affinity to, and nodes in the
+    domains of those that it has an anti-affinity to. Scores preferred terms: their weight per VM in the node's domain,
+    less for anti-affinity, the best node 100 and the worst 0.
 
-    VMs and containers of any status count, templates do not. As in Kubernetes, a VM of the same run keeps away those
-    that it must be apart from; and a VM that must be C(with) others of its own kind may be the first of them anywhere.
-    Nodes without the label of a C(with) term are rejected.
+    VMs and containers of any status count, templates do not. As in Kubernetes, anti-affinity of a VM of the same run
+    keeps the other VMs away as well; and a VM with an affinity to others of its own kind may be the first of them
+    anywhere. Nodes without the label of an affinity term are rejected.
     """
 
     name = "VMAffinity"

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Defaults of a VM's options: in the argument spec and its documentation, and only where no entry is overruled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.identity import ModuleDocFragment as Identity
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.placement import ModuleDocFragment as Placement
+from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vms import ModuleDocFragment as VMs
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    DEFAULTS,
+    one_vm_argument_spec,
+    with_defaults,
+)
+
+ENTRY = one_vm_argument_spec()
+SPEC = {**with_defaults(ENTRY), "vms": {"type": "list", "elements": "dict", "options": ENTRY}}
+TOP = {**yaml.safe_load(Identity.DOCUMENTATION)["options"], **yaml.safe_load(Placement.DOCUMENTATION)["options"]}
+
+
+def entries(**options: Any) -> list[Entry]:
+    """The entries of a task with these options, as Ansible validates them."""
+    validated = ArgumentSpecValidator(SPEC).validate(options)
+    assert validated.error_messages == []
+    return build_entries(validated.validated_parameters, ENTRY, 0.0)
+
+
+def test_defaults__are_documented_at_the_top_level_and_not_in_entries() -> None:
+    assert {name: option["default"] for name, option in TOP.items() if "default" in option} == DEFAULTS
+    suboptions = yaml.safe_load(VMs.DOCUMENTATION)["options"]["vms"]["suboptions"]
+    assert not [name for name in DEFAULTS if "default" in suboptions[name] or "default" in ENTRY[name]]
+    assert suboptions["affinity"]["suboptions"]["topology_key"]["default"] == "node"
+
+
+@pytest.mark.parametrize(
+    ("top", "own", "expected"),
+    [
+        ({}, {}, ("present", False, 0)),
+        ({"state": "started", "update": True, "priority": 5}, {}, ("started", True, 5)),
+        ({"state": "started", "update": True}, {"state": "present", "update": False}, ("present", False, 0)),
+        ({}, {"state": "started", "priority": "7"}, ("started", False, 7)),
+    ],
+)
+def test_defaults__give_way_to_the_top_level_and_that_to_the_entry(
+    top: dict[str, Any], own: dict[str, Any], expected: tuple[str, bool, int]
+) -> None:
+    (entry,) = entries(vms=[{"name": "web-1", **own}], **top)
+    assert (entry.state, entry.update, entry.request.priority) == expected
+
+
+def test_affinity__has_its_defaults_in_entries_as_well() -> None:
+    rule = {"type": "anti-affinity", "name": "web-.*"}
+    for entry in (*entries(name="web-1", affinity=[rule]), *entries(vms=[{"name": "web-1", "affinity": [rule]}])):
+        (term,) = entry.request.affinity
+        assert (term.together, term.required, term.topology_key, term.weight) == (False, True, "node", 1)
