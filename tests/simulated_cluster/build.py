@@ -46,6 +46,7 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
         for entry in entries:
             cluster.mappings[kind][entry["id"]] = {key: value for key, value in entry.items() if key != "id"}
     _ha(cluster, data.get("ha") or {})
+    cluster.ceph_health = data.get("ceph")
     cluster.start()
     return cluster
 

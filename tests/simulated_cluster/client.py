@@ -215,7 +215,10 @@ class SimulatedCluster:
         self._control("DELETE", "/faults")
 
     def set_node(self, name: str, **state: Any) -> None:
-        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``; ``known=False`` leaves the others to notice."""
+        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``dead_services``, ``clock_offset``.
+
+        ``known=False`` leaves the others to notice.
+        """
         self._control("PUT", f"/nodes/{name}", state)
 
     def set_storage(self, name: str, **state: Any) -> None:

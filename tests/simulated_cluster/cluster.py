@@ -91,6 +91,7 @@ class Cluster:
         self.mappings: dict[str, dict[str, dict[str, Any]]] = {"pci": {}, "usb": {}, "dir": {}}
         self.custom_cpus: dict[str, dict[str, Any]] = {}
         self.quorate = True
+        self.ceph_health: dict[str, Any] | None = None
         self.access = Access(version)
         self.tickets = Tickets()
         self.tasks = Tasks(self.clock)

@@ -122,7 +122,7 @@ class Control:
         node = self._cluster.nodes[request.match_info["name"]]
         self._cluster.statistics_settle()
         now = self._cluster.clock.now()
-        _only(body, {"online", "maintenance", "cpu_use", "memory_use", "known"})
+        _only(body, {"online", "maintenance", "cpu_use", "memory_use", "known", "dead_services", "clock_offset"})
         if body.get("online") is not None and body["online"] != node.online:
             node.online = bool(body["online"])
             # ``known`` skips the seconds in which the others have not noticed yet.
@@ -143,6 +143,8 @@ class Control:
         for key in ("cpu_use", "memory_use"):
             if body.get(key) is not None:
                 setattr(node, key, float(body[key]))
+        node.clock_offset = float(body.get("clock_offset", node.clock_offset))
+        node.dead_services = list(body.get("dead_services", node.dead_services))
         self._cluster.ha.manager.nudge()
 
     def set_storage(self, request: web.Request, body: dict[str, Any]) -> None:

@@ -17,11 +17,11 @@ from .recorded import from_recorded, is_recorded
 
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",
-    "acl", "roles", "options", "isos", "images", "backups", "timing", "tick", "generate",
+    "acl", "roles", "options", "isos", "images", "backups", "timing", "tick", "generate", "ceph",
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
-    "cpu", "pci", "usb",
+    "cpu", "pci", "usb", "dead_services", "clock_offset",
 }
 CPU = {"vendor", "model", "models", "flags"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}

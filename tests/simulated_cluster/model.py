@@ -30,7 +30,8 @@ def fingerprint(text: str) -> str:
 class Node:
     """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions.
 
-    ``pressure`` has the percentages of time in which something waited for cpu, io and memory.
+    ``pressure`` has the percentages of time in which something waited for cpu, io and memory; ``dead_services`` are
+    services that do not run; ``clock_offset`` is how many seconds the node's clock is ahead of the others'.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Node:
     cpu_use: float = 0.02
     memory_use: float = 0.1
     pressure: dict[str, float] = field(default_factory=dict)
+    dead_services: list[str] = field(default_factory=list)
+    clock_offset: float = 0.0
     disk: int = 64 * 1024**3
     bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
     vnets: list[str] = field(default_factory=list)

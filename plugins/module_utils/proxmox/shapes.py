@@ -233,6 +233,16 @@ _PATHS: dict[str, Kind] = {
     "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
     "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
     "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
+    "/cluster/ceph/status": Row(
+        optional={
+            "health": Row(
+                optional={
+                    "status": text,
+                    "checks": Values(Row(optional={"summary": Row(optional=_texts("message"))})),
+                }
+            )
+        }
+    ),
     "/cluster/replication": Rows(Row(optional={"guest": whole, "target": text, "disable": flag})),
     "/cluster/mapping/(pci|usb)": Rows(
         Row(
@@ -248,6 +258,9 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
     "/nodes/*/qemu/*/agent/network-get-interfaces": Row(optional={"result": _interfaces}),
     "/nodes/*/certificates/info": Rows(Row(_texts("filename", "fingerprint"), _texts("subject"))),
+    "/nodes/*/status": Row(optional={"uptime": whole, "pveversion": text}),
+    "/nodes/*/services": Rows(Row(_texts("service"), _texts("state", "unit-state"))),
+    "/nodes/*/time": Row({"time": number}),
     "/nodes/*/network": Rows(Row(_texts("iface"))),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
     "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),

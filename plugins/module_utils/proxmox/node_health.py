@@ -1,0 +1,176 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether nodes are fit for work: quorum, services, storages, clock, HA and Ceph."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..engine.texts import known
+from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
+from .failures import NotImplementedHere
+from .parallel import in_parallel
+from .reader import Reader
+from .rows import Row
+
+SERVICES = ("corosync", "pve-cluster", "pvedaemon", "pveproxy", "pvestatd", "pve-ha-crm", "pve-ha-lrm")
+"""The services without which a node cannot run, move and start guests."""
+
+CLOCK_TOLERANCE = 5.0
+"""Seconds by which a node's clock may differ from that of the node that answers."""
+
+_CEPH_FLAGS = "OSDMAP_FLAGS"
+"""The check of Ceph that reports flags such as noout, which maintenance sets on purpose."""
+_NO_CEPH = ("binary not installed", "not initialized", "ceph not", "no such file")
+
+
+class ServerReader(Reader, t.Protocol):
+    """A reader that knows the time of the server."""
+
+    def server_time(self) -> float | None: ...
+
+
+@dataclass(slots=True)
+class NodeHealth:
+    """What was found about one node.
+
+    Attributes:
+        problems: what is wrong, in sentence parts; a healthy node has none.
+        unchecked: what could not be read, and why.
+        uptime: seconds since it booted; None when that could not be read.
+        version: its release of pve-manager, for example C(9.2.1).
+    """
+
+    name: str
+    problems: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    uptime: int | None = None
+    version: str | None = None
+
+    @property
+    def healthy(self) -> bool:
+        return not self.problems
+
+
+def read_health(reader: ServerReader, names: Collection[str]) -> list[NodeHealth]:
+    """Return the health of the named nodes, in their order: three calls, and four more for each node that is online.
+
+    Raises InvalidRequest for a name that no node has, and what reading the list of nodes raises.
+    """
+    members: list[Row] = reader.get("/cluster/status")
+    online = {str(row["name"]): bool(row.get("online")) for row in members if row.get("type") == "node"}
+    for number, name in enumerate(names):
+        if name not in online:
+            raise InvalidRequest(
+                f"name[{number}]: {name!r} is no node of the cluster; its nodes: {known(online, name)}"
+            )
+    shared = NodeHealth("")
+    if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):
+        shared.problems.append("the cluster has no quorum")
+    managers = _ha_managers(reader, shared)
+    _check_ceph(reader, shared)
+
+    def check(name: str) -> NodeHealth:
+        found = NodeHealth(name, list(shared.problems), list(shared.unchecked))
+        if not online[name]:
+            found.problems.append("it is offline")
+            return found
+        if "dead" in managers.get(name, ""):
+            found.problems.append("its HA manager does not answer")
+        _check_status(reader, found)
+        for subject, look in _CHECKS.items():
+            _noted(found, subject, lambda look=look: look(reader, name))  # type: ignore[misc]
+        return found
+
+    results = in_parallel(check, names)
+    return [results[name] for name in names]
+
+
+def _noted(found: NodeHealth, subject: str, look: Callable[[], Iterable[str]]) -> None:
+    """Note the problems that a check finds, or why it could not be made."""
+    try:
+        found.problems.extend(look())
+    except (ApiError, PermissionDenied, NotImplementedHere) as error:
+        found.unchecked.append(f"{subject}: {error.message}")
+    except ConnectionFailed as error:
+        found.problems.append(f"{subject}: {error.message}")
+
+
+def _check_status(reader: Reader, found: NodeHealth) -> None:
+    def look() -> Iterable[str]:
+        status: Mapping[str, t.Any] = reader.get(f"/nodes/{found.name}/status")
+        found.uptime = status.get("uptime")
+        # pve-manager/9.2.1/7a3b2c1d
+        parts = str(status.get("pveversion", "")).split("/")
+        found.version = parts[1] if len(parts) > 1 else None
+        return ()
+
+    _noted(found, "status", look)
+
+
+def _services(reader: Reader, node: str) -> Iterator[str]:
+    """Services that should run and do not; those that are not installed or not enabled are left out."""
+    rows: list[Row] = reader.get(f"/nodes/{node}/services")
+    for row in rows:
+        expected = row.get("service") in SERVICES and row.get("unit-state", "enabled") in ("enabled", "unknown")
+        if expected and row.get("state") != "running":
+            yield f"service {row['service']} is {row.get('state')}"
+
+
+def _storages(reader: Reader, node: str) -> Iterator[str]:
+    """Storages that are enabled on the node and not active."""
+    rows: list[Row] = reader.get(f"/nodes/{node}/storage", enabled=1)
+    for row in rows:
+        if not row.get("active"):
+            yield f"storage {row['storage']} is not active"
+
+
+def _clock(reader: ServerReader, node: str) -> Iterator[str]:
+    answer: Mapping[str, t.Any] = reader.get(f"/nodes/{node}/time")
+    reference = reader.server_time()
+    difference = abs(answer["time"] - reference) if reference is not None else 0.0
+    if difference > CLOCK_TOLERANCE:
+        yield f"its clock differs by {difference:.0f} s"
+
+
+_CHECKS: Mapping[str, Callable[[t.Any, str], Iterable[str]]] = {
+    "services": _services,
+    "storages": _storages,
+    "time": _clock,
+}
+
+
+def _ha_managers(reader: Reader, shared: NodeHealth) -> dict[str, str]:
+    """What the HA stack says of the local resource manager of each node; nothing where HA is not in use."""
+    rows: list[Row] = []
+
+    def look() -> Iterable[str]:
+        rows.extend(reader.get("/cluster/ha/status/current"))
+        return ()
+
+    _noted(shared, "HA", look)
+    return {str(row["node"]): str(row.get("status", "")) for row in rows if row.get("type") == "lrm" and "node" in row}
+
+
+def _check_ceph(reader: Reader, shared: NodeHealth) -> None:
+    """Note what Ceph warns of, apart from flags; a cluster without Ceph answers with an error."""
+
+    def look() -> Iterable[str]:
+        try:
+            answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
+        except ApiError as error:
+            if any(text in error.message.lower() for text in _NO_CEPH):
+                return
+            raise
+        health: Mapping[str, t.Any] = answer.get("health") or {}
+        checks: Mapping[str, t.Any] = health.get("checks") or {}
+        for name in sorted(set(checks) - {_CEPH_FLAGS}):
+            summary = (checks[name].get("summary") or {}).get("message", "")
+            yield f"Ceph reports {name}: {summary}"
+        if not checks and health.get("status") not in (None, "HEALTH_OK"):
+            yield f"Ceph reports {health['status']}"
+
+    _noted(shared, "Ceph", look)

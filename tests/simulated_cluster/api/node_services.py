@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's services and clock, and the health of Ceph, as pve-manager's own code answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import die
+from ..routing import Call, route
+
+SERVICES = {
+    "chrony": "chrony", "corosync": "corosync", "cron": "cron", "ksmtuned": "ksmtuned", "postfix": "postfix@-",
+    "pve-cluster": "pve-cluster", "pve-firewall": "pve-firewall", "pve-ha-crm": "pve-ha-crm",
+    "pve-ha-lrm": "pve-ha-lrm", "pvedaemon": "pvedaemon", "pveproxy": "pveproxy", "pvescheduler": "pvescheduler",
+    "pvestatd": "pvestatd", "spiceproxy": "spiceproxy", "sshd": "ssh", "syslog": "rsyslog",
+}
+"""Names in the API, and those of the units."""
+
+NOT_FOUND = ("syslog",)
+
+
+@route("GET", "/nodes/{node}/services")
+def services(call: Call) -> list[dict[str, Any]]:
+    dead = call.cluster.nodes[call.node].dead_services
+    rows = []
+    for service, name in SERVICES.items():
+        missing, stopped = service in NOT_FOUND, service in dead or service in NOT_FOUND
+        rows.append({
+            "service": service, "name": name, "desc": name, "state": "dead" if stopped else "running",
+            "active-state": "inactive" if stopped else "active", "unit-state": "not-found" if missing else "enabled",
+        })
+    return rows
+
+
+@route("GET", "/nodes/{node}/time")
+def time(call: Call) -> dict[str, Any]:
+    now = int(call.cluster.clock.now() + call.cluster.nodes[call.node].clock_offset)
+    return {"timezone": "Etc/UTC", "time": now, "localtime": now}
+
+
+@route("GET", "/cluster/ceph/status")
+def ceph_status(call: Call) -> dict[str, Any]:
+    if call.cluster.ceph_health is None:
+        raise die("binary not installed: /usr/bin/ceph-mon\n")
+    return {"fsid": "00000000-0000-4000-8000-000000000000", "health": call.cluster.ceph_health}
