@@ -36,6 +36,7 @@ export PATH=$IMPORTER/bin:$PATH
 # Galaxy wants the address of a repository. As long as galaxy.yml names none, all else is checked with a reserved one.
 source_copy=$IMPORTER/source/$COLLECTION
 copy_checkout "$source_copy"
+"$BIN/python" hack/docsite.py "$source_copy" >/dev/null
 if ! grep -q '^repository:' galaxy.yml; then
   echo "galaxy.yml names no repository, which Galaxy will want: checked with https://example.com/ in its place"
   echo "repository: https://example.com/" >>"$source_copy/galaxy.yml"

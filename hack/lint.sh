@@ -22,9 +22,11 @@ check() {
   jobs+=($!)
 }
 
+"$BIN/python" hack/docsite.py >/dev/null
+
 check ansible-lint ansible-lint -q --strict --nocolor
 check antsibull-changelog antsibull-changelog lint
-check antsibull-docs antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck .
+check antsibull-docs antsibull-docs lint-collection-docs --plugin-docs .
 check mypy mypy --package ansible_collections.qemu_scheduler.proxmox.plugins
 check reuse reuse lint --quiet
 check ruff ruff check --quiet --output-format concise

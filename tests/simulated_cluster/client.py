@@ -18,6 +18,8 @@ from typing import Any, ClassVar, Protocol
 
 import requests
 
+from .connection import environment
+
 START_SECONDS = 60.0
 PACKAGE = Path(__file__).resolve().parent
 CLUSTERS = PACKAGE / "clusters"
@@ -175,11 +177,7 @@ class SimulatedCluster:
 
     def environment(self) -> dict[str, str]:
         """The variables that the collection reads its connection from."""
-        return {
-            "PROXMOX_HOST": self.host, "PROXMOX_PORT": str(self.port), "PROXMOX_USER": self.token_user,
-            "PROXMOX_TOKEN_ID": self.token_id, "PROXMOX_TOKEN_SECRET": self.token_secret,
-            "PROXMOX_CA_PATH": self.ca_path,
-        }
+        return environment(self._ready)
 
     def _control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         response = self._session.request(method, f"{self.url}/sim{path}", json=body, timeout=30)

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 from .build import DEFAULT_TOKEN, DEFAULT_USER, build
 from .certificates import Certificates
 from .cluster import Cluster
+from .connection import environment
 from .description import DescriptionError, load
 from .server import Server
 
@@ -78,7 +80,10 @@ async def _run(options: argparse.Namespace, cluster: Cluster) -> int:
         ready = _ready(options, cluster, certificates, port)
         if options.ready is not None:
             _write_atomically(options.ready, ready)
-        print(f"simulated_cluster: {cluster.name} ({cluster.version}) on https://{options.host}:{port}", flush=True)
+        print(f"# simulated_cluster: {cluster.name} ({cluster.version}) on https://{options.host}:{port}")
+        for name, value in environment(ready).items():
+            print(f"export {name}={shlex.quote(value)}")
+        sys.stdout.flush()
         watcher = loop.create_task(_watch_parent(options.exit_with_parent, stop))
         await stop.wait()
         watcher.cancel()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,26 @@ def test_client__verifies_the_certificate_by_the_clusters_own_ca(cluster: Simula
 def test_environment__holds_what_the_collection_reads(cluster: SimulatedCluster) -> None:
     assert set(cluster.environment()) == {
         "PROXMOX_HOST", "PROXMOX_PORT", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "PROXMOX_CA_PATH"}
+
+
+def test_folder__runs_without_the_checkout_and_tells_how_to_connect(tmp_path: Path) -> None:
+    folder = tmp_path / "simulated_cluster"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, str(folder), str(folder / "clusters" / "demo.yml"), "--time-scale", "0"]
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=alone) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(7)]
+        exports = dict(line.removeprefix("export ").strip().split("=", 1) for line in lines[1:])
+        token = f"{exports['PROXMOX_USER']}!{exports['PROXMOX_TOKEN_ID']}={exports['PROXMOX_TOKEN_SECRET']}"
+        url = f"https://{exports['PROXMOX_HOST']}:{exports['PROXMOX_PORT']}/api2/json/nodes"
+        with requests.Session() as opened:
+            opened.trust_env = False
+            headers = {"Authorization": f"PVEAPIToken={token}"}
+            nodes = opened.get(url, headers=headers, verify=exports["PROXMOX_CA_PATH"], timeout=10).json()["data"]
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+    assert len(nodes) == 5
 
 
 def test_requests__are_logged_without_secrets(cluster: SimulatedCluster, api: Any) -> None:
