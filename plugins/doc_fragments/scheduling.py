@@ -7,18 +7,10 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragment C(scheduling)."""
+    """The fragments C(scheduling), and C(scheduling.requests) for modules that place VMs which are requested."""
 
     DOCUMENTATION = r"""
 options:
-  snapshot:
-    description:
-      - 'Recorded API responses by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file that contains
-        them.'
-      - The decision is made from this recording instead of a live cluster. The module does not connect to a cluster and
-        writes nothing.
-      - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
-    type: raw
   reservations:
     description:
       - The ledger that shares decisions with other processes until Proxmox VE shows their VMs.
@@ -52,6 +44,18 @@ options:
         (C(10%), or GiB).
     type: dict
     default: {}
+"""
+
+    REQUESTS = r"""
+options:
+  snapshot:
+    description:
+      - 'Recorded API responses by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file that contains
+        them.'
+      - The decision is made from this recording instead of a live cluster. The module does not connect to a cluster and
+        writes nothing.
+      - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
+    type: raw
   priority_classes:
     description:
       - Named priorities for C(priority). Each value is a whole number.

@@ -58,6 +58,7 @@ class Taint:
 class Node:
     """One cluster node.
 
+    drained tells whether it is marked to take no guests (see proxmox/drain_marks.py).
     ha_managed tells whether the HA manager knows it: on clusters that have never used HA it does not.
 
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
@@ -70,6 +71,7 @@ class Node:
     name: str
     online: bool = True
     maintenance: bool = False
+    drained: bool = False
     ha_managed: bool = False
     cores: int = 0
     memory: int = 0

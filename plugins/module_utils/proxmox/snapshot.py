@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..model import Snapshot
+from .drain_marks import mark_of
 from .failures import NotRecorded
 from .freshness import SETTLING, KnownGuest, settle
 from .inventory_devices import DeviceNeeds, read_devices
@@ -138,12 +139,14 @@ def _resources(reader: Reader) -> list[Row]:
 def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
     rows = _resources(reader)
     next_id = read_next_id(reader) if needs.next_id else NextId()
+    pools = frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row)
+    nodes = (node_of_row(row) for row in rows if row.get("type") == "node")
     snapshot = Snapshot(
-        nodes=tuple(node_of_row(row) for row in rows if row.get("type") == "node"),
+        nodes=tuple(replace(node, drained=True) if mark_of(node.name) in pools else node for node in nodes),
         guests=tuple(guest_of_row(row) for row in rows if row.get("type") in GUEST_KINDS),
         storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
         next_id=(next_id.lower, next_id.upper),
         vmids_unseen=next_id.unseen,
-        pools=frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row),
+        pools=pools,
     )
     return snapshot, next_id

@@ -173,9 +173,13 @@ def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
 
 
 def _has_moved(guest: Guest | None, reservation: Reservation) -> bool:
-    """Whether a move is over although its reservation is still there: its holder died, and nothing goes on."""
+    """Whether a move is over although its reservation is still there: the guest is shown on its target by now, or the
+    holder died, and nothing works on the guest.
+    """
     if guest is None or guest.lock == "migrate":
         return False
+    if reservation.phase == "created":
+        return guest.node == reservation.node
     return reservation.holder is not None and reservation.holder.is_dead()
 
 

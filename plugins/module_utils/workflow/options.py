@@ -80,22 +80,30 @@ def with_defaults(one_vm: Spec) -> Spec:
     return {**one_vm, **defaults}
 
 
+def live_argument_spec() -> Spec:
+    """Which cluster, and how decisions about it are shared."""
+    return {**connection_argument_spec(), "reservations": {"type": "str", "default": "default"}}
+
+
 def cluster_argument_spec() -> Spec:
     """Which cluster, live or recorded, and how decisions about it are shared."""
+    return {**live_argument_spec(), "snapshot": {"type": "raw"}}
+
+
+def profile_argument_spec() -> Spec:
+    """By which rules guests are placed, and what the user says of the nodes."""
     return {
-        **connection_argument_spec(),
-        "snapshot": {"type": "raw"},
-        "reservations": {"type": "str", "default": "default"},
+        "plugin_config": {"type": "raw"},
+        "plugin_paths": {"type": "list", "elements": "path", "default": []},
+        "nodes": {"type": "dict", "default": {}},
+        "storage_classes": {"type": "dict", "default": {}},
     }
 
 
 def run_argument_spec() -> Spec:
     """What holds for all VMs of a run."""
     return {
-        "plugin_config": {"type": "raw"},
-        "plugin_paths": {"type": "list", "elements": "path", "default": []},
-        "nodes": {"type": "dict", "default": {}},
-        "storage_classes": {"type": "dict", "default": {}},
+        **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
         **guest_rules_argument_spec(),

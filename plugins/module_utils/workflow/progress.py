@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import typing as t
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,8 @@ class Wait:
 Progress = Callable[["Step | Wait"], None]
 
 
-class ProgressFile:
-    """Appends a line to a file for every step and wait. Raises InvalidRequest at once when that is not possible."""
+class LineFile:
+    """Appends lines of JSON to a file. Raises InvalidRequest at once when that is not possible."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -53,15 +53,21 @@ class ProgressFile:
         except OSError as error:
             raise InvalidRequest(f"progress_file: {path} cannot be written: {error.strerror}") from error
 
-    def __call__(self, step: Step | Wait) -> None:
-        line = _of_wait(step) if isinstance(step, Wait) else _of_step(step)
-        # The VM is made by now: a disk that ran full must not make its task fail.
+    def append(self, line: Mapping[str, t.Any]) -> None:
+        """Append one line. What it tells of is done by now: a disk that ran full must not make its task fail."""
         with contextlib.suppress(OSError):
             self._append(json.dumps(line) + "\n")
 
     def _append(self, text: str) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(text)
+
+
+class ProgressFile(LineFile):
+    """Appends a line to a file for every step and wait."""
+
+    def __call__(self, step: Step | Wait) -> None:
+        self.append(_of_wait(step) if isinstance(step, Wait) else _of_step(step))
 
 
 def _of_step(step: Step) -> dict[str, t.Any]:

@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import tempfile
 import typing as t
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
+from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest
 from ..proxmox.freshness import read_config
 from ..proxmox.inventory_devices import DeviceNeeds
@@ -22,6 +18,7 @@ from ..proxmox.parallel import in_parallel
 from ..proxmox.recorded import Recorder
 from ..proxmox.session import Session
 from ..proxmox.snapshot import Needs, identity, read_settled
+from .files import write_json
 
 EVERYTHING = Needs(
     next_id=True,
@@ -56,7 +53,7 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
     if params.get("dest"):
         result["dest"] = params["dest"]
         if write:
-            _write(str(params["dest"]), answers)
+            write_json("dest", str(params["dest"]), answers)
     return result
 
 
@@ -69,20 +66,3 @@ def _read_configs(recorder: Recorder, guests: Iterable[Guest]) -> None:
             return
 
     in_parallel(read, [(guest.node, guest.vmid) for guest in guests if guest.kind == "qemu"])
-
-
-def _write(dest: str, answers: Mapping[str, t.Any]) -> None:
-    """Write the file as a whole or not at all, for its owner's eyes, unless it holds the same already."""
-    text = json.dumps(answers, indent=1, sort_keys=True) + "\n"
-    try:
-        path = Path(dest).expanduser()
-        if path.exists() and not path.is_file():
-            raise ValueError("it is no plain file")
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidRequest(f"dest: cannot write {dest!r}: {reason}") from error

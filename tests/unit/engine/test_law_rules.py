@@ -210,6 +210,7 @@ BROKEN = {
     ),
     "no such node": case(cluster(), on("pve9"), breaks="there is no such node"),
     "an offline node": case(cluster(nodes=(node("pve1", online=False),)), on("pve1"), breaks="NodeReady"),
+    "a drained node": case(cluster(nodes=(node("pve1", drained=True),)), on("pve1"), breaks="NodeReady"),
     "a node in maintenance": case(cluster(nodes=(node("pve1", maintenance=True),)), on("pve1"), breaks="NodeReady"),
     "another node than the one asked for": case(
         cluster(), Decision(vm(node="pve2"), "pve1", 200), breaks="NodeName does not hold"

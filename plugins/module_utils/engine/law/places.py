@@ -38,7 +38,7 @@ def node(state: State) -> Iterator[str]:
             continue
         name, regex, required = asked_nodes(request)
         holds = {
-            "NodeReady": node.online and not node.maintenance and node.memory > 0,
+            "NodeReady": node.online and not (node.maintenance or node.drained) and node.memory > 0,
             "NodeName": name in (None, node.name),
             "NodeRegex": not regex or name_pattern(regex).matches(node.name),
             "NodeAffinity": all(matches(expression, node) for expression in required),

@@ -62,9 +62,13 @@ def test_patterns_and_names__are_final() -> None:
 
 
 def test_nodes_that_are_offline_or_being_emptied__are_left_out() -> None:
-    nodes = [node("pve1", online=False), node("pve2", maintenance=True), node("pve3")]
+    nodes = [node("pve1", online=False), node("pve2", maintenance=True), node("pve3"), node("pve4", drained=True)]
     outcome = scheduler(cluster(nodes)).schedule(vm())
-    assert reasons(outcome, "NodeReady") == {"pve1": "were offline", "pve2": "were in HA maintenance"}
+    assert reasons(outcome, "NodeReady") == {
+        "pve1": "were offline",
+        "pve2": "were in HA maintenance",
+        "pve4": "were drained",
+    }
     assert allowed(outcome) == {"pve3"}
 
 

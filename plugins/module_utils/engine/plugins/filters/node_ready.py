@@ -15,12 +15,13 @@ from ...framework.status import Category, Status, unschedulable
 
 OFFLINE = "were offline"
 MAINTENANCE = "were in HA maintenance"
+DRAINED = "were drained"
 NO_SIZE = "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
 
 
 class NodeReady(PerNode, FilterPlugin):
-    """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), and nodes whose
-    size Proxmox does not show to this user.
+    """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), nodes that
+    C(node_drain) keeps free of guests, and nodes whose size Proxmox does not show to this user.
     """
 
     name = "NodeReady"
@@ -35,5 +36,7 @@ class NodeReady(PerNode, FilterPlugin):
             return unschedulable(OFFLINE)
         if node.node.maintenance:
             return unschedulable(MAINTENANCE)
+        if node.node.drained:
+            return unschedulable(DRAINED)
         # A node that has just booted shows no size either, for some seconds.
         return None if node.node.memory else unschedulable(NO_SIZE)

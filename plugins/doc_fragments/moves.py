@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options and the results of modules that move guests."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The fragment C(moves)."""
+
+    DOCUMENTATION = r"""
+options:
+  containers:
+    description:
+      - Whether running containers are moved. Proxmox VE cannot migrate them live.
+      - With V(restart), a container is shut down, moved and started again. With V(skip), it stays and is reported as
+        stuck.
+    type: str
+    choices: [skip, restart]
+    default: skip
+  offline:
+    description:
+      - Whether guests that are stopped are moved. Those that may not be moved are reported as stuck.
+    type: bool
+    default: true
+  local_disks:
+    description:
+      - Whether guests with disks on local storages are moved. Their disks are copied to a storage of the target.
+    type: bool
+    default: true
+  max_moves:
+    description:
+      - Maximum number of moves of the plan. No limit when this is not given.
+    type: int
+  max_transfer:
+    description:
+      - Maximum amount of data that the moves of the plan send, memory and disks, in GiB. No limit when this is not
+        given.
+    type: float
+  parallel:
+    description:
+      - Maximum number of moves at the same time.
+    type: dict
+    suboptions:
+      cluster:
+        description: In the whole cluster. V(4) when this is not given.
+        type: int
+      per_node_in:
+        description: To the same node. V(2) when this is not given.
+        type: int
+      per_node_out:
+        description: From the same node. V(2) when this is not given.
+        type: int
+  bwlimit:
+    description:
+      - Bandwidth limit of each migration, in KiB/s. Proxmox VE uses the limit of the datacenter when this is not given.
+        The HA manager ignores it.
+    type: int
+  timeout:
+    description:
+      - Timeout of one move, in seconds. After the timeout the migration continues. The error names its UPID.
+    type: int
+    default: 3600
+  on_failure:
+    description:
+      - What to do after a move failed, or when the cluster is not as planned. In both cases no new move starts, and
+        those that are under way are followed to their end.
+      - With V(replan), a new plan is made from the present state. With V(stop), the task ends.
+    type: str
+    choices: [replan, stop]
+    default: replan
+  plan_file:
+    description:
+      - File to write the plan to, as JSON, also in check mode.
+    type: path
+  apply:
+    description:
+      - File with a plan that was written with O(plan_file). Exactly this plan is carried out.
+      - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
+        message states what changed.
+    type: path
+  progress_file:
+    description:
+      - File on the host that runs the module. The module appends a line of JSON when a move has ended. Its keys are
+        C(done), C(total), C(name), C(vmid), C(from), C(to), C(outcome), C(seconds) and C(error) (a code, or null).
+      - If the module runs on the controller, the task output shows a line for each move in any case.
+    type: path
+"""

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mark of a drained node: an empty pool with the node's name in its own.
+
+Proxmox has no such mark outside of HA maintenance, which its API cannot set. A pool lasts, belongs to the whole
+cluster, shows in the GUI, stands in the list that every placement reads anyway, and takes no privilege beyond
+Pool.Allocate on its own path. Its comment keeps which guests come back when the node is active again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ..errors import ApiError
+from .session import Session
+
+PREFIX = "drained-node-"
+
+_COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
+_GUESTS = re.compile(r"guests that come back: ([\d, ]*)$")
+
+
+def mark_of(node: str) -> str:
+    """The name of the pool that marks a node."""
+    return f"{PREFIX}{node}"
+
+
+class DrainMarks:
+    """Reads and writes the marks of nodes. Raises what the API answers: PermissionDenied without Pool.Allocate."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def guests(self, node: str) -> frozenset[int] | None:
+        """The VMIDs of the guests that come back to a marked node; None for one without a mark."""
+        try:
+            pool = self._session.get(f"/pools/{mark_of(node)}")
+        except ApiError as error:
+            if "does not exist" not in error.message:
+                raise
+            return None
+        match = _GUESTS.search(str(pool.get("comment") or ""))
+        return frozenset(int(vmid) for vmid in match[1].split(",") if vmid.strip()) if match else frozenset()
+
+    def set(self, node: str, guests: Collection[int]) -> bool:
+        """Mark a node, with guests that come back beside those that its mark has already; return whether it changed."""
+        before = self.guests(node)
+        kept = frozenset(guests) | (before or frozenset())
+        comment = _COMMENT.format(node, ", ".join(map(str, sorted(kept))))
+        if before is None:
+            self._session.post("/pools", poolid=mark_of(node), comment=comment)
+        elif kept != before:
+            self._session.put(f"/pools/{mark_of(node)}", comment=comment)
+        return kept != before
+
+    def clear(self, node: str) -> None:
+        """Take a node's mark away; one without is fine."""
+        try:
+            self._session.delete(f"/pools/{mark_of(node)}")
+        except ApiError as error:
+            if "does not exist" not in error.message:
+                raise

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Empties nodes and keeps new guests off them, or lets them have guests again and brings theirs back."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ..engine.texts import known, listed
+from ..errors import InvalidRequest
+from ..model import Snapshot
+from ..plans import Goals
+from ..proxmox.drain_marks import DrainMarks
+from ..proxmox.mover import label
+from .access import Access
+from .files import write_json
+from .move_options import MoveOptions
+from .move_progress import move_progress
+from .move_results import failed, failure_of, result_of, told
+from .node_facts import facts_of
+from .plan_document import document_of
+from .plan_run import Outcome, PlanRun
+from .plugin_config import profiles_of
+
+DRAINED, ACTIVE = "drained", "active"
+
+
+def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
+    """Do what a node_drain task says, and return the module's result. warn takes texts for the user.
+
+    Raises RunFailed with the result when guests stay or moves failed, and other CollectionErrors when nothing was
+    moved.
+    """
+    options = MoveOptions.of(params)
+    names = list(dict.fromkeys(params["name"]))
+    if not names:
+        raise InvalidRequest("name: is empty, expected one node or more")
+    profiles, default = profiles_of(params)
+    progress = move_progress(params.get("progress_file"))
+    access = Access.open(params, facts_of(params.get("nodes")))
+    try:
+        drain = Drain(access, names, active=params["state"] == ACTIVE)
+        run = PlanRun(access, profiles, default, options, drain.goals, view=drain.view, progress=progress)
+        outcome = run.prepare()
+        if options.plan_file is not None:
+            write_json("plan_file", options.plan_file, document_of(outcome.plan, outcome.premises))
+        if not check_mode:
+            drain.begin()
+            run.execute()
+        error = failure_of(outcome, drain.complaint)
+        if error is None and not check_mode:
+            drain.end()
+    finally:
+        access.close()
+    for text in drain.warnings(outcome):
+        warn(text)
+    result = result_of(outcome, wrote=not check_mode)
+    result["changed"] |= drain.would_remark if check_mode else drain.remarked
+    if error is not None:
+        raise failed(error, result)
+    return result
+
+
+class Drain:
+    """What one task wants of nodes, and the marks that keep new guests off them."""
+
+    def __init__(self, access: Access, names: Iterable[str], *, active: bool) -> None:
+        self.active = active
+        self.remarked = False
+        self._names = list(names)
+        self._marks = DrainMarks(access.writer())
+        self._returning: dict[str, frozenset[int]] | None = None
+        self._guests: dict[str, frozenset[int]] = {}
+        self._marked: frozenset[str] = frozenset()
+
+    @property
+    def complaint(self) -> str | None:
+        """What is said when guests stay on nodes to be drained. One that cannot come back is no failure."""
+        return None if self.active else f"{listed(self._names)} cannot be drained completely"
+
+    def warnings(self, outcome: Outcome) -> list[str]:
+        """What the user should know beside what becomes of the task."""
+        texts = [f"{label(report.move)}: {text}" for report in outcome.reports for text in report.warnings]
+        stuck = outcome.last.stuck
+        return [*texts, f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else texts
+
+    def goals(self, snapshot: Snapshot) -> Goals:
+        """What the cluster is to become. Raises InvalidRequest for a node that there is not."""
+        there = {node.name for node in snapshot.nodes}
+        for name in self._names:
+            if name not in there:
+                raise InvalidRequest(f"name: {name!r} is no node; the cluster's nodes: {known(there, name)}")
+        self._marked = frozenset(node.name for node in snapshot.nodes if node.drained) & set(self._names)
+        if not self.active:
+            for name in self._names:
+                on_it = frozenset(guest.vmid for guest in snapshot.guests if guest.node == name)
+                self._guests[name] = self._guests.get(name, frozenset()) | on_it
+            return Goals(drain=frozenset(self._names))
+        if self._returning is None:
+            self._returning = {name: self._marks.guests(name) or frozenset() for name in sorted(self._marked)}
+        home = {vmid: name for name, vmids in self._returning.items() for vmid in vmids}
+        away = {guest.vmid for guest in snapshot.guests if guest.vmid in home and guest.node != home[guest.vmid]}
+        return Goals(undo={vmid: home[vmid] for vmid in sorted(away)})
+
+    def view(self, snapshot: Snapshot) -> Snapshot:
+        """The cluster with the nodes that become active as if they had no mark: their guests may come back."""
+        if not self.active:
+            return snapshot
+        nodes = (replace(node, drained=False) if node.name in self._names else node for node in snapshot.nodes)
+        return replace(snapshot, nodes=tuple(nodes))
+
+    def begin(self) -> None:
+        """Mark the nodes before anything moves, so that nothing new arrives meanwhile."""
+        if self.active:
+            return
+        for name in self._names:
+            if name not in self._marked or self._guests[name]:
+                self.remarked |= self._marks.set(name, self._guests[name])
+
+    def end(self) -> None:
+        """Take the marks of nodes away that are active again, with their guests at home as far as that could be."""
+        if self.active:
+            for name in sorted(self._marked):
+                self._marks.clear(name)
+                self.remarked = True
+
+    @property
+    def would_remark(self) -> bool:
+        """Whether the run changes marks, for check mode."""
+        return bool(self._marked) if self.active else bool(set(self._names) - self._marked)

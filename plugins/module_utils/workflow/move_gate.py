@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lets a move pass that still is as planned, and makes it known to other controllers: one at a time per cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from ..engine.framework.profile import Profile
+from ..engine.planner.admission import Admission
+from ..engine.planner.items import guest_part, with_disks
+from ..engine.texts import of_one
+from ..model import Disk, Snapshot
+from ..plans import OFFLINE, Mobility, Move
+from ..proxmox.mover import stale
+from ..reservations.fence import Fence
+from ..reservations.ledger import Cycle
+from ..reservations.records import Reservation, move_name
+from .access import Access
+from .counting import Counted, cluster_state, count_reservations, with_moves
+
+
+class Pass:
+    """What the writes of one admitted move have to pass: all of its reservations are alive."""
+
+    def __init__(self, fences: Iterable[Fence]) -> None:
+        self._fences = list(fences)
+
+    def begin(self) -> None:
+        """Say that the move is about to be sent; raises as Fence.mark_binding does."""
+        for fence in self._fences:
+            fence.mark_binding()
+
+    def check(self) -> None:
+        for fence in self._fences:
+            fence.check()
+
+
+class MoveGate:
+    """Admits moves of one run. May be used from many threads.
+
+    Attributes:
+        in_progress: VMIDs whose reservations are to be renewed.
+    """
+
+    def __init__(self, access: Access, profile: Profile, view: Callable[[Snapshot], Snapshot]) -> None:
+        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot."""
+        self._access = access
+        self._profile = profile
+        self._view = view
+        self.in_progress: set[int] = set()
+
+    def admit(self, move: Move) -> Pass:
+        """Look at the cluster, with what others have reserved, and reserve the move. One request.
+
+        Raises PlanStale when the guest or its target is not as planned, or the room is gone, and what the ledger
+        raises: AlreadyReserved when somebody else moves the guest.
+        """
+        access = self._access
+        cluster, holder = access.identity(), access.holder
+        with access.ledger.scheduling_cycle(cluster, holder=holder) as cycle:
+            counted = self._counted(cycle)
+            self._check(move, counted)
+            reservations = self._reservations(move, counted.snapshot)
+            cycle.reserve(reservations)
+        vmids = [reservation.vmid for reservation in reservations]
+        self.in_progress.update(vmids)
+        return Pass(Fence(access.ledger, cluster, vmid, holder) for vmid in vmids)
+
+    def settle(self, move: Move, *, moved: bool) -> None:
+        """The move has ended, and the guest is on its target if it was moved.
+
+        A row of the cluster's list may show it at the source for a moment yet: its reservation lasts until then.
+        """
+        ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
+        vmids = _vmids(move)
+        self.in_progress.difference_update(vmids)
+        if moved:
+            ledger.mark_created(cluster, vmids, holder)
+        else:
+            ledger.release(cluster, vmids, holder)
+
+    def abandon(self, move: Move) -> None:
+        """Nobody knows how the move ends: its reservations count until they expire."""
+        self.in_progress.difference_update(_vmids(move))
+
+    def _counted(self, cycle: Cycle) -> Counted:
+        counted = count_reservations(self._view(self._access.glance()), cycle.reservations())
+        cycle.confirm(counted.fulfilled)
+        return counted
+
+    def _check(self, move: Move, counted: Counted) -> None:
+        state = cluster_state(with_moves(counted.snapshot, counted.under_way), counted.pending)
+        guest, target = state.get(move.vmid), state.node(move.target)
+        if guest is None:
+            raise stale(move, "it is gone")
+        if guest.node != move.source:
+            raise stale(move, f"it is on {guest.node} instead of {move.source}")
+        if guest.running == (move.how == OFFLINE):
+            raise stale(move, f"it was {'started' if guest.running else 'stopped'}")
+        if target is None:
+            raise stale(move, f"node {move.target} is gone")
+        state.remove(move.vmid)
+        part = guest_part(guest, Mobility(), self._profile.policy, ())
+        disks = [Disk(slot, move.copied, storage) for slot, storage in _copied_to(move).items()]
+        admission = Admission(state, lambda request: self._profile, time.time())
+        refusal = admission.refusal(with_disks(part.request, disks), target)
+        if refusal is not None:
+            raise stale(move, f"{move.target} {of_one(refusal.text)}")
+
+    def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
+        guests = {guest.vmid: guest for guest in snapshot.guests}
+        copied = {(storage, move.target): move.copied for storage in _copied_to(move).values()}
+        return [
+            Reservation(
+                cluster=self._access.identity(),
+                vmid=vmid,
+                name=move_name(vmid),
+                node=move.target,
+                source=guests[vmid].node,
+                cores=guests[vmid].cores,
+                memory=guests[vmid].memory,
+                running=guests[vmid].running,
+                storage_bytes=copied if vmid == move.vmid else {},
+            )
+            for vmid in _vmids(move)
+            if vmid in guests
+        ]
+
+
+def _copied_to(move: Move) -> dict[str, str]:
+    """One slot for each storage that disks are copied to. Where there are several, all is counted on each."""
+    return {slot: storage for storage, slot in {storage: slot for slot, storage in move.storages.items()}.items()}
+
+
+def _vmids(move: Move) -> Collection[int]:
+    return (move.vmid, *move.together)

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of modules that move guests: which moves are permitted, how many at once, what becomes of the plan."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import InvalidRequest
+from ..model import GIB
+from ..plans import Bounds
+from ..proxmox.mobility_rules import Permitted
+from .agenda import Caps
+from .options import Spec, live_argument_spec, profile_argument_spec
+
+REPLAN, STOP = "replan", "stop"
+
+_LEAST: Mapping[str, float] = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """What a task says of its moves.
+
+    timeout is in seconds, for one move; bwlimit in KiB/s, None for Proxmox's own limit. replan: whether a new plan is
+    made after a failure. apply is the path of the plan to carry out, plan_file where the plan is kept.
+    """
+
+    permitted: Permitted
+    bounds: Bounds
+    caps: Caps
+    timeout: float
+    bwlimit: int | None
+    replan: bool
+    apply: str | None
+    plan_file: str | None
+
+    @classmethod
+    def of(cls, params: Mapping[str, t.Any]) -> MoveOptions:
+        """Raises InvalidRequest for a number that is too small."""
+        for option, least in _LEAST.items():
+            value = params.get(option)
+            if value is not None and value < least:
+                raise InvalidRequest(f"{option}: {value:g} is not possible, expected at least {least:g}")
+        given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
+        for key, value in given.items():
+            if value < 1:
+                raise InvalidRequest(f"parallel.{key}: {value} is not possible, expected at least 1")
+        transfer = params.get("max_transfer")
+        return cls(
+            permitted=Permitted(
+                offline=params["offline"], restart=params["containers"] == "restart", local_disks=params["local_disks"]
+            ),
+            bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB)),
+            caps=Caps(**given),
+            timeout=float(params["timeout"]),
+            bwlimit=params.get("bwlimit"),
+            replan=params["on_failure"] == REPLAN,
+            apply=params.get("apply"),
+            plan_file=params.get("plan_file"),
+        )
+
+
+def move_argument_spec() -> Spec:
+    """The options of every module that moves guests."""
+    caps: Spec = {name: {"type": "int"} for name in Caps.__dataclass_fields__}
+    return {
+        **live_argument_spec(),
+        **profile_argument_spec(),
+        "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
+        "offline": {"type": "bool", "default": True},
+        "local_disks": {"type": "bool", "default": True},
+        "max_moves": {"type": "int"},
+        "max_transfer": {"type": "float"},
+        "parallel": {"type": "dict", "options": caps},
+        "bwlimit": {"type": "int"},
+        "timeout": {"type": "int", "default": 3600},
+        "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
+        "plan_file": {"type": "path"},
+        "apply": {"type": "path"},
+        "progress_file": {"type": "path"},
+    }

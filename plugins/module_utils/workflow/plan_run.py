@@ -1,0 +1,218 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The walk of a plan: read, plan, keep or check it, carry it out, and plan anew from what is until nothing is left."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..engine.cache import ClusterState
+from ..engine.framework.profile import Profile
+from ..engine.planner.planner import in_words, make_plan
+from ..errors import CollectionError, InvalidRequest, PlanStale
+from ..model import Snapshot
+from ..plans import Goals, Mobility, Plan
+from ..proxmox.mobility import read_mobility
+from ..proxmox.mover import Mover
+from ..proxmox.polling import Poller
+from ..proxmox.snapshot import Needs, completed
+from ..proxmox.tasks import TaskFollower
+from .access import Access, subjects_of
+from .counting import cluster_state, count_reservations, with_moves
+from .move_gate import MoveGate
+from .move_options import MoveOptions
+from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
+from .plan_document import read_plan
+from .premises import Premises, changes_since
+from .stopping import Stop
+
+ROUNDS = 20
+"""How often a run plans."""
+
+FRUITLESS = 3
+"""How many rounds in a row may begin no move as the cluster changes all the time."""
+
+TRIES = 2
+"""How many moves of one guest may fail before it stays."""
+
+GoalsOf = Callable[[Snapshot], Goals]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        plan, premises: the one that was made first, or applied.
+        last: the plan that was made last; what it holds stuck stays.
+        reports: what became of all moves that were begun or tried, in the order of their plans.
+    """
+
+    plan: Plan
+    premises: Premises
+    last: Plan
+    reports: list[MoveReport] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def moved(self) -> list[MoveReport]:
+        return [report for report in self.reports if report.outcome == MOVED]
+
+
+class PlanRun:
+    """One run over one cluster's guests.
+
+    Attributes:
+        outcome: what came of it, as far as it got; None before the first plan.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        options: MoveOptions,
+        goals_of: GoalsOf,
+        *,
+        view: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        progress: Callable[[MoveStep], None] = lambda step: None,
+    ) -> None:
+        """goals_of says what the plan shall reach, given the cluster; view is how the cluster is looked at."""
+        self._access = access
+        self._profiles = profiles
+        self._default = default_profile
+        self._options = options
+        self._goals_of = goals_of
+        self._view = view
+        self._progress = progress
+        self._stop = Stop()
+        self._failures: dict[int, dict[str, str]] = {}
+        self._fruitless = 0
+        self._subjects = subjects_of(profiles.values())
+        self.outcome: Outcome | None = None
+
+    def prepare(self) -> Outcome:
+        """Plan, or read the plan that is to be applied. Writes nothing.
+
+        Raises PlanStale when the cluster is not as the applied plan assumes, and InvalidRequest when that plan is for
+        other goals.
+        """
+        if self._options.apply is None:
+            state, goals = self._look()
+            plan = self._plan(state, goals)
+            self.outcome = Outcome(plan, Premises.of(plan, state.snapshot), plan)
+            return self.outcome
+        document = read_plan(self._options.apply, "apply")
+        state, goals = self._look()
+        if document.plan.goal != in_words(goals):
+            raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {in_words(goals)}")
+        changed = changes_since(document.plan, document.premises, state)
+        if changed:
+            raise PlanStale(f"apply: the cluster is not as planned: {'; '.join(changed)}", changed=changed)
+        self.outcome = Outcome(document.plan, document.premises, document.plan)
+        return self.outcome
+
+    def execute(self) -> Outcome:
+        """Carry out what was prepared, and go on with new plans from what is.
+
+        A KeyboardInterrupt ends it early: nothing new is begun, and what is under way is followed for a while.
+        """
+        outcome = self.outcome
+        assert outcome is not None
+        session = self._access.writer()
+        session.before_write = self._stop.check
+        tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
+        gate = MoveGate(self._access, self._profiles[self._default], self._view)
+        mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
+        executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
+        for _round in range(ROUNDS):
+            if not outcome.last.moves:
+                break
+            try:
+                reports = executor.execute(outcome.last)
+            except KeyboardInterrupt:
+                outcome.interrupted = True
+                reports = executor.reports
+            outcome.reports += [report for report in reports if report.outcome != WAITING]
+            if outcome.interrupted or not self._may_go_on(reports):
+                break
+            state, goals = self._look()
+            outcome.last = self._plan(state, goals)
+        return outcome
+
+    def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
+        """Whether another plan is worth making, given what became of the last one."""
+        troubled = [report for report in reports if report.error is not None]
+        for report in troubled:
+            if report.outcome == FAILED and report.error is not None:
+                causes = self._failures.setdefault(report.move.vmid, {})
+                causes[report.move.target] = str(report.error.details.get("cause", report.error.message))
+        if not troubled:
+            return self._options.apply is None
+        self._fruitless = 0 if any(report.outcome in (MOVED, FAILED) for report in reports) else self._fruitless + 1
+        if self._fruitless == FRUITLESS or any(report.outcome == UNKNOWN for report in troubled):
+            return False
+        return self._options.replan and self._options.apply is None
+
+    # --- reading and planning ---
+
+    def _look(self) -> tuple[ClusterState, Goals]:
+        """The cluster now, with what others have reserved, and what is wanted of it."""
+        access = self._access
+        reservations = access.ledger.reservations(access.identity())
+        snapshot = access.read()
+        managed = any(guest.ha_managed for guest in snapshot.guests)
+        needs = Needs(bridges=True, maintenance=True, ha_rules=managed)
+        counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
+        goals = self._goals_of(counted.snapshot)
+        # Of a guest that has left a node to be drained nothing is left to do there.
+        under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
+        return cluster_state(with_moves(self._view(counted.snapshot), under_way), counted.pending), goals
+
+    def _plan(self, state: ClusterState, goals: Goals) -> Plan:
+        """Plan with the guests that have to move; with all others as well where these find no room."""
+        wanted = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
+        mobility = self._mobility(state, wanted)
+        plan = self._made(state, goals, mobility)
+        blocked = [each for each in plan.stuck if not mobility.get(each.vmid, Mobility()).stuck[0]]
+        everybody = goals.repair or goals.balance is not None or goals.consolidate
+        if everybody or blocked or plan.unplaced:
+            others = {guest.vmid for guest in state if guest.vmid > 0} - mobility.keys()
+            mobility = {**mobility, **self._mobility(state, others)}
+            plan = self._made(state, goals, mobility)
+        return plan
+
+    def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility]) -> Plan:
+        return make_plan(state, self._profiles, goals, mobility, self._options.bounds, self._default, now=time.time())
+
+    def _mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
+        """How these guests can be moved, and those that move along with them; less what has failed in this run."""
+        found: dict[int, Mobility] = {}
+        due = {vmid for vmid in vmids if vmid > 0}
+        while due:
+            found |= read_mobility(self._access.reader, state.snapshot, sorted(due), self._options.permitted)
+            due = {vmid for each in found.values() for vmid in each.together} - found.keys()
+            due &= {guest.vmid for guest in state}
+        return {vmid: self._experienced(vmid, each) for vmid, each in found.items()}
+
+    def _experienced(self, vmid: int, mobility: Mobility) -> Mobility:
+        causes = self._failures.get(vmid)
+        if not causes or mobility.stuck[0]:
+            return mobility
+        told = {node: f"could not take it: {cause}" for node, cause in causes.items()}
+        if len(causes) >= TRIES:
+            return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))
+        return replace(mobility, not_to={**mobility.not_to, **told})
+
+
+def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
+    """The first error that is not one of a move which was tried again with success."""
+    moved = {report.move.vmid for report in reports if report.outcome == MOVED}
+    errors: t.Iterator[CollectionError] = (
+        report.error for report in reports if report.error is not None and report.move.vmid not in moved
+    )
+    return next(errors, None)

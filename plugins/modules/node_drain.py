@@ -1,0 +1,150 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Empties nodes of a Proxmox VE cluster and keeps new guests off them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_drain
+short_description: Empty nodes of a Proxmox VE cluster, and keep new guests off them
+version_added: 1.1.0
+description:
+  - Moves all guests of the nodes to other nodes, by a plan that needs as few moves as possible. Where the other nodes
+    are too full, other guests are moved first to make room.
+  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). Each moment of the plan respects
+    them, with guests that are being migrated counted on both nodes.
+  - Guests of the HA manager are moved by it, and followed until they have arrived.
+  - Marks the nodes before anything moves. As long as a node is marked, the modules of this collection place no new VM
+    there. The mark is an empty pool named C(drained-node-NODE), visible to everybody in the cluster.
+  - A guest that cannot be moved stays. It is reported in RV(stuck) with the reason and a cure, and the task fails.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  name:
+    description:
+      - The nodes.
+    type: list
+    elements: str
+    required: true
+    aliases: [node]
+  state:
+    description:
+      - V(drained) empties the nodes and keeps new guests off them.
+      - V(active) brings the guests that the node had when it was drained back, and then removes the mark. Guests that
+        cannot come back stay where they are, with a warning.
+    type: str
+    choices: [drained, active]
+    default: drained
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the complete plan. Writes nothing to the cluster and reserves nothing in the ledger.
+  diff_mode:
+    support: full
+    details:
+      - Shows the node of each guest that moves.
+seealso:
+  - module: qemu_scheduler.proxmox.qemu_schedule
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.moves
+  - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+"""
+
+EXAMPLES = r"""
+- name: Empty a node for maintenance
+  qemu_scheduler.proxmox.node_drain:
+    name: pve3
+
+- name: Bring its guests back
+  qemu_scheduler.proxmox.node_drain:
+    name: pve3
+    state: active
+
+- name: Write the plan to a file for review
+  qemu_scheduler.proxmox.node_drain:
+    name: pve3
+    plan_file: drain-pve3.json
+  check_mode: true
+
+- name: Carry out exactly this plan
+  qemu_scheduler.proxmox.node_drain:
+    name: pve3
+    apply: drain-pve3.json
+
+- name: Empty two nodes slowly, containers included
+  qemu_scheduler.proxmox.node_drain:
+    name: [pve3, pve4]
+    containers: restart
+    parallel: {cluster: 1}
+    bwlimit: 102400
+"""
+
+RETURN = r"""
+plan:
+  description: The plan. Its keys are described in the documentation of the plan document.
+  returned: success, and on failure after the plan was made
+  type: dict
+moves:
+  description:
+    - What became of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
+      move was not begun) or V(unknown) (it may still be under way).
+    - Empty in check mode.
+  returned: success, and on failure after the plan was made
+  type: list
+  elements: dict
+  sample: [{id: 1, vmid: 101, name: web-1, from: pve3, to: pve1, why: drains pve3, outcome: moved, node: pve1,
+    seconds: 11.2}]
+stuck:
+  description: The guests that stay, each with the reason (C(why)) and what would cure it (C(cure)).
+  returned: success, and on failure after the plan was made
+  type: list
+  elements: dict
+  sample: [{vmid: 103, name: old, node: pve3, why: it is locked (backup), cure: wait for the backup to end}]
+error_code:
+  description: Stable code of the error, such as V(GoalsNotReached) when guests stay.
+  returned: on failure
+  type: str
+  sample: GoalsNotReached
+error_details:
+  description: Further data about the error.
+  returned: on failure
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.draining import (
+    ACTIVE,
+    DRAINED,
+    drain_nodes,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec
+
+
+def argument_spec() -> Spec:
+    """The options of the module."""
+    return {
+        **move_argument_spec(),
+        "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
+        "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
+    }
+
+
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
+    """Run the module."""
+    module = hiding_secrets(module_class)(
+        argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
+    )
+    answer(module, lambda: drain_nodes(module.params, check_mode=module.check_mode, warn=module.warn))
+
+
+if __name__ == "__main__":
+    main()
