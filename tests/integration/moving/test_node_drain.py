@@ -1,0 +1,332 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Draining nodes of a simulated cluster, undisturbed and disturbed in every way."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.playbook import run_tasks
+from support.versions import both_versions
+from support.waiting import until
+
+from .conftest import VMS, container, on, writes
+
+DRAIN = {"name": ["pve1"]}
+MIGRATIONS = "/(qemu|lxc)/\\d+/migrate$"
+
+
+def posts(cluster: SimulatedCluster) -> list[str]:
+    return [call for call in writes(cluster) if call.endswith("/migrate")]
+
+
+def drain(controller: Controller, **options: Any) -> dict[str, Any]:
+    result: dict[str, Any] = controller.run("node_drain", **{**DRAIN, **options})
+    return result
+
+
+# --- undisturbed ---
+
+
+@both_versions
+def test_drain__empties_the_node_in_a_playbook_and_then_changes_nothing(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    task = {"name": "drain", "qemu_scheduler.proxmox.node_drain": {"name": "pve1"}}
+    planned = run_tasks(tmp_path, [task], cluster.environment(), "--check", "--diff")
+    assert planned.code == 0, planned.output
+    assert not writes(cluster)
+
+    first = run_tasks(tmp_path, [task], cluster.environment())
+    again = run_tasks(tmp_path, [task], cluster.environment())
+
+    assert first.code == again.code == 0, first.output
+    assert on(cluster, "pve1") == set()
+    assert {m["vmid"] for m in first.last["moves"]} == {m["vmid"] for m in planned.last["plan"]["moves"]}
+    assert (planned.last["changed"], first.last["changed"], again.last["changed"]) == (True, True, False)
+    assert planned.last["diff"]["before"]["101 vm101"] == "pve1"
+
+
+def test_drain__takes_at_most_three_requests_for_a_move_beside_the_polls(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    drain(controller)
+
+    calls = [r["path"] for r in cluster.requests() if "/tasks/UPID" not in r["path"]]
+    moves = len(posts(cluster))
+    # Planning reads each guest twice; what is left belongs to the run, not to moves.
+    assert len(calls) <= 5 * moves + 20
+    assert calls.count("/nodes/pve1/qemu/101/migrate") == 3
+
+
+def test_drain__moves_as_many_at_once_as_it_may(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=60)
+    running = controller.start("node_drain", **DRAIN, parallel={"cluster": 4, "per_node_out": 3})
+    until(lambda: len(posts(cluster)) == 3)
+    running.interrupt(signal.SIGINT)
+    running.result()
+
+    assert len(posts(cluster)) == 3
+
+
+def test_drain__keeps_new_vms_off_the_node_until_it_is_active(
+    cluster: SimulatedCluster, controller: Controller, control: Callable[[], Controller]
+) -> None:
+    drain(controller)
+
+    refused = control().run("qemu_schedule", name="new", memory=512, node="pve1")
+    assert "pve1 was drained" in refused["msg"] or "were drained" in refused["msg"]
+    assert drain(controller, state="active")["changed"]
+    assert control().run("qemu_schedule", name="new", memory=512, node="pve1")["changed"]
+    assert not drain(controller, state="active")["changed"]
+
+
+@both_versions
+def test_drain__restarts_containers_only_when_it_may(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.add_guest(**container())
+
+    partly = drain(controller)
+    assert partly["error_code"] == "GoalsNotReached"
+    assert partly["stuck"] == [
+        {
+            "vmid": 110,
+            "name": "ct110",
+            "node": "pve1",
+            "why": "it is a running container, which moves only by being restarted",
+            "cure": "permit restarts of containers",
+        }
+    ]
+    assert on(cluster, "pve1") == {110}
+
+    assert not drain(controller, containers="restart").get("failed")
+    assert on(cluster, "pve1") == set()
+
+
+@both_versions
+def test_drain__follows_guests_of_the_ha_manager_until_they_arrive(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    controller.schedule(vmid=101, name="vm101", ha={"state": "started"}, update=True)
+    cluster.advance(30)
+    result = drain(controller)
+
+    assert not result.get("failed"), result["msg"]
+    assert [m["via"] for m in result["plan"]["moves"] if m["vmid"] == 101] == ["ha"]
+    assert on(cluster, "pve1") == set()
+
+
+def test_drain__names_what_stays_with_a_cure(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_guest(102, config={"ide2": "local:iso/boot.iso,media=cdrom"})
+    planned = controller.run("node_drain", check=True, **DRAIN)
+    result = drain(controller)
+
+    assert planned["error_code"] == result["error_code"] == "GoalsNotReached"
+    assert on(cluster, "pve1") == {102}
+    assert [each["vmid"] for each in result["stuck"]] == [102]
+    assert "vm102 (102) on pve1: ide2 holds the image local:iso/boot.iso" in result["msg"]
+    assert "cure: eject it: set ide2 to none,media=cdrom" in result["msg"]
+
+
+def test_drain__of_a_node_that_there_is_not(cluster: SimulatedCluster, controller: Controller) -> None:
+    result = drain(controller, name=["pve9"])
+
+    assert result["error_code"] == "InvalidRequest"
+    assert result["msg"].startswith("name: 'pve9' is no node; the cluster's nodes: pve1, pve2, pve3")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parallel": {"cluster": 0}}, "parallel.cluster: 0 is not possible"),
+        ({"timeout": 0}, "timeout: 0 is not possible"),
+        ({"max_transfer": -1.0}, "max_transfer: -1 is not possible"),
+        ({"name": []}, "name: is empty"),
+        ({"apply": "/nonexistent"}, "apply: cannot read '/nonexistent'"),
+    ],
+)
+def test_drain__with_options_that_make_no_sense(
+    cluster: SimulatedCluster, controller: Controller, options: dict[str, Any], message: str
+) -> None:
+    result = drain(controller, **options)
+
+    assert (result["error_code"], result["msg"][: len(message)]) == ("InvalidRequest", message)
+    assert not writes(cluster)
+
+
+# --- kept plans ---
+
+
+def test_plan_file__is_written_in_check_mode_and_carried_out_exactly(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    planned = controller.run("node_drain", check=True, **DRAIN, plan_file=file)
+    assert json.loads(Path(file).read_text(encoding="utf-8")) == planned["plan"]
+    assert not writes(cluster)
+
+    result = drain(controller, apply=file)
+
+    assert not result.get("failed"), result["msg"]
+    assert result["plan"]["digest"] == planned["plan"]["digest"]
+    assert [(m["vmid"], m["to"]) for m in result["moves"]] == [(m["vmid"], m["to"]) for m in planned["plan"]["moves"]]
+
+
+def test_apply__fails_before_anything_is_written_when_the_cluster_changed(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    controller.run("node_drain", check=True, **DRAIN, plan_file=file)
+    cluster.remove_guest(103)
+    cluster.set_guest(104, status="stopped")
+    cluster.advance(30)
+
+    result = drain(controller, apply=file)
+
+    assert result["error_code"] == "PlanStale"
+    assert result["error_details"]["changed"] == ["guest 103 (vm103) is gone", "guest 104 (vm104) was stopped"]
+    assert not writes(cluster)
+
+
+def test_apply__is_refused_for_other_nodes(cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
+    file = str(tmp_path / "plan.json")
+    controller.run("node_drain", check=True, **DRAIN, plan_file=file)
+
+    result = drain(controller, name=["pve2"], apply=file)
+
+    assert result["msg"] == "apply: the plan is to drain pve1, and this task is to drain pve2"
+    assert not writes(cluster)
+
+
+# --- disturbed ---
+
+
+def test_drain__plans_anew_after_a_move_that_failed(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.fault(method="POST", path="/qemu/101/migrate$", task_error="migration aborted", count=1)
+
+    result = drain(controller)
+
+    assert not result.get("failed"), result["msg"]
+    first, second = [m for m in result["moves"] if m["vmid"] == 101]
+    assert (first["outcome"], first["error_code"], second["outcome"]) == ("failed", "MoveFailed", "moved")
+    assert first["to"] != second["to"]
+    assert on(cluster, "pve1") == set()
+
+
+def test_drain__a_guest_whose_moves_all_fail_stays_and_is_named(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.fault(method="POST", path="/qemu/101/migrate$", task_error="migration aborted")
+
+    result = drain(controller)
+
+    assert result["error_code"] == "GoalsNotReached"
+    assert on(cluster, "pve1") == {101}
+    assert len([m for m in result["moves"] if m["vmid"] == 101]) == 2
+    assert "migration aborted" in result["stuck"][0]["why"]
+
+
+def test_drain__stops_after_a_failure_when_it_shall(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_error="migration aborted")
+
+    result = drain(controller, on_failure="stop", parallel={"cluster": 1})
+
+    assert result["error_code"] == "MoveFailed"
+    assert len(posts(cluster)) == 1
+
+
+def test_drain__a_guest_that_is_started_meanwhile_is_planned_anew(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=20, count=1)
+    running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
+    until(lambda: posts(cluster))
+    cluster.set_guest(105, status="running")
+    result = running.result()
+
+    assert not result.get("failed"), result["msg"]
+    assert on(cluster, "pve1") == set()
+    assert {m["outcome"] for m in result["moves"] if m["vmid"] == 105} == {"stale", "moved"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_drain__that_is_interrupted_starts_nothing_new_and_goes_on_when_run_again(
+    cluster: SimulatedCluster, controller: Controller, number: signal.Signals
+) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=100, count=1)
+    running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
+    until(lambda: posts(cluster))
+    running.interrupt(number)
+    result = running.result()
+
+    assert result["error_code"] == "Interrupted"
+    assert len(posts(cluster)) == 1
+    cluster.clear_faults()
+    assert not drain(controller).get("failed")
+    assert on(cluster, "pve1") == set()
+
+
+def test_drain__that_is_killed_goes_on_when_run_again(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=20)
+    running = controller.start("node_drain", **DRAIN)
+    until(lambda: len(posts(cluster)) >= 2)
+    running.kill()
+    cluster.clear_faults()
+    until(lambda: not any(guest["config"].get("lock") for guest in cluster.state()["guests"].values()))
+
+    result = drain(controller)
+
+    assert not result.get("failed"), result["msg"]
+    assert on(cluster, "pve1") == set()
+
+
+def test_drains__of_two_controllers_at_once_do_not_overfill_a_node(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    """pve3 has room for the guests of one of them alone."""
+    ledger = str(tmp_path / "ledger.db")
+    for vmid in (202, 203, 204):
+        cluster.add_guest(
+            vmid=vmid,
+            node="pve2",
+            name=f"vm{vmid}",
+            cores=1,
+            memory=3072,
+            status="running",
+            disks={"scsi0": "shared:8"},
+        )
+    cluster.advance(30)
+    one = control().start("node_drain", name=["pve1"], reservations=ledger)
+    other = control().start("node_drain", name=["pve2"], reservations=ledger)
+    results = [one.result(), other.result()]
+
+    taken = Counter[str]()
+    for guest in cluster.state()["guests"].values():
+        taken[guest["node"]] += int(guest["config"].get("memory", 0)) if guest["status"] == "running" else 0
+    assert max(taken.values()) <= 16384, taken
+    assert any(result.get("error_code") for result in results)
+
+
+def test_a_vm_that_is_created_during_a_drain__finds_the_room_that_is_left(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    """A move under way counts on its target, for those who create as well."""
+    ledger = str(tmp_path / "ledger.db")
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=400)
+    draining = control().start("node_drain", **DRAIN, reservations=ledger, parallel={"per_node_out": 4})
+    until(lambda: len(posts(cluster)) == 4)
+    probe = control().run(
+        "qemu_schedule", check=True, name="new", memory=12 * 1024, reservations=ledger, state="started"
+    )
+    draining.kill()
+
+    assert probe["error_code"] == "NoNodesAvailable"
+    assert set(VMS) <= on(cluster, "pve1")
