@@ -1,32 +1,16 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module of the same name, and shows each VM as soon as it is done, and what the run waits for.
-
-A module cannot print. When it runs on the controller itself it is given a file to tell its progress in, and a thread
-beside it shows what is in there. Everything else is left to Ansible's own way of running a module.
-"""
+"""Runs the module of the same name, and shows each VM as soon as it is done, and what the run waits for."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import tempfile
-import threading
 import typing as t
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-from ansible import constants as C
-from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction
 
-OPTION = "progress_file"
-LOOK_EVERY = 0.2
 QUICK = 1.0
 NAMED = 5
 PARTICIPLES = {
@@ -38,63 +22,6 @@ PARTICIPLES = {
     "stop": "stopped",
     "delete": "removed",
 }
-MACHINE_READABLE = ("json", "jsonl", "null", "junit")
-"""Endings of the names of stdout callbacks whose output other programs read: it must stay theirs alone."""
-
-
-class ActionModule(DirectAction):
-    """Found by Ansible by this name."""
-
-    module = qemu_schedule
-
-    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the module, with progress shown where that is possible."""
-        if not self._can_show_progress():
-            return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
-        given = self._task.args
-        with tempfile.TemporaryDirectory(prefix="qemu-schedule-") as folder:
-            file = Path(folder) / "progress.jsonl"
-            self._task.args = {**given, OPTION: str(file)}
-            try:
-                with following(file, Display().display):
-                    return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
-            finally:
-                # The task is run again with the same object where it has until, and its file is gone by then.
-                self._task.args = given
-
-    def _can_show_progress(self) -> bool:
-        """Whether the module runs on this machine, as this user, and the output is shown to a user."""
-        return (
-            self._connection.transport == "local"
-            and not self._play_context.become
-            and not self._task.async_val
-            and not self._task.no_log
-            and OPTION not in self._task.args
-            and not C.DEFAULT_STDOUT_CALLBACK.rpartition(".")[2].endswith(MACHINE_READABLE)
-        )
-
-
-@contextlib.contextmanager
-def following(file: Path, show: Callable[[str], None]) -> Iterator[None]:
-    """Show what is appended to file, which need not exist yet, until the block ends, and what was left then."""
-    ended = threading.Event()
-
-    def follow() -> None:
-        leave_signals_alone()
-        position = 0
-        while True:
-            last = ended.wait(LOOK_EVERY)
-            position = _show_from(position, file, show)
-            if last:
-                return
-
-    thread = threading.Thread(target=follow, name="progress of qemu_schedule", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def line_of(step: dict[str, t.Any]) -> str | None:
@@ -112,19 +39,8 @@ def line_of(step: dict[str, t.Any]) -> str | None:
     return f"qemu_schedule: {step['done']:>{width}}/{step['total']} {name} {what}{where} ({step['seconds']:.1f} s)"
 
 
-def _show_from(position: int, file: Path, show: Callable[[str], None]) -> int:
-    """Show the whole lines that start at position, and return where the next one will."""
-    try:
-        with file.open("rb") as stream:
-            stream.seek(position)
-            content = stream.read()
-    except OSError:
-        return position
-    whole = content[: content.rfind(b"\n") + 1]
-    for raw in whole.splitlines():
-        # Progress is a courtesy: whatever is in there, the task goes on.
-        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-            line = line_of(json.loads(raw))
-            if line is not None:
-                show(line)
-    return position + len(whole)
+class ActionModule(ProgressAction):
+    """Found by Ansible by this name."""
+
+    module = qemu_schedule
+    line_of = staticmethod(line_of)

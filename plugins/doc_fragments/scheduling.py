@@ -44,29 +44,6 @@ options:
         (C(10%), or GiB).
     type: dict
     default: {}
-"""
-
-    REQUESTS = r"""
-options:
-  snapshot:
-    description:
-      - 'Recorded API responses by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file that contains
-        them.'
-      - The decision is made from this recording instead of a live cluster. The module does not connect to a cluster and
-        writes nothing.
-      - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
-    type: raw
-  priority_classes:
-    description:
-      - Named priorities for C(priority). Each value is a whole number.
-    type: dict
-    default: {}
-  open_gates:
-    description:
-      - The C(scheduling_gates) that are open. A VM is placed only if all of its gates are open.
-    type: list
-    elements: str
-    default: []
   rules:
     description:
       - Placement rules for all guests that they select, existing and new, whether this task lists them or not.
@@ -119,4 +96,27 @@ options:
     type: bool
     default: true
     version_added: 1.1.0
+"""
+
+    REQUESTS = r"""
+options:
+  snapshot:
+    description:
+      - 'Recorded API responses by path, C({"/cluster/resources": [...], ...}), or the path of a JSON file that contains
+        them.'
+      - The decision is made from this recording instead of a live cluster. The module does not connect to a cluster and
+        writes nothing.
+      - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
+    type: raw
+  priority_classes:
+    description:
+      - Named priorities for C(priority). Each value is a whole number.
+    type: dict
+    default: {}
+  open_gates:
+    description:
+      - The C(scheduling_gates) that are open. A VM is placed only if all of its gates are open.
+    type: list
+    elements: str
+    default: []
 """

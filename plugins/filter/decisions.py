@@ -8,7 +8,6 @@ Lists of lines read best where they end up: the debug task of a playbook shows a
 
 from __future__ import annotations
 
-import textwrap
 import typing as t
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     sentence,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, wrap
 
 VM = Mapping[str, t.Any]
 
-EMPTY = "-"
-GAP = "  "
-NARROWEST_WHY = 40
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
-RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT"})
 
 
 def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
@@ -40,7 +36,7 @@ def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
     if not vms:
         return ["no VMs"]
     rows = [HEADINGS, *(_row(vm) for vm in vms)]
-    return _table(rows, width)
+    return table(rows, width)
 
 
 def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
@@ -53,14 +49,14 @@ def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
     for vm in vms:
         if lines:
             lines.append("")
-        lines.extend(_wrap(f"{_name(vm)}: {_headline(vm)}", width, "    "))
+        lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", width, "    "))
         nodes = ranked(vm)
         longest = max((len(node["node"]) for node in nodes), default=0)
         for place, node in enumerate(nodes, 1):
             start = f"{place:>4}. " if node["feasible"] else "   -  "
-            lines.extend(_wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
+            lines.extend(wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
         for text in findings_of(vm):
-            lines.extend(_wrap(f"      {text}", width, " " * 6))
+            lines.extend(wrap(f"      {text}", width, " " * 6))
     return lines
 
 
@@ -77,7 +73,7 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]
         (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
-    return [*_wrap(first, width, "    "), *_table(rows, width)]
+    return [*wrap(first, width, "    "), *table(rows, width)]
 
 
 def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
@@ -232,34 +228,6 @@ def _verdict(node: Mapping[str, t.Any]) -> str:
         for plugin, score in sorted(node["scores"].items())
     )
     return f"{node['score']:.1f}" + (f" = {parts}" if len(node["scores"]) == 1 else f" from {parts}" if parts else "")
-
-
-# --- text ---
-
-
-def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table whose first row has the headings. Columns that are empty throughout are left out."""
-    filled = [i for i in range(len(rows[0])) if any(row[i] != EMPTY for row in rows[1:])]
-    rows = [[row[i] for i in filled] for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(filled))]
-    return [line for row in rows for line in _lines(rows[0], widths, row, width)]
-
-
-def _lines(columns: Sequence[str], widths: Sequence[int], row: Sequence[str], width: int) -> list[str]:
-    """The row with its last cell wrapped below itself."""
-    cells = [
-        cell.rjust(size) if column in RIGHT_ALIGNED else cell.ljust(size)
-        for column, size, cell in zip(columns, widths, row, strict=True)
-    ]
-    start = GAP.join(cells[:-1]) + GAP
-    wrapped = textwrap.wrap(row[-1], max(width - len(start), NARROWEST_WHY), break_long_words=False) or [""]
-    return [(start if number == 0 else " " * len(start)) + text for number, text in enumerate(wrapped)]
-
-
-def _wrap(text: str, width: int, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=True, replace_whitespace=True
-    )
 
 
 def _check(vms: t.Any) -> None:

@@ -92,7 +92,7 @@ plan:
   type: dict
 moves:
   description:
-    - What became of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
+    - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
       move was not begun) or V(unknown) (it may still be under way).
     - Empty in check mode.
   returned: success, and on failure after the plan was made

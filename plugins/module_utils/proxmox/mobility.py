@@ -68,8 +68,8 @@ def read_mobility(
             return vm_mobility(guest, check, found.config, surroundings, permitted, linked)
         except Locked as locked:
             return stuck(locked.message, CURES_OF_LOCKS.get(locked.lock, OTHER_LOCK))
-        except PermissionDenied as error:
-            return stuck(error.message, f"grant VM.Migrate and VM.Audit on /vms/{vmid}")
+        except PermissionDenied:
+            return stuck("this user may not move it", f"grant VM.Migrate and VM.Audit on /vms/{vmid}")
         except ConnectionFailed:
             return stuck(f"its node {guest.node} does not answer", "bring the node back")
         except ApiError as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..engine.ha_rules import NODES, kept_together
+from ..engine.tag_rules import ignored
 from ..engine.texts import listed
 from ..model import Guest, HARule, Snapshot
 from ..plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
@@ -43,11 +44,13 @@ class Permitted:
         offline: whether guests that are off are moved.
         restart: whether running containers are stopped, moved and started again.
         local_disks: whether disks are copied.
+        tag_rules: whether a tag may forbid that a guest is moved.
     """
 
     offline: bool = True
     restart: bool = False
     local_disks: bool = True
+    tag_rules: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ def vm_mobility(
     disks = tuple(_local_disks(check, config))
     why = _first(
         (
+            lambda: _kept_by_tag(guest, permitted),
             lambda: _ha_state(guest),
             lambda: _devices(check, running),
             lambda: _not_while_running(config) if running else None,
@@ -137,6 +141,7 @@ def container_mobility(
     disks = tuple(_disks_of_container(config, around))
     why = _first(
         (
+            lambda: _kept_by_tag(guest, permitted),
             lambda: _ha_state(guest),
             lambda: _bind_mounts(config),
             lambda: _container_snapshots(config, disks, around),
@@ -174,6 +179,11 @@ def _via(guest: Guest) -> str:
 
 
 # --- why a guest cannot be moved ---
+
+
+def _kept_by_tag(guest: Guest, permitted: Permitted) -> Cause | None:
+    tag = ignored(guest.tags) if permitted.tag_rules else None
+    return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
 
 
 def _ha_state(guest: Guest) -> Cause | None:

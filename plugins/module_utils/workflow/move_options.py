@@ -52,7 +52,10 @@ class MoveOptions:
         transfer = params.get("max_transfer")
         return cls(
             permitted=Permitted(
-                offline=params["offline"], restart=params["containers"] == "restart", local_disks=params["local_disks"]
+                offline=params["offline"],
+                restart=params["containers"] == "restart",
+                local_disks=params["local_disks"],
+                tag_rules=params["tag_rules"],
             ),
             bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB)),
             caps=Caps(**given),

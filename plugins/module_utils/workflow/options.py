@@ -97,6 +97,7 @@ def profile_argument_spec() -> Spec:
         "plugin_paths": {"type": "list", "elements": "path", "default": []},
         "nodes": {"type": "dict", "default": {}},
         "storage_classes": {"type": "dict", "default": {}},
+        **guest_rules_argument_spec(),
     }
 
 
@@ -106,6 +107,5 @@ def run_argument_spec() -> Spec:
         **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
-        **guest_rules_argument_spec(),
         **device_classes_argument_spec(),
     }

@@ -211,6 +211,21 @@ class Stage:
                 time.sleep(0.1)
         return slow.result()
 
+    def goals_not_reached(self) -> Result:
+        return self.controller.run("node_drain", name=["pve1"], local_disks=False)
+
+    def plan_stale(self) -> Result:
+        plan = str(self.folder / "plan.json")
+        self.controller.run("node_drain", name=["pve1"], plan_file=plan, check=True)
+        self.cluster.set_node("pve2", maintenance=True)
+        self.cluster.set_node("pve3", maintenance=True)
+        self.cluster.advance(60)
+        return self.controller.run("node_drain", name=["pve1"], apply=plan)
+
+    def move_failed(self) -> Result:
+        self.cluster.fault(method="POST", path="/migrate$", task_error="migration aborted")
+        return self.controller.run("node_drain", name=["pve1"], on_failure="stop")
+
     def _until_asked(self, method: str, end: str) -> None:
         until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))
 
@@ -246,6 +261,9 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "ReservationLost": Stage.reservation_lost,
     "LeaseLost": Stage.lease_lost,
     "MissingLibrary": Stage.missing_library,
+    "GoalsNotReached": Stage.goals_not_reached,
+    "PlanStale": Stage.plan_stale,
+    "MoveFailed": Stage.move_failed,
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
@@ -103,6 +104,16 @@ def test_mobility__holds_back_what_is_not_permitted(read: Read) -> None:
     assert found[102].stuck[1] == "permit offline moves"
     assert found[104].stuck[0] == "scsi0 would have to be copied, which is not permitted"
     assert found[201].stuck[1] == "permit offline moves"
+
+
+def test_mobility__a_tag_may_keep_a_guest_where_it_is(snapshot: Snapshot, moving_cluster: SimulatedCluster) -> None:
+    session = Session.connect(parameters(moving_cluster))
+    tagged = replace(
+        snapshot, guests=tuple(replace(guest, tags=frozenset({"plb_ignore"})) for guest in snapshot.guests)
+    )
+
+    assert read_mobility(session, tagged, [101], Permitted())[101].stuck[0] == "its tag plb_ignore keeps it where it is"
+    assert read_mobility(session, tagged, [101], Permitted(tag_rules=False))[101].how == "live"
 
 
 def test_mobility__snapshots_on_local_qcow2_move_only_while_the_guest_is_off(

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import following, line_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
 
 
 def step(**more: Any) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def test_line__says_who_waits_for_what_and_how_long(waiting: list[str], plugins:
 
 def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append):
+    with following(file, shown.append, line_of):
         for number in (1, 2):
             with file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(step(done=number)) + "\n" + '{"half')
@@ -76,7 +78,7 @@ def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
 
 def test_what_is_written_last__is_shown_before_the_task_ends(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append):
+    with following(file, shown.append, line_of):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
     assert len(shown) == 1
 
@@ -84,19 +86,32 @@ def test_what_is_written_last__is_shown_before_the_task_ends(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b'{"waiting": 1}\n', b"\xff\n"])
 def test_nothing_in_the_file__can_break_the_task(tmp_path: Path, content: bytes) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append):
+    with following(file, shown.append, line_of):
         file.write_bytes(content + json.dumps(step()).encode() + b"\n")
     assert len(shown) == 1
 
 
 def test_signals__are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: Path) -> None:
     file, blocked = tmp_path / "progress", list[set[int]]()
-    with following(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))):
+    with following(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, [])), line_of):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
     assert blocked[0] >= {signal.SIGINT, signal.SIGTERM}
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
 
 
 def test_file_that_never_comes__is_no_error(tmp_path: Path) -> None:
-    with following(tmp_path / "nowhere" / "progress", pytest.fail):
+    with following(tmp_path / "nowhere" / "progress", pytest.fail, line_of):
         pass
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({}, "web-3 (117) moved, pve3 to pve1 (4.1 s)"),
+        ({"name": ""}, "guest (117) moved, pve3 to pve1 (4.1 s)"),
+        ({"outcome": "failed", "error": "MoveFailed"}, "web-3 (117) failed, MoveFailed, pve3 to pve1 (4.1 s)"),
+        ({"outcome": "stale"}, "web-3 (117) not moved, no longer as planned, pve3 to pve1 (4.1 s)"),
+    ],
+)
+def test_line__says_which_guest_moved_and_where(given: dict[str, Any], what: str) -> None:
+    assert move_line(step(**{"from": "pve3", "to": "pve1", "outcome": "moved", **given})) == f"moves:  3/12 {what}"

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters that put plans of moves into lines of plain text."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, wrap
+
+GIB = 1024**3
+NOT_STARTED = "not started"
+
+
+def moves_table(moves: Mapping[str, t.Any], width: int = 110) -> list[str]:
+    """A sentence, a row per move, a line per guest that stays, and a row per node that changes.
+
+    moves is the result of a module that moves guests, or a plan; lines are at most width characters long where that is
+    possible.
+    """
+    plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
+    if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
+        raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
+    done = {move["vmid"]: move for move in (moves.get("moves") or () if "plan" in moves else ())}
+    stuck = moves.get("stuck", plan["stuck"])
+    lines = wrap(_headline(plan, len(stuck)), width, "    ")
+    if plan["moves"]:
+        rows = [("ID", "GUEST", "FROM", "TO", "HOW", "GIB", "AFTER", "OUTCOME", "WHY")]
+        lines += table([*rows, *(_row(move, done.get(move["vmid"])) for move in plan["moves"])], width)
+    for guest in stuck:
+        text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
+        lines += wrap(text, width, "    ")
+    changed = {
+        name: node
+        for name, node in plan["nodes"].items()
+        if node["before"] != node["peak"] != node["after"] or node["before"] != node["after"]
+    }
+    if changed:
+        rows = [("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")]
+        lines += table([*rows, *(_node_row(name, node) for name, node in sorted(changed.items()))], width)
+    return lines
+
+
+def _headline(plan: Mapping[str, t.Any], stuck: int) -> str:
+    if not plan["moves"]:
+        return f"{plan['goal']}: nothing moves" + (f", {stuck} guest(s) stay" if stuck else "")
+    sent = sum(_bytes(move) for move in plan["moves"]) / GIB
+    text = f"{plan['goal']}: {len(plan['moves'])} move(s), {sent:.1f} GiB"
+    return text + (f", {stuck} guest(s) stay" if stuck else "")
+
+
+def _row(move: Mapping[str, t.Any], done: Mapping[str, t.Any] | None) -> tuple[str, ...]:
+    how = move["how"] if move["via"] == "api" else f"{move['how']}, {move['via']}"
+    outcome = EMPTY if done is None else f"{done['outcome']} ({done['seconds']:.0f} s)"
+    return (
+        str(move["id"]),
+        f"{move['name'] or 'guest'} ({move['vmid']})",
+        move["from"],
+        move["to"],
+        how,
+        f"{_bytes(move) / GIB:.1f}",
+        ",".join(map(str, move["after"])) or EMPTY,
+        outcome,
+        move["why"],
+    )
+
+
+def _bytes(move: Mapping[str, t.Any]) -> int:
+    return int(move["memory"]) + int(move["copied"])
+
+
+def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:
+    sizes = (f"{node[when]['memory'] / GIB:.1f}" for when in ("before", "peak", "after", "allocatable"))
+    return (name, *sizes, "GiB of memory")
+
+
+class FilterModule:
+    """The filters by their names."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"moves_table": moves_table}

@@ -1,0 +1,19 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The line that is shown of a move that has ended."""
+
+from __future__ import annotations
+
+import typing as t
+
+OUTCOMES = {"stale": "not moved, no longer as planned", "unknown": "may still be moving"}
+
+
+def move_line(step: dict[str, t.Any]) -> str:
+    """The line for one move, from what the module tells of it."""
+    guest = f"{step['name'] or 'guest'} ({step['vmid']})"
+    what = "moved" if step["outcome"] == "moved" else OUTCOMES.get(step["outcome"], f"failed, {step['error']}")
+    width = len(str(step["total"]))
+    where = f"{step['from']} to {step['to']}"
+    return f"moves: {step['done']:>{width}}/{step['total']} {guest} {what}, {where} ({step['seconds']:.1f} s)"

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook that empties a node, as a user runs it."""
+
+from __future__ import annotations
+
+import re
+
+from simulated_cluster.client import SimulatedCluster
+
+from .conftest import Play
+
+OPTIONS = {"node_drain_nodes": "pve1", "node_drain_options": {"containers": "restart"}}
+
+
+def on(cluster: SimulatedCluster, node: str) -> set[int]:
+    return {vmid for vmid, guest in cluster.state()["guests"].items() if guest["node"] == node}
+
+
+def test_drain__shows_the_plan_before_the_moves_as_they_happen_and_their_results(
+    cluster: SimulatedCluster, play: Play
+) -> None:
+    before = on(cluster, "pve1")
+
+    planned = play("drain", OPTIONS, "--check", "--diff")
+    assert planned.code == 0, planned.output
+    assert f"drain pve1: {len(before)} move(s)" in planned.output
+    assert on(cluster, "pve1") == before
+
+    done = play("drain", OPTIONS)
+    assert done.code == 0, done.output
+    assert on(cluster, "pve1") == set()
+    lines = re.findall(r"^moves: (\d+)/(\d+) .* moved, pve1 to pve\d \(\d+\.\d s\)$", done.output, re.MULTILINE)
+    assert [int(number) for number, _total in lines] == list(range(1, len(before) + 1))
+    assert "changed=1 " in done.output
+
+    assert "changed=0 " in play("drain", OPTIONS).output
+
+
+def test_drain__fails_at_its_end_when_guests_stay(cluster: SimulatedCluster, play: Play) -> None:
+    run = play("drain", {"node_drain_nodes": ["pve3"]}, "--check")
+
+    assert run.code == 2
+    assert "render-1 (120) stays on pve3: it runs with mapped devices" in run.output
+    assert "GoalsNotReached: pve3 cannot be drained completely" in run.output
+
+
+def test_drain__with_a_misspelt_variable_does_nothing(play: Play) -> None:
+    run = play("drain", {**OPTIONS, "node_drain_stat": "active"})
+
+    assert run.code == 2
+    assert "node_drain_stat" in run.output

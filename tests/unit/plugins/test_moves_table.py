@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the filter makes of plans and of results of modules that move guests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, moves_table
+
+
+def load(gib: int) -> dict[str, Any]:
+    return {"cores": 1, "memory": gib * GIB, "guests": 1}
+
+
+def move(number: int, vmid: int, **more: Any) -> dict[str, Any]:
+    return {
+        "id": number,
+        "vmid": vmid,
+        "name": f"vm{vmid}",
+        "from": "pve3",
+        "to": "pve1",
+        "why": "drains pve3",
+        "after": [],
+        "how": "live",
+        "via": "api",
+        "memory": 4 * GIB,
+        "copied": 0,
+        **more,
+    }
+
+
+def plan(*moves: dict[str, Any], **more: Any) -> dict[str, Any]:
+    node = {"allocatable": load(16), "before": load(2), "peak": load(10), "after": load(10)}
+    still = {"allocatable": load(16), "before": load(2), "peak": load(2), "after": load(2)}
+    nodes = {"pve1": node, "pve2": still}
+    return {"goal": "drain pve3", "moves": list(moves), "stuck": [], "nodes": nodes, **more}
+
+
+def test_table__has_a_row_for_each_move_and_for_each_node_that_changes() -> None:
+    lines = moves_table(plan(move(1, 101), move(2, 102, after=[1], via="ha", copied=GIB)))
+
+    assert lines == [
+        "drain pve3: 2 move(s), 9.0 GiB",
+        "ID  GUEST        FROM  TO    HOW       GIB  AFTER  WHY",
+        " 1  vm101 (101)  pve3  pve1  live      4.0      -  drains pve3",
+        " 2  vm102 (102)  pve3  pve1  live, ha  5.0      1  drains pve3",
+        "NODE  BEFORE  PEAK  AFTER    OF  ",
+        "pve1     2.0  10.0   10.0  16.0  GiB of memory",
+    ]
+
+
+def test_table__of_a_result_tells_what_became_of_each_move() -> None:
+    done = {"vmid": 101, "outcome": "moved", "seconds": 11.2}
+    lines = moves_table({"plan": plan(move(1, 101)), "moves": [done], "stuck": []})
+
+    assert lines[1:3] == [
+        "ID  GUEST        FROM  TO    HOW   GIB  OUTCOME       WHY",
+        " 1  vm101 (101)  pve3  pve1  live  4.0  moved (11 s)  drains pve3",
+    ]
+
+
+def test_table__names_the_guests_that_stay() -> None:
+    stuck = [{"vmid": 103, "name": "old", "node": "pve3", "why": "it is locked (backup)", "cure": "wait"}]
+
+    assert moves_table(plan(stuck=stuck))[:2] == [
+        "drain pve3: nothing moves, 1 guest(s) stay",
+        "old (103) stays on pve3: it is locked (backup); wait",
+    ]
+
+
+@pytest.mark.parametrize("given", [None, [], {}, {"plan": {}}, {"plan": None}])
+def test_table__of_something_else_is_refused(given: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="expected a plan"):
+        moves_table(given)
