@@ -13,7 +13,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, wrap
 
 GIB = 1024**3
-NOT_STARTED = "not started"
+MOVE = ("ID", "GUEST", "FROM", "TO", "HOW", "GIB", "AFTER", "OUTCOME", "WHY")
+NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
 
 
 def moves_table(moves: Mapping[str, t.Any], width: int = 110) -> list[str]:
@@ -29,19 +30,13 @@ def moves_table(moves: Mapping[str, t.Any], width: int = 110) -> list[str]:
     stuck = moves.get("stuck", plan["stuck"])
     lines = wrap(_headline(plan, len(stuck)), width, "    ")
     if plan["moves"]:
-        rows = [("ID", "GUEST", "FROM", "TO", "HOW", "GIB", "AFTER", "OUTCOME", "WHY")]
-        lines += table([*rows, *(_row(move, done.get(move["vmid"])) for move in plan["moves"])], width)
+        lines += table([MOVE, *(_row(move, done.get(move["vmid"])) for move in plan["moves"])], width)
     for guest in stuck:
         text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
         lines += wrap(text, width, "    ")
-    changed = {
-        name: node
-        for name, node in plan["nodes"].items()
-        if node["before"] != node["peak"] != node["after"] or node["before"] != node["after"]
-    }
+    changed = [(name, node) for name, node in sorted(plan["nodes"].items()) if _changes(node)]
     if changed:
-        rows = [("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")]
-        lines += table([*rows, *(_node_row(name, node) for name, node in sorted(changed.items()))], width)
+        lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)
     return lines
 
 
@@ -71,6 +66,10 @@ def _row(move: Mapping[str, t.Any], done: Mapping[str, t.Any] | None) -> tuple[s
 
 def _bytes(move: Mapping[str, t.Any]) -> int:
     return int(move["memory"]) + int(move["copied"])
+
+
+def _changes(node: Mapping[str, t.Any]) -> bool:
+    return bool(node["before"] != node["peak"] or node["before"] != node["after"])
 
 
 def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class MoveGate:
         """Look at the cluster, with what others have reserved, and reserve the move. One request.
 
         Raises PlanStale when the guest or its target is not as planned, or the room is gone, and what the ledger
-        raises: AlreadyReserved when somebody else moves the guest.
+        raises: AlreadyReserved when another process moves the guest.
         """
         access = self._access
         cluster, holder = access.identity(), access.holder

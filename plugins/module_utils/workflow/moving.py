@@ -26,12 +26,12 @@ from .move_gate import MoveGate
 from .stopping import Stop
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
-"""What became of a move. stale: the cluster was not as planned, and it was not begun; unknown: it may still go on."""
+"""The results of a move. stale: the cluster was not as planned, and it was not begun; unknown: it may still go on."""
 
 
 @dataclass(slots=True)
 class MoveReport:
-    """What became of one move.
+    """The result of one move.
 
     seconds is how long it took; node is where the guest is, as far as that is known.
     """
@@ -78,7 +78,7 @@ class Executor:
         self.reports: list[MoveReport] = []
 
     def execute(self, plan: Plan) -> list[MoveReport]:
-        """Carry the plan out, and return what became of each of its moves.
+        """Carry the plan out, and return the result of each of its moves.
 
         A KeyboardInterrupt is raised when what is under way was followed for a while; reports tell how far it got.
         """

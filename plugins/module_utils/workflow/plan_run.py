@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk of a plan: read, plan, keep or check it, carry it out, and plan anew from what is until nothing is left."""
+"""The walk of a plan: read, plan, keep or check it, carry it out, and plan again until there is nothing to move."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outcome:
     Attributes:
         plan, premises: the one that was made first, or applied.
         last: the plan that was made last; what it holds stuck stays.
-        reports: what became of all moves that were begun or tried, in the order of their plans.
+        reports: the results of all moves that were begun or tried, in the order of their plans.
     """
 
     plan: Plan
@@ -145,7 +145,7 @@ class PlanRun:
         return outcome
 
     def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
-        """Whether another plan is worth making, given what became of the last one."""
+        """Whether another plan is worth making, given the results of the last one."""
         troubled = [report for report in reports if report.error is not None]
         for report in troubled:
             if report.outcome == FAILED and report.error is not None:
