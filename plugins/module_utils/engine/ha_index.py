@@ -38,7 +38,7 @@ class RuleIndex:
                 (self._of[guest.vmid].add if sign > 0 else self._of[guest.vmid].discard)(position)
 
     def with_vm(self, vmid: int, intent: HAIntent) -> tuple[HARule | None, list[HARule]]:
-        """The rule that a VM joins, if any, and with it every rule that may bear on the VM then: its own rules, those
+        """The rule that a VM joins, if any, and with it every rule that may apply to the VM then: its own rules, those
         of the VMs beside it, and those of all that positive rules keep together with one of them. In each the VM is
         where it will be. Raises InvalidRequest.
         """

@@ -83,7 +83,7 @@ class Plan(t.NamedTuple):
 
 
 class Headroom:
-    """The answers for a cluster, kept up to date: after a change only those plans are made anew that it may change.
+    """The answers for a cluster, kept up to date: after a change only the plans that it may change are made again.
 
     A new VM on a node is covered by the plans as long as every one of them leaves the node the room that it takes; only
     where one does not is that loss worked through again.
@@ -179,7 +179,7 @@ class Headroom:
         return index, (room.memory, index)
 
     def _plan(self, lost: int) -> set[int]:
-        """Plan anew for the loss of a node; return the nodes that took its guests before or take them now."""
+        """Plan again for the loss of a node; return the nodes that took its guests before or take them now."""
         before = self._plans.get(lost)
         after = self._plans[lost] = self._absorb(lost, self._loads[lost])
         old = set(before.rest) if isinstance(before, Plan) else set[int]()

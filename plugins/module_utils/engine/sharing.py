@@ -77,7 +77,7 @@ class Group:
     """The nodes that are in the same group for every grouping plugin, and have the same scores that are not bounded.
 
     Attributes:
-        raws: the scores that are not bounded; None for those that are asked for the whole group.
+        raws: the scores that are not bounded; None for those that are requested for the whole group.
         heap: the nodes that passed, the best first; some outdated.
         top: the index of the best node, in this cycle.
     """
@@ -102,7 +102,7 @@ class Was(t.NamedTuple):
 
 
 class Moment:
-    """A point in time that somebody may want to look back at.
+    """A point in time that a reader may look back at.
 
     Attributes:
         changed: by the nodes' indices, what was said at this moment of those that have changed before the next one.

@@ -59,7 +59,7 @@ class PlainScores(t.NamedTuple):
 
 class Verdicts:
     """The verdicts of one cycle, as they were when it chose a node. Little is kept of them: what has changed since is
-    taken back when they are asked for.
+    taken back when they are read.
     """
 
     def __init__(
