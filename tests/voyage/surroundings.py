@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import random
 import typing as t
@@ -116,31 +117,37 @@ class Network:
         return Transport(self, timeout)
 
     def exchange(self, request: Request, timeout: float) -> Answer:
-        """Deliver a request, and wait for its answer."""
+        """Send a request, and wait for its answer."""
         chance, weather = self._rng.random, self._weather
         what = f"{request.method} {request.path.removeprefix('/api2/json')}"
-        self._actors.wait(seconds=self._rng.random() * self._weather.latency)
-        if chance() < weather.late:
-            self._actors.wait(seconds=self._rng.random() * 5)
-        if chance() < weather.lost_before:
-            self._log(f"{what}: lost on its way")
-            raise requests.exceptions.ConnectionError("the connection was cut")
-        answering = self._loop.create_task(self._server._serve(t.cast("t.Any", request)))
+        is_late, is_lost = chance() < weather.late, chance() < weather.lost_before
+        delay = chance() * (5 if is_late else weather.latency)
+        if request.method != "GET":
+            self._log(what)
+        answering = self._loop.create_task(self._delivered(request, delay, is_lost=is_lost))
         self._actors.wait(answering.done, timeout)
         if not answering.done():
             raise requests.exceptions.ReadTimeout("no answer")
         response: t.Any = answering.result()
         weather.pass_by()
-        if chance() < weather.late:
-            self._actors.wait(seconds=self._rng.random() * 5)
-        if response.status == 499 or chance() < weather.lost_after:
-            self._log(f"{what}: {response.status}, but the answer was lost")
+        if response is None:
+            self._log(f"{what}: lost on its way")
             raise requests.exceptions.ConnectionError("the connection was cut")
-        if request.method != "GET" or response.status != 200:
-            self._log(f"{what}: {response.status} {response.reason if response.status != 200 else ''}")
+        if chance() < weather.late:
+            self._actors.wait(seconds=chance() * 5)
+        if response.status == 499 or chance() < weather.lost_after:
+            self._log(f"{what}: the answer {response.status} was lost")
+            raise requests.exceptions.ConnectionError("the connection was cut")
+        if response.status != 200:
+            self._log(f"{what}: {response.status} {response.reason}")
         body = response.body if isinstance(response.body, bytes) else b""
         date = email.utils.formatdate(self._actors.now, usegmt=True)
         return Answer(response.status, response.reason or "", body, None, date)
+
+    async def _delivered(self, request: Request, delay: float, *, is_lost: bool) -> t.Any:
+        """The server's response. What is on its way arrives, whatever becomes of the process that has sent it."""
+        await asyncio.sleep(delay)
+        return None if is_lost else await self._server._serve(t.cast("t.Any", request))
 
 
 class Transport:

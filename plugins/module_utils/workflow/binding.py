@@ -68,7 +68,11 @@ class BindingCycle:
             self._note_created(job, job.bound)
             return
         failure = job.bound.error
-        if isinstance(failure, NodeSilent) or not isinstance(failure, (TaskTimeout, AnswerLost)):
+        if isinstance(job.bound, NotStarted) or (isinstance(job.bound, LeftBehind) and not job.bound.stub):
+            # It is there. Should its node fail now, others know its name from the reservation alone.
+            with suppress(CollectionError):
+                self._mark_created(decision.vmid)
+        elif isinstance(failure, NodeSilent) or not isinstance(failure, (TaskTimeout, AnswerLost)):
             self._release(decision.vmid)
         # Otherwise the VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
         self._fail(job, decision, failure)
@@ -122,12 +126,15 @@ class BindingCycle:
     def _note_created(self, job: Job, created: Created) -> None:
         job.state = State.DONE
         job.warn(*created.warnings)
-        self.in_progress.discard(created.vmid)
         try:
-            self._access.ledger.mark_created(self._access.identity(), [created.vmid], self._access.holder)
+            self._mark_created(created.vmid)
         except CollectionError as error:
             # The VM is there. Its reservation goes on for a while, and expires.
             job.warn(error.message)
+
+    def _mark_created(self, vmid: int) -> None:
+        self.in_progress.discard(vmid)
+        self._access.ledger.mark_created(self._access.identity(), [vmid], self._access.holder)
 
     def _release(self, vmid: int) -> None:
         self.in_progress.discard(vmid)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,17 @@ def test_refused_create__leaves_nothing(
     assert (failed["node"], failed["vmid"]) == (None, None)
     assert vm["decision"]["node"] is not None
     assert "diff" not in failed
+
+
+def test_vm_that_does_not_start__is_known_to_other_runs_before_the_cluster_shows_its_name(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    """The node may be lost in that moment: then the cluster never learns the name, and the VM would be made again."""
+    cluster.fault(method="POST", path="/status/start$", task_error="no bridge")
+    failed = controller.fail("TaskFailed", name="web-1", state="started", **VM)
+    with closing(sqlite3.connect(controller.folder / "state/qemu_scheduler/reservations.db")) as ledger:
+        known = ledger.execute("SELECT vmid, name, phase FROM qemu_scheduler_reservations").fetchall()
+    assert known == [(failed["vms"][0]["vmid"], "web-1", "created")]
 
 
 def test_vm_that_does_not_start__is_there_and_stopped(controller: Controller, cluster: SimulatedCluster) -> None:
