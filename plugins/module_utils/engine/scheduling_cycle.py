@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling cycle, from top to bottom: a request leaves the queue, nodes are filtered and scored, the VM gets a
+"""The scheduling cycle, from top to bottom: requests are put in order, nodes are filtered and scored, the VM gets a
 VMID and what it needs on its node, and the decision is assumed.
 
 Everything is taken in memory only. VMs of a group are placed together: a group that cannot stand is rolled back, and
@@ -10,6 +10,8 @@ what was placed since is placed again without it.
 
 from __future__ import annotations
 
+import operator
+import typing as t
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +35,6 @@ from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
-from .queue import Queued, SchedulingQueue
 from .sharing import POINTS, SharedVerdicts
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
@@ -75,6 +76,14 @@ class Cycle:
     passed: list[NodeInfo] | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Queued:
+    """A request of a run, with its number in order of arrival."""
+
+    request: Request
+    arrival: int
+
+
 @dataclass(slots=True)
 class Run:
     """The requests of one run and their outcomes so far, by their number in order of arrival.
@@ -83,7 +92,7 @@ class Run:
         placed: what is placed so far, and what exists already of the run (below zero).
         undecided, unplaced: what is still to be decided; what failed or is held back.
         barred: requests of groups that cannot stand; held those that do not get into the queue.
-        queue: the requests in the order in which they left the queue.
+        queue: the requests in the order in which they are tried.
     """
 
     placed: dict[int, Request]
@@ -134,7 +143,7 @@ class Scheduler:
         outcomes are in the order of the requests.
         """
         run = Run({-1 - number: request for number, request in enumerate(present)})
-        self._run_queue(run, requests)
+        self._run_queue_sort(run, requests)
         groups: list[list[Queued]] = []
         while True:
             self._place_in_order(run, [queued for queued in run.queue if queued.arrival not in run.barred], now)
@@ -150,26 +159,42 @@ class Scheduler:
             self._try_again(run, group, now)
         return [run.outcomes[arrival] for arrival in sorted(run.outcomes)]
 
-    def _run_queue(self, run: Run, requests: Iterable[Request]) -> None:
-        """Let the requests into the queue, and note the order in which they leave it."""
-        sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
-        queue = SchedulingQueue(self.profile, sorters[0] if sorters else None)
+    def _run_queue_sort(self, run: Run, requests: Iterable[Request]) -> None:
+        """Hold back what PreEnqueue plugins do not let in, and note the order in which the others are tried."""
+        keys: dict[int, t.Any] = {}
         for arrival, request in enumerate(requests):
-            error: CollectionError | None = None
-            held: Status | None = None
+            by = frozenset[str]()
             try:
-                held = queue.add(request, arrival)
-            except CollectionError as raised:
-                error = raised
-            if held is not None:
-                error = SchedulingGated(f'VM "{request.name}" is held back: {held.plugin}: {held.text}')
-            if error is not None:
-                by = frozenset({held.plugin}) if held is not None else frozenset[str]()
+                held = self._run_pre_enqueue(request)
+                if held is not None:
+                    by = frozenset({held.plugin})
+                    raise SchedulingGated(f'VM "{request.name}" is held back: {held.plugin}: {held.text}')
+                keys[arrival] = self._sort_key(request, arrival, keys)
+            except CollectionError as error:
                 run.outcomes[arrival] = Outcome(request, error=error, rejected_by=by)
                 run.unplaced[arrival] = request
                 run.held.add(arrival)
-        while (queued := queue.pop(0.0)) is not None:
-            run.queue.append(queued)
+            else:
+                run.queue.append(Queued(request, arrival))
+        run.queue.sort(key=lambda queued: (keys[queued.arrival], queued.arrival))
+
+    def _run_pre_enqueue(self, request: Request) -> Status | None:
+        """Which PreEnqueue plugin holds the request back, and why."""
+        for plugin in self.profile(request).checking:
+            status = asked(plugin, plugin.pre_enqueue, request)
+            if status is not None:
+                return status
+        return None
+
+    def _sort_key(self, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
+        """What the request is ordered by: the key of the QueueSort plugin, without one its arrival."""
+        sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
+        if not sorters:
+            return arrival
+        key = guarded(sorters[0], sorters[0].sort_key, request, arrival)
+        for other in list(others.values())[:1]:
+            guarded(sorters[0], operator.lt, key, other)
+        return key
 
     def _place_in_order(self, run: Run, due: Sequence[Queued], now: float) -> None:
         """Place each request; those that failed before others were placed are tried once more, as these may be what

@@ -17,7 +17,7 @@ from ..engine.diagnosis import Outcome
 from ..engine.events import events_between
 from ..engine.framework.interface import Event
 from ..engine.framework.profile import Profile
-from ..engine.queue import Queued, SchedulingQueue
+from ..engine.queue import SchedulingQueue
 from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot
 from .job import Job
@@ -55,7 +55,6 @@ class Waiting:
         self._sleep = sleep
         self._read = read
         self._queue = SchedulingQueue(profile_of)
-        self._known: dict[int, Queued] = {}
         self._began = clock()
         self.patience = seconds
         self._deadline = self._began + seconds
@@ -78,15 +77,12 @@ class Waiting:
         wall = time.time() - now
         for job in jobs:
             position, outcome = job.entry.position, t.cast("Outcome", job.outcome)
-            queued = self._known.setdefault(position, Queued(outcome.request, position, position))
             until = None if outcome.until is None else outcome.until - wall
-            self._queue.put_back(queued, now, outcome.rejected_by, until)
+            self._queue.put_back(position, outcome.request, now, outcome.rejected_by, until)
         pause = FIRST_PAUSE
         while len(self._queue):
             now = self._clock()
-            if self._queue.pop(now) is not None:
-                while self._queue.pop(now) is not None:
-                    pass
+            if self._queue.pop(now):
                 return True
             if now >= self._deadline:
                 return False
