@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The scheduling queue: requests that found no place, and when each of them is worth another try.
 
-It has no clock: every method is told the time, in seconds.
+It has no clock: every method receives the time, in seconds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SchedulingQueue:
     ) -> None:
         """A try failed: wait for an event that concerns one of the rejecting plugins, or until a given time.
 
-        Each failed try doubles the time that it is left alone, from 1 s to 10 s; one that waits for a time is spared.
+        Each failed attempt doubles its backoff, from 1 s to 10 s; a request that waits for a time has none.
         number is what the request is known by, now and in later tries.
         """
         attempts = self._attempts.get(number, 0) + (until is None)

@@ -124,11 +124,6 @@ class Scheduler:
         self._sharing = sharing
         self._kept: OrderedDict[Hashable, SharedVerdicts] = OrderedDict()
 
-    def observe(self, cluster: ClusterState) -> None:
-        """Replace the cluster by a newly read one, and drop all kept verdicts."""
-        self.cluster = cluster
-        self._kept.clear()
-
     def profile(self, request: Request) -> Profile:
         return profile_of(request, self._profiles, self._default)
 

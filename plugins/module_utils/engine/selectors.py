@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ..model import Guest, Request, Selector
 from .patterns.names import checked_pattern
@@ -26,11 +26,6 @@ def selects(selector: Selector, guest: Guest) -> bool:
 def selects_request(selector: Selector, request: Request) -> bool:
     """The same for the VM that a request will become."""
     return _holds(selector, request.name, request.tags, request.pool, request.gang.name if request.gang else None)
-
-
-def selected_by(request: Request) -> Callable[[Selector], bool]:
-    """What selects_request says of this request, as a function of the selector alone."""
-    return lambda selector: selects_request(selector, request)
 
 
 def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> bool:

@@ -54,12 +54,10 @@ class AddressBook:
     """The addresses of the VMs of one run.
 
     Attributes:
-        chosen: by the position of an entry the options that its addresses make.
         doubts: what the user should know, in sentences.
     """
 
     def __init__(self, pools: Pools, reader: Reader) -> None:
-        self.chosen: dict[int, Mapping[str, t.Any]] = {}
         self.doubts: list[str] = []
         self._pools = pools
         self._reader = reader
@@ -93,7 +91,6 @@ class AddressBook:
         if not cards:
             return request
         options = self._options(request.options, cards)
-        self.chosen[entry.position] = options
         texts = {card: str(options[card]) for card in cards}
         return replace(request, options={**request.options, **options}, addresses=texts)
 
@@ -113,7 +110,6 @@ class AddressBook:
                     cards.setdefault(card, {})[pool] = own
         whole = {card: found for card, found in cards.items() if len(found) == len(entry.addresses[card])}
         options = self._options(entry.request.options, whole) if whole else {}
-        self.chosen[entry.position] = options
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
     def _options(

@@ -32,13 +32,12 @@ def check_host_vars(entry: Entry) -> None:
             raise InvalidRequest(f"host_vars: {key!r} of {entry.label} is no variable name, expected {VARIABLE}")
 
 
-def host_facts(entry: Entry, chosen: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return C(groups) and C(vars) of the host. chosen are the API parameters of the addresses from pools.
+def host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return C(groups) and C(vars) of the host. options are the API parameters of the VM, addresses included.
 
     The variables are ansible_user and ansible_host, from ciuser and the first static address, and those of host_vars,
     which take precedence.
     """
-    options = {**entry.request.options, **chosen}
     variables: dict[str, t.Any] = {}
     if options.get("ciuser"):
         variables["ansible_user"] = options["ciuser"]

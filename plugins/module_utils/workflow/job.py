@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
 from ..errors import CollectionError
-from ..model import Decision, Guest
+from ..model import Decision, Guest, Request
 from ..proxmox.bound import Bound, Unknown
 from ..proxmox.failures import NodeSilent, NodeUnreachable
 from .entries import Entry
@@ -78,6 +78,13 @@ class Job:
     def label(self) -> str:
         """What the VM is called in messages."""
         return self.entry.label
+
+    @property
+    def asked(self) -> Request:
+        """The request, with the addresses that the VM has or gets."""
+        if self.decision is not None:
+            return self.decision.request
+        return self.entry.request if self.plan is None else self.plan.entry.request
 
     @property
     def is_unplaced(self) -> bool:

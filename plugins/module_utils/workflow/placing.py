@@ -20,7 +20,6 @@ from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
-from ..engine.manager import Manager
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
@@ -76,15 +75,17 @@ class Placer:
     def __init__(
         self,
         access: Access,
-        manager: Manager,
+        profiles: Mapping[str, Profile],
+        default_profile: str,
         device_attributes: Mapping[str, Mapping[str, t.Any]],
         addresses: AddressBook,
     ) -> None:
         self._access = access
-        self._manager = manager
+        self._profiles = profiles
+        self._default = default_profile
         self._device_attributes = device_attributes
         self.addresses = addresses
-        self._subjects = subjects_of(manager.profiles.values())
+        self._subjects = subjects_of(profiles.values())
         self._templates = Templates(access.reader)
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
@@ -111,7 +112,10 @@ class Placer:
 
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
-        return self._manager.profiles[request.profile or self._manager.default_profile]
+        return self._profiles[request.profile or self._default]
+
+    def _scheduler(self, state: ClusterState) -> Scheduler:
+        return Scheduler(state, self._profiles, self._default)
 
     def check_limits(self, jobs: Iterable[Job]) -> None:
         """Note in jobs whose VMs were created which limits of their nodes they break now, as another process placed
@@ -123,12 +127,13 @@ class Placer:
         snapshot = self._access.read()
         for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
-            scheduler = self._manager.get_or_create_scheduler(ClusterState(replace(snapshot, guests=others)))
+            scheduler = self._scheduler(ClusterState(replace(snapshot, guests=others)))
             # HA rules are not read here.
             refusals = scheduler.refusals(replace(decision.request, ha=None)).get(decision.node, {})
             reasons = [status.text for status in refusals.values() if status.category is Category.CAPACITY]
             if reasons:
                 job.limit_broken = " and ".join(reasons)
+                job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
 
     def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
         access = self._access
@@ -160,8 +165,8 @@ class Placer:
         state = cluster_state(shown, pending, self.taken)
         self.addresses.begin(snapshot.guests, counted.pending, entries)
         starting = [job.guest.vmid for job in jobs if job.guest is not None and job.entry.state == "started"]
-        scheduler = self._manager.get_or_create_scheduler(state)
-        nodes = usage_before(state, self._manager.profiles[self._manager.default_profile])
+        scheduler = self._scheduler(state)
+        nodes = usage_before(state, self._profiles[self._default])
         with _counted_as_running(state, starting):
             self._schedule(new, scheduler)
         note_after(nodes, state)

@@ -14,6 +14,7 @@ from ..engine.verdicts import NodeVerdict
 from ..errors import Interrupted, PluginFailed
 from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
+from .host_facts import host_facts
 from .job import Job
 from .report import VMReport
 from .usage import NodeUsage
@@ -68,6 +69,7 @@ def vm_result(report: VMReport) -> dict[str, t.Any]:
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
+        "host": host_facts(job.entry, job.asked.options),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}

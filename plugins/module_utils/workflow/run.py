@@ -86,8 +86,9 @@ class Run:
             self._go(write=write)
         except KeyboardInterrupt:
             self.interrupted = True
-            if write:
-                self._release_unsent()
+            # What could not be given back ends with this process.
+            with suppress(CollectionError):
+                self._give_back(self.jobs if write else ())
             for job in self.jobs:
                 if job.error is None and job.state is not State.DONE:
                     job.fail(Interrupted(f"{job.label}: interrupted before it was processed"))
@@ -95,8 +96,8 @@ class Run:
         return [report_of(job) for job in self.jobs]
 
     def _go(self, *, write: bool) -> None:
-        """Decide about all jobs and carry that out; then go around again with those that are back in the queue, and
-        with those that did not fit once that is worth another try.
+        """Decide about all jobs and carry that out; then go around again with those that are back in the queue, or
+        with those that did not fit, once that is worth another try.
         """
         waiting = Waiting(
             self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
@@ -125,7 +126,7 @@ class Run:
             stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands:
                 self._bind(due)
-            else:
+            elif write:
                 self._give_back(due)
             due = self._due_next(due, placement, waiting, stands=stands)
         for job in self.jobs:
@@ -171,13 +172,14 @@ class Run:
     def _plan(self, due: Sequence[Job], placement: Placement, *, write: bool) -> None:
         """Plan for the VMs that exist, each from its own config, and find what would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
-        cluster = ReadOnce(self._access.reader)
-        self._converger.pools = placement.snapshot.pools
-        with self._stop.threads(self._parallel) as pool:
-            for future in [pool.submit(self._plan_one, job, cluster, wait=not write) for job in existing]:
-                future.result()
-        check_limits(placement.scheduler, existing, time.time())
-        note_after(placement.nodes, placement.scheduler.cluster)
+        if existing:
+            cluster = ReadOnce(self._access.reader)
+            self._converger.pools = placement.snapshot.pools
+            with self._stop.threads(self._parallel) as pool:
+                for future in [pool.submit(self._plan_one, job, cluster, wait=not write) for job in existing]:
+                    future.result()
+            check_limits(placement.scheduler, existing, time.time())
+            note_after(placement.nodes, placement.scheduler.cluster)
         if not write:
             # Where nothing is sent, Proxmox refuses nothing.
             foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
@@ -222,17 +224,9 @@ class Run:
         return True
 
     def _give_back(self, due: Sequence[Job]) -> None:
+        """Release what is reserved for jobs that are not begun."""
         vmids = [decision.vmid for decision in decisions_of(due)]
         self._access.ledger.release(self._access.identity(), vmids, self._access.holder)
-
-    def _release_unsent(self) -> None:
-        """Give back what this run has reserved and not begun to create."""
-        ledger, holder = self._access.ledger, self._access.holder
-        # They expire by themselves, and here as soon as this process ends.
-        with suppress(CollectionError):
-            cluster = self._access.identity()
-            mine = [r for r in ledger.reservations(cluster) if r.holder == holder and r.phase == "reserved"]
-            ledger.release(cluster, [reservation.vmid for reservation in mine], holder)
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
         outcomes = [job.outcome for job in jobs if job.outcome is not None]
@@ -248,7 +242,7 @@ class Run:
         work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
         if not work:
             return
-        self.wrote = True
+        self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         access, session = self._access, self._access.writer()
         session.before_write = self._stop.check
         binder = Binder(session, TaskFollower(session, timeout=self._timeout, poller=Poller(sleep=self._stop.sleep)))
@@ -308,6 +302,3 @@ class Run:
         except CollectionError as error:
             for job in created:
                 job.warn(f"its node's limits could not be checked: {error.message}")
-        for job in created:
-            if job.limit_broken is not None:
-                job.warnings.append(f"{job.label} on {report_of(job).node} {job.limit_broken}")

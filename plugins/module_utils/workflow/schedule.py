@@ -9,7 +9,6 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ..engine.manager import Manager
 from ..errors import CollectionError, InvalidRequest
 from ..proxmox.snapshot import read_settled
 from .access import Access
@@ -20,7 +19,7 @@ from .counted import expand, surplus_entries
 from .device_options import device_attributes
 from .entries import build_entries
 from .guards import Guard
-from .host_facts import check_host_vars, host_facts
+from .host_facts import check_host_vars
 from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
@@ -76,7 +75,7 @@ def schedule(
             removals, cautions = surplus_entries(expanded.series, entries, guests, Guard.of(params))
             entries = [*entries, *removals]
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
-        placer = Placer(access, Manager(profiles, profile), attributes, book)
+        placer = Placer(access, profiles, profile, attributes, book)
         run = Run(params, access, placer, entries, progress)
         reports = run.execute(check_mode=check_mode)
     finally:
@@ -84,8 +83,6 @@ def schedule(
     for text in (*cautions, *book.doubts, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None)
-    for entry, vm in zip(entries, result["vms"], strict=True):
-        vm["host"] = host_facts(entry, book.chosen.get(entry.position, {}))
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted
