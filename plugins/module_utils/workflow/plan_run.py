@@ -36,6 +36,9 @@ ROUNDS = 20
 FRUITLESS = 3
 """How many rounds in a row may begin no move as the cluster changes all the time."""
 
+SETTLING = 2.0
+"""Seconds to wait before planning again when the cluster was not as planned."""
+
 TRIES = 2
 """How many moves of one guest may fail before it stays."""
 
@@ -129,20 +132,39 @@ class PlanRun:
         gate = MoveGate(self._access, self._profiles[self._default], self._view)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
+        try:
+            self._carry_out(outcome, executor)
+        except KeyboardInterrupt:
+            self._stop.ask()
+            outcome.interrupted = True
+        return outcome
+
+    def _carry_out(self, outcome: Outcome, executor: Executor) -> None:
         for _round in range(ROUNDS):
             if not outcome.last.moves:
-                break
+                return
             try:
                 reports = executor.execute(outcome.last)
-            except KeyboardInterrupt:
-                outcome.interrupted = True
-                reports = executor.reports
-            outcome.reports += [report for report in reports if report.outcome != WAITING]
-            if outcome.interrupted or not self._may_go_on(reports):
-                break
-            state, goals = self._look()
-            outcome.last = self._plan(state, goals)
-        return outcome
+            finally:
+                outcome.reports += [report for report in executor.reports if report.outcome != WAITING]
+            if not self._may_go_on(reports):
+                return
+            if self._fruitless:
+                self._stop.sleep(SETTLING)
+            outcome.last = self._planned_again(outcome)
+
+    def _planned_again(self, outcome: Outcome) -> Plan:
+        """Plan from the present state. A guest that is back where this run moved it away from is not moved there again:
+        the HA manager undoes what its rules forbid.
+        """
+        state, goals = self._look()
+        plan = self._plan(state, goals)
+        left = {(report.move.vmid, report.move.source): report.move.target for report in outcome.moved}
+        undone = [move for move in plan.moves if (move.vmid, move.source) in left]
+        for move in undone:
+            target = left[move.vmid, move.source]
+            self._failures.setdefault(move.vmid, {})[target] = f"it was moved back to {move.source}"
+        return self._plan(state, goals) if undone else plan
 
     def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
         """Whether another plan is worth making, given the results of the last one."""
