@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 
-.PHONY: help setup demo test unit integration mutants hostile voyage real browser molecule sanity lint bench build docs compat importer clean
+.PHONY: help setup demo test unit integration mutants hostile voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -62,6 +62,9 @@ molecule: setup ## Run the roles' molecule scenarios against a simulated cluster
 
 sanity: setup ## Run ansible-test sanity
 	@$(BIN)/python hack/sanity.py
+
+ansible-test: setup ## Run the unit tests and one integration target per module by ansible-test
+	@hack/ansible-test.sh
 
 lint: setup ## Run the linters: Python, YAML, Ansible, documentation, changelog, licences
 	@hack/lint.sh

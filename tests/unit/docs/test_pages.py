@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.pages import CHECKOUT, Example, anchors, examples, links, pages
+from support.playbook import COLLECTIONS
 
 PAGES = pages()
 YAML = [example for page in PAGES for example in examples(page) if example.language == "yaml"]
@@ -63,7 +65,11 @@ def test_every_page_of_the_documentation__is_reached_from_its_index() -> None:
 def test_generated_parts__are_up_to_date() -> None:
     generator = CHECKOUT / "hack" / "generate_docs.py"
     done = subprocess.run(
-        [sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(generator), "--check"],
+        env={**os.environ, "PYTHONPATH": str(COLLECTIONS)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"run hack/generate_docs.py\n{done.stdout}{done.stderr}"
 
