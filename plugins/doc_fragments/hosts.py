@@ -13,7 +13,7 @@ class ModuleDocFragment:
 options:
   addresses:
     description:
-      - 'Static addresses from O(address_pools), for example V({ipconfig0: lan}), or V({ipconfig0: [lan, lan6]}) for an
+      - 'Static addresses from C(address_pools), for example V({ipconfig0: lan}), or V({ipconfig0: [lan, lan6]}) for an
         IPv4 and an IPv6 address. Keys are those of O(ipconfig).'
       - A new VM gets the first free address of the pool. The addresses of all guests are read from their
         configurations, one API request each, and reservations of other processes count as well.
@@ -38,7 +38,7 @@ options:
   only_tags:
     description:
       - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
-        with O(all_or_nothing) removes nothing.
+        with C(all_or_nothing) removes nothing.
       - Use it where a list may have grown old, so that a name or VMID that belongs to another VM by now does no harm.
     type: list
     elements: str
