@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Request,
     Snapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import decision_result
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import decision_result
 
 from .engine import GUESTS_PER_NODE, snapshot
 from .report import Cell, Section, Table

@@ -55,6 +55,8 @@ def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
         for place, node in enumerate(nodes, 1):
             start = f"{place:>4}. " if node["feasible"] else "   -  "
             lines.extend(wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
+        for text in _rejections_of_others(vm):
+            lines.extend(wrap(f"   -  {text}", width, " " * 8))
         for text in findings_of(vm):
             lines.extend(wrap(f"      {text}", width, " " * 6))
     return lines
@@ -108,6 +110,20 @@ def findings_of(vm: VM) -> list[str]:
     findings = (vm.get("decision") or {}).get("findings") or {}
     texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
     return sorted(text for text in texts if text)
+
+
+def _rejections_of_others(vm: VM) -> list[str]:
+    """Why nodes were rejected that the decision does not report one by one."""
+    decision = vm.get("decision") or {}
+    reported = {node["node"] for node in decision.get("nodes") or [] if not node["feasible"]}
+    texts = []
+    for rejection in decision.get("rejections") or []:
+        if not reported.issuperset(rejection["nodes"]):
+            more = ", ..." if rejection["count"] > len(rejection["nodes"]) else ""
+            names = f"{', '.join(rejection['nodes'])}{more}"
+            by = f"rejected by {rejection['rejected_by']}: {of_one(rejection['reason'])}"
+            texts.append(f"{rejection['count']} node(s) ({names})  {by}")
+    return texts
 
 
 def held_back(vm: VM) -> bool:

@@ -32,6 +32,13 @@ options:
       - With V(false) the other VMs are created, and the task then fails.
     type: bool
     default: true
+  decision_nodes:
+    description:
+      - Number of nodes up to which each decision reports every node of the cluster. On a larger cluster it reports the
+        five best nodes, and the rejected nodes by reason.
+    type: int
+    default: 50
+    version_added: 1.1.0
   force:
     description:
       - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE, 60
@@ -297,8 +304,30 @@ vms:
             - C(summary) of a plugin states in one sentence what would make the VM fit. The error message ends with it,
               unless the cause is a name that does not exist.
           type: dict
+        rejections:
+          description: The rejected nodes by plugin and reason, those that concern the most nodes first.
+          version_added: 1.1.0
+          type: list
+          elements: dict
+          contains:
+            rejected_by:
+              description: The filter that rejected them.
+              type: str
+            reason:
+              description: Why they were rejected, without the details that differ between nodes.
+              type: str
+              sample: would exceed the memory overcommit ratio 1.0
+            count:
+              description: The number of nodes.
+              type: int
+            nodes:
+              description: Names of the first five of them.
+              type: list
+              elements: str
         nodes:
-          description: Every node, with its total score and its score per plugin, or with the plugin that rejected it.
+          description:
+            - The nodes, with the total score and the score per plugin, or with the plugin that rejected the node.
+            - Every node of a cluster of up to O(decision_nodes) nodes, the five best nodes of a larger one.
           type: list
           elements: dict
           contains:
@@ -415,6 +444,7 @@ def argument_spec() -> Spec:
         **with_defaults(one_vm),
         "vms": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
         "all_or_nothing": {"type": "bool", "default": True},
+        "decision_nodes": {"type": "int", "default": 50},
         "force": {"type": "bool", "default": False},
         "parallel_creates": {"type": "int", "default": 4},
         "timeout": {"type": "int", "default": 600},

@@ -101,6 +101,15 @@ class Was(t.NamedTuple):
     group: Group | None
 
 
+class Past(t.NamedTuple):
+    """What was said of the nodes at a moment, by their indices: of each one the parts, and of one everything."""
+
+    rejections: Sequence[Status | None]
+    totals: Sequence[int]
+    groups: Sequence[Group | None]
+    of: Callable[[int], Was]
+
+
 class Moment:
     """A point in time that a reader may look back at.
 
@@ -235,15 +244,18 @@ class SharedVerdicts:
         self._moment = self._moment.next
         return self._moment
 
-    def as_of(self, moment: Moment) -> Callable[[int], Was]:
-        """A function that tells of a node, by its index, what was said of it at a moment."""
+    def as_of(self, moment: Moment) -> Past:
+        """What was said of the nodes at a moment."""
         moments = [moment]
         while (following := moments[-1].next) is not None:
             moments.append(following)
         changed: dict[int, Was] = {}
         for each in reversed(moments):
             changed.update(each.changed)
-        return lambda index: changed[index] if index in changed else self._now(index)
+        rejections, totals, groups = self._rejections.copy(), self._totals[:], self._group_of.copy()
+        for index, was in changed.items():
+            rejections[index], totals[index], groups[index] = was.rejection, was.total, was.group
+        return Past(rejections, totals, groups, lambda at: changed[at] if at in changed else self._now(at))
 
     def _now(self, index: int) -> Was:
         scores = tuple([given[index] for given in self._scores.values()])

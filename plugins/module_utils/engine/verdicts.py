@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from .cache import NodeInfo
 from .framework.interface import ScorePlugin
 from .framework.status import Status
-from .sharing import POINTS, SharedVerdicts, Was
+from .sharing import POINTS, Group, Past, SharedVerdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,10 @@ class NodeVerdict:
         return None if self.status is None else self.status.text
 
 
+BEST = 5
+"""So many of the best nodes are found at once: telling a decision takes them twice or three times."""
+
+
 class PlainScores(t.NamedTuple):
     """What one plugin gave the nodes that passed, in their order."""
 
@@ -80,6 +84,7 @@ class Verdicts:
         self._shared = shared
         self._moment = shared.moment()
         self._answers = shared.answers
+        self._best: tuple[int, list[NodeVerdict]] | None = None
 
     def add_scores(self, nodes: Sequence[NodeInfo], scores: Sequence[PlainScores]) -> None:
         """Note what was scored node by node, and not by the sharing plugins: all that is not bounded."""
@@ -94,52 +99,72 @@ class Verdicts:
 
     def rejections(self) -> list[Status | None]:
         """For each node, in order of name, why it was rejected, or None."""
-        look = self._shared.as_of(self._moment)
-        return [self._rejection(info.index, look(info.index)) for info in self._nodes]
+        return self._rejections(self._shared.as_of(self._moment))
+
+    @property
+    def node_count(self) -> int:
+        return len(self._nodes)
+
+    def rejected(self) -> dict[tuple[str, str], list[str]]:
+        """The names of the rejected nodes by plugin and reason, those that are the most first."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for info, rejection in zip(self._nodes, self.rejections(), strict=True):
+            if rejection is not None:
+                found.setdefault((rejection.plugin, rejection.reason), []).append(info.name)
+        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name."""
-        look = self._shared.as_of(self._moment)
-        return tuple(self._verdict(info, look(info.index)) for info in self._nodes)
+        past = self._shared.as_of(self._moment)
+        told = zip(self._nodes, self._rejections(past), strict=True)
+        return tuple(self._verdict(info, rejection, past) for info, rejection in told)
 
     def best(self, count: int) -> list[NodeVerdict]:
         """The verdicts on the so many best of the nodes that passed, the best first; of equal ones the first by name
         first.
         """
-        look = self._shared.as_of(self._moment)
-        seen = ((info, look(info.index)) for info in self._nodes)
-        passed = (
-            (-self._total(info.index, was), info.index) for info, was in seen if not self._rejection(info.index, was)
-        )
-        return [self._verdict(self._nodes[index], look(index)) for _total, index in heapq.nsmallest(count, passed)]
+        if self._best is None or count > self._best[0]:
+            count = max(count, BEST)
+            past = self._shared.as_of(self._moment)
+            passed = [index for index, rejection in enumerate(self._rejections(past)) if rejection is None]
+            found = heapq.nsmallest(count, zip([-total for total in self._totals(passed, past)], passed, strict=True))
+            self._best = count, [self._verdict(self._nodes[index], None, past) for _total, index in found]
+        return self._best[1][:count]
 
-    def _rejection(self, index: int, was: Was) -> Status | None:
+    def _rejections(self, past: Past) -> list[Status | None]:
         if self._refused is not None:
-            return self._refused
-        of_group = was.rejection or (self._answers[was.group].rejection if was.group is not None else None)
-        return of_group or self._plain.get(index)
+            return [self._refused] * len(self._nodes)
+        of_groups: dict[Group | None, Status | None] = {group: a.rejection for group, a in self._answers.items()}
+        if any(of_groups.values()):
+            pairs = zip(past.rejections, past.groups, strict=True)
+            told = [rejection or of_groups.get(group) for rejection, group in pairs]
+        else:
+            told = list(past.rejections)
+        for index, rejection in self._plain.items():
+            told[index] = told[index] or rejection
+        return told
 
-    def _total(self, index: int, was: Was) -> int:
-        """The weighted sum of all scores of a node that passed, in POINTS."""
-        if was.group is None:
-            return 0
-        answer = self._answers[was.group]
-        rest = zip(self._shared.ranked, answer.normalized, strict=False)
-        total = was.total + answer.total + sum(self._points(scorer.name, score) for scorer, score in rest)
-        if self._plain_scores is None:
-            return total
-        position = self._position(index)
-        return total + sum(self._points(each.plugin.name, each.normalized[position]) for each in self._plain_scores)
+    def _totals(self, passed: Sequence[int], past: Past) -> list[int]:
+        """The weighted sums of all scores of nodes that passed, in POINTS."""
+        of_groups: dict[Group | None, int] = {}
+        for group, answer in self._answers.items():
+            ranked = zip(self._shared.ranked, answer.normalized, strict=False)
+            of_groups[group] = answer.total + sum(self._points(scorer.name, score) for scorer, score in ranked)
+        totals = [past.totals[index] + of_groups.get(past.groups[index], 0) for index in passed]
+        for plugin, _raw, normalized in self._plain_scores or ():
+            scored = (normalized[self._position(index)] for index in passed)
+            totals = [total + self._points(plugin.name, score) for total, score in zip(totals, scored, strict=True)]
+        return totals
+
+    def _points(self, plugin: str, score: float) -> int:
+        return round(self._weights[plugin] * score * POINTS)
 
     def _position(self, index: int) -> int:
         """Where a node stands among those that were scored one by one."""
         return bisect.bisect_left(self._scored, index, key=lambda info: info.index)
 
-    def _points(self, plugin: str, score: float) -> int:
-        return round(self._weights[plugin] * score * POINTS)
-
-    def _verdict(self, info: NodeInfo, was: Was) -> NodeVerdict:
-        rejection = self._rejection(info.index, was)
+    def _verdict(self, info: NodeInfo, rejection: Status | None, past: Past) -> NodeVerdict:
+        was = past.of(info.index)
         if rejection is not None or was.group is None:
             return NodeVerdict(info.name, rejection)
         answer, of_group = self._answers[was.group], was.group.division.scorers
@@ -151,4 +176,4 @@ class Verdicts:
         for plugin, raws, normalized_of in self._plain_scores or ():
             position = self._position(info.index)
             scores[plugin.name] = PluginScore(raws[position], normalized_of[position], self._weights[plugin.name])
-        return NodeVerdict(info.name, score=self.mean(self._total(info.index, was)), scores=scores)
+        return NodeVerdict(info.name, score=self.mean(self._totals([info.index], past)[0]), scores=scores)

@@ -25,14 +25,24 @@ LABELS_TOLD = 20
 """How many VMs the message of a run names that was interrupted, or for which a plugin failed."""
 
 
-def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool) -> dict[str, t.Any]:
+NODES_IN_FULL = 50
+"""Decisions about clusters of up to so many nodes report every node, unless something else is asked for."""
+
+BEST_TOLD = 5
+"""How many nodes the others report, and of how many the names for each reason of a rejection."""
+
+
+def result_of(
+    reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool, in_full: int = NODES_IN_FULL
+) -> dict[str, t.Any]:
     """The module's result.
 
-    single: the task names one VM by its own options, whose facts then stand at the top as well.
+    single: the task names one VM by its own options, whose facts then stand at the top as well. in_full: how many nodes
+    a cluster may have for each decision to report every one.
     """
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
-        "vms": [vm_result(report) for report in reports],
+        "vms": [vm_result(report, in_full) for report in reports],
     }
     # A mistake in a request says nothing about the nodes.
     if not any(report.error for report in reports) or any(
@@ -48,7 +58,7 @@ def result_of(reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single
     return result
 
 
-def vm_result(report: VMReport) -> dict[str, t.Any]:
+def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any]:
     """The entry of C(vms) in the module's result."""
     job = report.job
     result: dict[str, t.Any] = {
@@ -64,7 +74,7 @@ def vm_result(report: VMReport) -> dict[str, t.Any]:
         "storages": dict(report.storages),
         "drift": {key: dict(values) for key, values in report.drift.items()},
         "pending": {key: dict(values) for key, values in report.pending.items()},
-        "decision": decision_result(job.outcome) if job.outcome is not None else None,
+        "decision": decision_result(job.outcome, in_full) if job.outcome is not None else None,
         "attempts": max(job.attempts, 1),
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
@@ -87,9 +97,13 @@ def _remains(job: Job) -> dict[str, t.Any]:
     return {"applied": job.carried.done} if job.carried is not None and job.carried.done else {}
 
 
-def decision_result(outcome: Outcome) -> dict[str, t.Any]:
+def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL) -> dict[str, t.Any]:
     """A decision, or the lack of one, as the module returns it."""
     decision: Decision | None = outcome.decision
+    looked = outcome.looked
+    verdicts: Sequence[NodeVerdict] = ()
+    if looked is not None:
+        verdicts = looked.all() if looked.node_count <= in_full else looked.best(BEST_TOLD)
     return {
         "node": decision.node if decision else None,
         "vmid": decision.vmid if decision else None,
@@ -108,7 +122,11 @@ def decision_result(outcome: Outcome) -> dict[str, t.Any]:
         "runner_up": _runner_up(outcome),
         "message": outcome.message,
         "findings": dict(outcome.findings),
-        "nodes": [_node_result(verdict) for verdict in outcome.verdicts()],
+        "rejections": [
+            {"rejected_by": plugin, "reason": reason, "count": len(nodes), "nodes": nodes[:BEST_TOLD]}
+            for (plugin, reason), nodes in (looked.rejected() if looked is not None else {}).items()
+        ],
+        "nodes": [_node_result(verdict) for verdict in verdicts],
     }
 
 

@@ -82,7 +82,7 @@ def schedule(
         access.close()
     for text in (*cautions, *book.doubts, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
-    result = result_of(reports, run.nodes, single=params.get("vms") is None)
+    result = result_of(reports, run.nodes, single=params.get("vms") is None, in_full=params["decision_nodes"])
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted
