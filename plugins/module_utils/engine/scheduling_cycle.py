@@ -10,10 +10,11 @@ what was placed since is placed again without it.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import typing as t
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
@@ -32,6 +33,7 @@ from .framework.interface import (
     VMIDPlugin,
 )
 from .framework.profile import Profile
+from .framework.requests import Numbered, Requests
 from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
@@ -95,9 +97,9 @@ class Run:
         queue: the requests in the order in which they are tried.
     """
 
-    placed: dict[int, Request]
-    undecided: dict[int, Request] = field(default_factory=dict)
-    unplaced: dict[int, Request] = field(default_factory=dict)
+    placed: Numbered
+    undecided: Numbered = field(default_factory=Numbered)
+    unplaced: Numbered = field(default_factory=Numbered)
     barred: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     queue: list[Queued] = field(default_factory=list)
@@ -137,20 +139,24 @@ class Scheduler:
         present are VMs of the same run that exist already. now is in seconds, on the clock of Request.created. The
         outcomes are in the order of the requests.
         """
-        run = Run({-1 - number: request for number, request in enumerate(present)})
+        run = Run(Numbered((-1 - number, request) for number, request in enumerate(present)))
         self._run_queue_sort(run, requests)
         groups: list[list[Queued]] = []
+        at_once = 1
         while True:
             self._place_in_order(run, [queued for queued in run.queue if queued.arrival not in run.barred], now)
-            group = self._bar_one_group(run)
-            if not group:
+            barred = list(itertools.islice(iter(lambda: self._bar_one_group(run), []), at_once))
+            if not barred:
                 break
-            groups.append(group)
+            groups += barred
+            # Where one cannot stand for lack of room, many cannot. Barring one more each time would take V squared.
+            at_once *= 2
             for queued in [queued for queued in run.queue if queued.arrival in run.placed]:
                 self._take_back(run, queued)
                 del run.outcomes[queued.arrival]
         # What kept a group from being placed may be barred by now.
-        for group in sorted(groups, key=lambda group: min(map(run.queue.index, group))):
+        position = {queued.arrival: number for number, queued in enumerate(run.queue)}
+        for group in sorted(groups, key=lambda group: min(position[queued.arrival] for queued in group)):
             self._try_again(run, group, now)
         return [run.outcomes[arrival] for arrival in sorted(run.outcomes)]
 
@@ -192,26 +198,33 @@ class Scheduler:
         return key
 
     def _place_in_order(self, run: Run, due: Sequence[Queued], now: float) -> None:
-        """Place each request; those that failed before others were placed are tried once more, as these may be what
-        they must be with.
-        """
-        placements = 0
+        """Place each request; those that failed before others were placed that may help them are tried once more."""
+        placements: list[Request] = []
         tried_after: dict[int, int] = {}
         while due:
-            run.undecided = {queued.arrival: queued.request for queued in due}
+            run.undecided = Numbered((queued.arrival, queued.request) for queued in due)
             for queued in due:
-                run.unplaced.pop(queued.arrival, None)
+                run.unplaced.take(queued.arrival)
             for queued in due:
-                tried_after[queued.arrival] = placements
-                placements += self._place(run, queued, now)
+                tried_after[queued.arrival] = len(placements)
+                if self._place(run, queued, now):
+                    placements.append(queued.request)
             due = [
                 queued
                 for queued in run.queue
                 if queued.arrival in run.unplaced
                 and queued.arrival not in run.barred
                 and run.outcomes[queued.arrival].resolvable
-                and tried_after.get(queued.arrival, 0) < placements
+                and self._may_be_helped(run, queued, placements[tried_after.get(queued.arrival, 0) :])
             ]
+
+    def _may_be_helped(self, run: Run, queued: Queued, placements: Sequence[Request]) -> bool:
+        """Whether one of the plugins that rejected a request may accept it now that others were placed."""
+        by = run.outcomes[queued.arrival].rejected_by
+        plugins = [plugin for plugin in self.profile(queued.request).all() if plugin.name in by]
+        return bool(placements) and (
+            not plugins or any(guarded(p, p.helped_by, queued.request, other) for p in plugins for other in placements)
+        )
 
     def _place(self, run: Run, queued: Queued, now: float) -> bool:
         """Place one request, and tell whether it stays: Permit may not let it stand."""
@@ -223,7 +236,7 @@ class Scheduler:
             run.unplaced[arrival] = request
             return False
         run.placed[arrival] = request
-        refused = self._run_permit(run, request, run.undecided.values(), run.unplaced.values())
+        refused = self._run_permit(run, request, run.undecided.all(), run.unplaced.all())
         if refused is None or refused.code is Code.WAIT:
             return True
         self._take_back(run, queued)
@@ -231,14 +244,12 @@ class Scheduler:
         run.outcomes[arrival] = before or not_permitted(outcome, refused)
         return False
 
-    def _run_permit(
-        self, run: Run, request: Request, waiting: Collection[Request], failed: Collection[Request]
-    ) -> Status | None:
+    def _run_permit(self, run: Run, request: Request, waiting: Requests, failed: Requests) -> Status | None:
         """The first answer of a Permit plugin that is not a yes; one that raises says no."""
         plugins: list[PermitPlugin] = self.profile(request).plugins("permits")
         for plugin in plugins:
             try:
-                status = asked(plugin, plugin.permit, request, run.placed.values(), waiting, failed)
+                status = asked(plugin, plugin.permit, request, run.placed.all(), waiting, failed)
             except CollectionError as error:
                 return Status(Code.ERROR, error.message, plugin=plugin.name)
             if status is not None and status.code is not Code.SKIP:
@@ -254,29 +265,30 @@ class Scheduler:
             for queued in run.queue
             if queued.arrival in run.placed and (status := self._final(run, queued.request)) is not None
         ]
-        hopeful = [q.request for q in run.queue if q.arrival in run.unplaced and q.arrival not in run.barred]
-        hopeless = [run.unplaced[arrival] for arrival in run.unplaced if arrival in run.barred | run.held]
+        hopeful = Numbered(
+            (q.arrival, q.request) for q in run.queue if q.arrival in run.unplaced and q.arrival not in run.barred
+        )
+        hopeless = Numbered(item for item in run.unplaced.items() if item[0] in run.barred or item[0] in run.held)
         group: list[Queued] = []
         for queued, status in reversed(refused):
-            again = self._run_permit(run, queued.request, hopeful, hopeless) if group else status
+            again = self._run_permit(run, queued.request, hopeful.all(), hopeless.all()) if group else status
             if again is not None and (again.code is not Code.WAIT or not group):
                 self._take_back(run, queued)
                 run.outcomes[queued.arrival] = not_permitted(run.outcomes[queued.arrival], again)
                 run.barred.add(queued.arrival)
-                hopeless.append(queued.request)
+                hopeless[queued.arrival] = queued.request
                 group.append(queued)
         return group
 
     def _final(self, run: Run, request: Request) -> Status | None:
         """What Permit says of a placed request when no other is left to be decided."""
-        return self._run_permit(run, request, (), run.unplaced.values())
+        return self._run_permit(run, request, Numbered().all(), run.unplaced.all())
 
     def _try_again(self, run: Run, group: Sequence[Queued], now: float) -> None:
-        """Place a barred group and all that failed beside what stands; when that fails as well, leave all as it was."""
-        placed, unplaced, outcomes = dict(run.placed), dict(run.unplaced), dict(run.outcomes)
+        """Place a barred group beside what stands, and what that helps; when that fails, leave all as it was."""
+        placed, unplaced, outcomes = set(run.placed), Numbered(run.unplaced.items()), dict(run.outcomes)
         run.barred.difference_update(queued.arrival for queued in group)
-        due = [q for q in run.queue if q.arrival in run.unplaced and q.arrival not in run.barred]
-        self._place_in_order(run, due, now)
+        self._place_in_order(run, self._with_members(run, group), now)
         if all(self._final(run, request) is None for request in run.placed.values()):
             return
         for queued in run.queue:
@@ -285,9 +297,23 @@ class Scheduler:
         run.unplaced, run.outcomes = unplaced, outcomes
         run.barred.update(queued.arrival for queued in group)
 
+    @staticmethod
+    def _with_members(run: Run, group: Sequence[Queued]) -> list[Queued]:
+        """A barred group, and what failed without being barred of the groups that it is from."""
+        arrivals = {queued.arrival for queued in group}
+        names = {queued.request.gang.name for queued in group if queued.request.gang is not None}
+        return [
+            queued
+            for queued in run.queue
+            if queued.arrival in run.unplaced
+            and queued.arrival not in run.barred
+            and (queued.arrival in arrivals or (queued.request.gang is not None and queued.request.gang.name in names))
+        ]
+
     def _take_back(self, run: Run, queued: Queued) -> None:
         decision = run.outcomes[queued.arrival].decision
-        run.unplaced[queued.arrival] = run.placed.pop(queued.arrival)
+        run.placed.take(queued.arrival)
+        run.unplaced[queued.arrival] = queued.request
         if decision is not None:
             self.undo(decision)
 
@@ -540,21 +566,23 @@ class Scheduler:
     def _refusals(self, cycle: Cycle) -> Mapping[str, Mapping[str, Status]]:
         shared, plain = cycle.shared, bool(cycle.filters or cycle.refusing)
         if shared.refusals is None or plain:
-            refusals = {
-                info.name: {
-                    **cycle.refusing,
-                    **{
-                        plugin.name: status
-                        for plugin in (*shared.filters, *cycle.filters)
-                        if (status := asked(plugin, plugin.filter, cycle.state, cycle.request, info)) is not None
-                    },
-                }
-                for info in self.cluster.nodes
-            }
+            refusals = {info.name: self._all_refusals(cycle, info) for info in self.cluster.nodes}
             if plain:
                 return refusals
             shared.refusals = refusals
         return shared.refusals
+
+    @staticmethod
+    def _all_refusals(cycle: Cycle, info: NodeInfo) -> dict[str, Status]:
+        """What every filter says that refuses a node, by name."""
+        found = dict(cycle.refusing)
+        with Blame() as blame:
+            for plugin in (*cycle.shared.filters, *cycle.filters):
+                blame.plugin = plugin
+                status = plugin.filter(cycle.state, cycle.request, info)
+                if status is not None and (status := checked(plugin, status)) is not None:
+                    found[plugin.name] = status
+        return found
 
 
 def _that_filter(plugins: Iterable[FilterPlugin], codes: Mapping[str, Code]) -> list[FilterPlugin]:

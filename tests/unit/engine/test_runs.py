@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diag
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     PermitPlugin,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.requests import Requests
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import WAIT, Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
@@ -283,9 +283,9 @@ class Stubborn(PermitPlugin):
     def permit(
         self,
         request: Request,
-        placed: Collection[Request],
-        waiting: Collection[Request],
-        failed: Collection[Request],
+        placed: Requests,
+        waiting: Requests,
+        failed: Requests,
     ) -> Status | None:
         return WAIT
 
@@ -298,9 +298,9 @@ class Broken(Stubborn):
     def permit(
         self,
         request: Request,
-        placed: Collection[Request],
-        waiting: Collection[Request],
-        failed: Collection[Request],
+        placed: Requests,
+        waiting: Requests,
+        failed: Requests,
     ) -> Status | None:
         if request.name == "a":
             raise KeyError("oops")

@@ -16,13 +16,14 @@ from __future__ import annotations
 import abc
 import enum
 import typing as t
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from ...errors import InvalidRequest
 from ...model import Guest, Request
 from ..allocatable import Policy
 from .config import Setting
 from .cycle_state import CycleState
+from .requests import Requests
 from .status import Category, Status
 
 if t.TYPE_CHECKING:
@@ -80,6 +81,13 @@ class Plugin(abc.ABC):
     def pre_enqueue(self, request: Request) -> Status | None:
         """Raise InvalidRequest for what no cluster could make right. It is asked before a cluster is read."""
         return None
+
+    def helped_by(self, request: Request, other: Request) -> bool:
+        """Whether the plugin, which rejected a request, may accept it once another VM of the run is placed. A request
+        is not tried again in its run before one was placed that helps a plugin which rejected it. By default any VM may
+        help a rule, and none makes capacity.
+        """
+        return self.category is Category.RULE
 
 
 class PreEnqueuePlugin(Plugin):
@@ -185,9 +193,9 @@ class PermitPlugin(Plugin):
     def permit(
         self,
         request: Request,
-        placed: Collection[Request],
-        waiting: Collection[Request],
-        failed: Collection[Request],
+        placed: Requests,
+        waiting: Requests,
+        failed: Requests,
     ) -> Status | None:
         """placed: what this run has decided so far, this request included; waiting: what may still be decided; failed:
         what could not be placed, or is held back.

@@ -55,12 +55,15 @@ def lifted(refusals: Refusals) -> dict[str, list[str]]:
 def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
     """The node that is the closest to fitting; None when there is none."""
 
-    def distance(node: str) -> tuple[int, float, str]:
-        lacks = sum(amount / _asked_for(request, what) for what, amount in missing_on(refusals[node]).items())
-        return len(_refusing(refusals[node])), lacks, node
-
     if not refusals:
         return None
+    asked = {resource: _asked_for(request, resource) for resource in ("cpu", "memory", "storage")}
+
+    def distance(node: str) -> tuple[int, float, str]:
+        missing = missing_on(refusals[node])
+        others = sum(not status.shortages for status in refusals[node].values())
+        return others, sum(amount / asked.get(what, 1.0) for what, amount in missing.items()), node
+
     best = min(refusals, key=distance)
     return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
 

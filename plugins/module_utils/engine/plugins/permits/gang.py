@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from ....model import Request
 from ...framework.interface import Event, PermitPlugin
+from ...framework.requests import Requests
 from ...framework.status import WAIT, Status, unschedulable
 
 REASON = "group '{}' could not be placed together"
@@ -27,23 +26,18 @@ class Gang(PermitPlugin):
     def permit(
         self,
         request: Request,
-        placed: Collection[Request],
-        waiting: Collection[Request],
-        failed: Collection[Request],
+        placed: Requests,
+        waiting: Requests,
+        failed: Requests,
     ) -> Status | None:
         gang = request.gang
         if gang is None:
             return None
-        ready = members(gang.name, placed)
-        needed = gang.min_available or ready + members(gang.name, waiting) + members(gang.name, failed)
+        ready, undecided = placed.in_group(gang.name), waiting.in_group(gang.name)
+        needed = gang.min_available or ready + undecided + failed.in_group(gang.name)
         if ready >= needed:
             return None
-        possible = ready + members(gang.name, waiting)
+        possible = ready + undecided
         if possible >= needed:
             return WAIT
         return unschedulable(REASON.format(gang.name), f"it needs {needed} VMs, and only {possible} could be placed")
-
-
-def members(name: str, requests: Collection[Request]) -> int:
-    """How many of the requests belong to the group."""
-    return sum(request.gang is not None and request.gang.name == name for request in requests)

@@ -100,6 +100,9 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
             return SKIP_FILTER
         return None if soft else SKIP_SCORE
 
+    def helped_by(self, request: Request, other: Request) -> bool:
+        return any(selects_request(c.selector, other) for c in request.topology_spread if c.hard)
+
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         counted: Counted = state[self.name]
         for spread in counted.hard:

@@ -112,6 +112,10 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
             return SKIP_FILTER
         return None if affinity.preferred else SKIP_SCORE
 
+    def helped_by(self, request: Request, other: Request) -> bool:
+        together = [term for term in request.affinity if term.required and term.together]
+        return any(selects_request(term.selector, other) for term in together)
+
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return fits(state[self.name], node)
 
