@@ -86,7 +86,7 @@ class NodeInfo:
     """One node with its guests and the sums over them. Templates are in guests but never in a sum.
 
     cores and memory (bytes) sum the guests that run or are decided; cores_all and memory_all every guest. volumes are
-    those that were looked for here: their bytes, None when they are not there.
+    those that were looked for here: their bytes, None when they are not there. suitable is what volumes.suitable found.
     """
 
     node: Node
@@ -95,6 +95,7 @@ class NodeInfo:
     storages: dict[str, NodeStorage] = field(default_factory=dict)
     devices: list[DeviceUse] = field(default_factory=list)
     volumes: dict[str, int | None] = field(default_factory=dict)
+    suitable: dict[Hashable, t.Any] = field(default_factory=dict)
     cores: float = 0
     memory: int = 0
     cores_all: float = 0

@@ -166,6 +166,7 @@ class SharedVerdicts:
         asked = t.cast("list[SharedPlugin]", list(dict.fromkeys([*filters, *scorers])))
         self._updating = list(dict.fromkeys([*kept_of, *(p for p in asked if not isinstance(p, PerNode))]))
         self._grouping = [plugin for plugin in asked if type(plugin).group is not PerNode.group]
+        self._regroups = any(plugin.regroups for plugin in self._grouping)
         grouping = frozenset[Plugin](self._grouping)
         self._node_filters = [f for f in filters if f not in grouping]
         self._node_scorers = [s for s in self.bounded if s not in grouping]
@@ -196,7 +197,13 @@ class SharedVerdicts:
             self._build_heaps()
         elif self._cursor < len(self._cluster.journal):
             self.refusals = None
-            for info in self._changed(state, request):
+            changed = self._changed(state, request)
+            for info in changed.values() if self._regroups else ():
+                self._forget_group(info)
+            if self._grouping:
+                changed.update(self._sharing_space())
+            self._cursor = len(self._cluster.journal)
+            for info in changed.values():
                 self._look_again(state, request, info)
         self._state = {plugin.name: state[plugin.name] for plugin in self._updating if plugin.name in state}
         self.answers = {}
@@ -263,35 +270,43 @@ class SharedVerdicts:
 
     # --- keeping up ---
 
-    def _changed(self, state: CycleState, request: Request) -> list[NodeInfo]:
-        """Tell the plugins of guests that came or left, and return the nodes that are to be looked at again."""
+    def _changed(self, state: CycleState, request: Request) -> dict[int, NodeInfo]:
+        """Tell the plugins of guests that came or left; return, by index, the nodes that this is about."""
         journal = self._cluster.journal
         dirty: dict[int, NodeInfo] = {}
-        fuller: set[str] = set()
         for change in journal[self._cursor :]:
             sign = 1 if change.added else -1
             for plugin in self._updating:
                 others = guarded(plugin, plugin.update, state, request, change.guest, change.node, sign)
                 dirty.update({info.index: info for info in others})
             dirty[change.node.index] = change.node
-            for storage, _node in change.guest.storage_pending if self._grouping else ():
-                seen = change.node.storages.get(storage)
-                if seen is not None and seen.use.shared:
-                    fuller.add(storage)
-        self._cursor = len(journal)
-        if fuller:
-            dirty.update(self._seeing(fuller))
-        return list(dirty.values())
+        return dirty
 
-    def _seeing(self, storages: set[str]) -> Mapping[int, NodeInfo]:
-        """The nodes that see one of the storages and that a plugin with an eye on storages is asked about alone."""
+    def _sharing_space(self) -> Mapping[int, NodeInfo]:
+        """The nodes that see a shared storage of which space was taken or given back, and that a plugin with an eye on
+        storages is asked about alone.
+        """
+        storages = {
+            name
+            for change in self._cluster.journal[self._cursor :]
+            for name, _node in change.guest.storage_pending
+            if (seen := change.node.storages.get(name)) is not None and seen.use.shared
+        }
         return {
             index: info
             for division in self._divisions.values()
-            if any(Event.STORAGE in plugin.events for plugin in (*division.node_filters, *division.node_scorers))
+            if storages
+            and any(Event.STORAGE in plugin.events for plugin in (*division.node_filters, *division.node_scorers))
             for index, info in division.nodes.items()
             if not storages.isdisjoint(info.storages)
         }
+
+    def _forget_group(self, info: NodeInfo) -> None:
+        """Have the plugins asked again for the group of a node."""
+        keys = self._keys[info.index]
+        if keys is not None:
+            del self._divisions[_pattern(keys)].nodes[info.index]
+            self._keys[info.index] = None
 
     def _look_again(self, state: CycleState, request: Request, info: NodeInfo) -> None:
         """Evaluate a node that was evaluated before."""
@@ -338,7 +353,7 @@ class SharedVerdicts:
                 guarded(plugin, hash, key)
                 asked.append(key)
             keys = self._keys[info.index] = tuple(asked)
-        pattern = tuple(key is None for key in keys)
+        pattern = _pattern(keys)
         division = self._divisions.get(pattern)
         if division is None:
             alone = {plugin.name: key is None for plugin, key in zip(self._grouping, keys, strict=True)}
@@ -457,3 +472,8 @@ class SharedVerdicts:
                 return index
             heapq.heappop(heap)
         return None
+
+
+def _pattern(keys: Sequence[Hashable]) -> tuple[bool, ...]:
+    """For each grouping plugin, whether a node is in none of its groups."""
+    return tuple(key is None for key in keys)

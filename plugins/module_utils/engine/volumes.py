@@ -10,7 +10,8 @@ drive takes is gone for the next one. Where that leads nowhere the other ways to
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
@@ -68,7 +69,7 @@ class Binding:
 
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Status:
     """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
-    made = _drives(request, node)
+    made = drives_on(request, node)
     if isinstance(made, Status):
         return made
     template, disks = made
@@ -86,28 +87,6 @@ def volumes_on(
 ) -> Binding | Status:
     """The same, found once per node and cycle for all plugins that ask. It must not be changed."""
     return state.once((find_volumes, node.index), find_volumes, request, node, classes)
-
-
-def shared_view(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Hashable:
-    """What the drives that find_volumes binds on node, or is kept from, follow from besides the space of shared
-    storages. None where the space of a storage of the node's own may count. Raises InvalidRequest.
-    """
-    made = _drives(request, node)
-    if isinstance(made, Status):
-        return made
-    _template, disks = made
-    seen: set[Hashable] = set()
-    for disk in disks:
-        wanted = class_of(disk, classes)
-        for name, storage in node.storages.items():
-            if disk.storage not in (None, name):
-                continue
-            if disk.storage is None and not (disk.content in storage.content and allowed(storage, wanted)):
-                continue
-            if not storage.use.shared:
-                return None
-            seen.add((name, storage.active, storage.content))
-    return tuple(disks), frozenset(seen)
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
@@ -130,7 +109,21 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
     return not wanted.storages or _named(use.name, wanted.storages)
 
 
-@functools.cache  # every drive asks it of every storage on every node
+def suitable(node: NodeInfo, content: str, wanted: StorageClass) -> Sequence[tuple[str, NodeStorage, int]]:
+    """The storages of a node, active or not, that a class may put such content on, each with the bytes that it may put
+    there when nothing else is there. They are found once for each node.
+    """
+    found = node.suitable.get((content, wanted))
+    if found is None:
+        found = node.suitable[content, wanted] = [
+            (name, storage, _limit(storage, wanted))
+            for name, storage in node.storages.items()
+            if content in storage.content and allowed(storage, wanted)
+        ]
+    return found
+
+
+@functools.cache  # every class asks it of every storage on every node
 def _named(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether one of the patterns matches the name of a storage."""
     return any(name_pattern(pattern).matches(name) for pattern in patterns)
@@ -161,7 +154,7 @@ def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
     return not storage.use.total or size <= _limit(storage, wanted)
 
 
-def _drives(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Status:
+def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Status:
     """The template to clone from, if any, and the drives to make, largest first; or what is in the way in any case."""
     template = source_for(request.clone, node) if request.clone is not None else None
     if isinstance(template, Status):
@@ -241,8 +234,11 @@ class _Search:
         storages = self._candidates(disk, wanted)
         if not storages:
             return self._nowhere(disk, wanted)
+        heapq.heapify(storages)
+        most, first = storages[0]
         conflict: Status | None = None
-        for negated, name in storages:
+        while storages:
+            negated, name = heapq.heappop(storages)
             if disk.size > max(-negated, 0) or not self._tries_left:
                 break
             self._tries_left -= 1
@@ -252,30 +248,27 @@ class _Search:
                 return None
             conflict = conflict or found
             self._binding.take_back(disk)
-        return conflict or self._no_room(disk, wanted, -storages[0][0], storages[0][1])
+        return conflict or self._no_room(disk, wanted, -most, first)
 
     def _candidates(self, disk: Disk, wanted: StorageClass) -> list[tuple[int, str]]:
-        """The storages that will do but for their space, each with its negated room, the one with the most first."""
+        """The storages that will do but for their space, each with its negated room."""
         taken = self._binding.bytes
-        return sorted(
-            (-room(storage, wanted, taken.get(name, 0)), name)
-            for name, storage in self._suitable(disk, wanted)
+        return [
+            (storage.use.used + storage.use.pending + taken.get(name, 0) - limit, name)
+            for name, storage, limit in suitable(self._node, disk.content, wanted)
             if storage.active
-        )
-
-    def _suitable(self, disk: Disk, wanted: StorageClass) -> Iterator[tuple[str, NodeStorage]]:
-        """The storages that will do, be they active or not."""
-        for name, storage in self._node.storages.items():
-            if disk.content in storage.content and allowed(storage, wanted):
-                yield name, storage
+        ]
 
     def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Status:
         detail = f"{disk.slot} {_needs(disk.size, most)} on {name}"
-        resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage in self._suitable(disk, wanted))
+        storages = suitable(self._node, disk.content, wanted)
+        resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage, _limit in storages)
         return _short(NO_CANDIDATE.format(_label(disk, wanted)), detail, disk.size - most, resolvable=resolvable)
 
     def _nowhere(self, disk: Disk, wanted: StorageClass) -> Status:
-        inactive = sorted(name for name, storage in self._suitable(disk, wanted) if not storage.active)
+        inactive = sorted(
+            name for name, storage, _limit in suitable(self._node, disk.content, wanted) if not storage.active
+        )
         detail = f"{disk.slot}: {', '.join(inactive)} not active" if inactive else f"{disk.slot}: there is none"
         return (unschedulable if inactive else unresolvable)(NO_CANDIDATE.format(_label(disk, wanted)), detail)
 

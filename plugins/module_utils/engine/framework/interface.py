@@ -217,7 +217,12 @@ class SharedPlugin(Plugin):
     What is kept is the answers of C(filter) and C(score), and what C(pre_filter) left in the state; the methods below
     bring it up to date. C(normalize) is asked in each cycle, about each different score once. A score that is not
     bounded is kept only if the plugin has no C(normalize) of its own, or promises C(by_score).
+
+    Attributes:
+        regroups: whether C(group) is asked again about each node that changed or that C(update) names.
     """
+
+    regroups: t.ClassVar[bool] = False
 
     @abc.abstractmethod
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
@@ -228,9 +233,9 @@ class SharedPlugin(Plugin):
     @abc.abstractmethod
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         """The group of nodes that get the same verdict: one of them is asked about in each cycle. C(group) itself is
-        asked once. None for a node that is in no group: its verdict stands until a guest comes to it or leaves it,
-        until C(update) names it, and, with Event.STORAGE among the events, until the space of a shared storage that it
-        sees has changed.
+        asked once, unless the plugin regroups. None for a node that is in no group: its verdict stands until a guest
+        comes to it or leaves it, until C(update) names it, and, with Event.STORAGE among the events, until the space of
+        a shared storage that it sees has changed.
         """
 
     @abc.abstractmethod
@@ -238,7 +243,7 @@ class SharedPlugin(Plugin):
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
     ) -> Iterable[NodeInfo]:
         """Bring C(state[self.name]) up to date after guest came to node (sign 1) or left it (-1). Return the other
-        nodes of no group whose verdict may have changed by that.
+        nodes of no group whose verdict may have changed by that, and the nodes whose group has, if the plugin regroups.
         """
 
 

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
-from ....model import Request
+from ....model import Guest, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PerNode, PreFilterPlugin, ScorePlugin
+from ...framework.interface import Event, PreFilterPlugin, ScorePlugin, SharedPlugin
 from ...framework.status import SKIP, Status
-from ...volumes import shared_view, volumes_on
+from ...volume_groups import VolumeGroups
+from ...volumes import volumes_on
 
 
-class StorageBalance(PerNode, PreFilterPlugin, ScorePlugin):
+class StorageBalance(SharedPlugin, PreFilterPlugin, ScorePlugin):
     """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
     mean of them.
 
@@ -24,15 +25,24 @@ class StorageBalance(PerNode, PreFilterPlugin, ScorePlugin):
 
     name = "StorageBalance"
     bounded = True
+    regroups = True
     events = frozenset({Event.GUEST, Event.STORAGE})
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.disks, request.clone
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return shared_view(request, node, self.policy.storage_classes)
+        groups: VolumeGroups = state[self.name]
+        return groups.group(node)
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        groups: VolumeGroups = state[self.name]
+        return groups.update(guest, node)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        state[self.name] = VolumeGroups(request, self.policy.storage_classes)
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:

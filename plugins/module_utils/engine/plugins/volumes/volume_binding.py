@@ -6,21 +6,22 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from ....errors import InvalidRequest
-from ....model import Disk, Request
+from ....model import Disk, Guest, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ReservePlugin, Subject
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, SharedPlugin, Subject
 from ...framework.status import SKIP, Category, Status
 from ...storage_classes import parse_storage_classes
-from ...volumes import class_of, in_gib, larger_than_asked, shared_view, volumes_on
+from ...volume_groups import VolumeGroups
+from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
 
 
-class VolumeBinding(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
+class VolumeBinding(SharedPlugin, PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node where a drive finds no storage that exists there, is active, has the content type and has the
     space; or where an ISO image, or what is imported, is not there.
 
@@ -31,6 +32,7 @@ class VolumeBinding(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     name = "VolumeBinding"
     category = Category.STORAGE
+    regroups = True
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
     reads = frozenset({Subject.VOLUMES})
     settings = {
@@ -50,11 +52,19 @@ class VolumeBinding(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
         return request.disks, request.clone
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return shared_view(request, node, self.policy.storage_classes)
+        groups: VolumeGroups = state[self.name]
+        return groups.group(node)
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        groups: VolumeGroups = state[self.name]
+        return groups.update(guest, node)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.disks and request.clone is None:
             return SKIP
+        state[self.name] = VolumeGroups(request, self.policy.storage_classes)
         for disk in request.disks:
             if disk.source is not None:
                 _check_image(disk, disk.source, cluster)

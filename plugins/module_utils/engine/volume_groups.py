@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The nodes on which the drives of a request go to the same storages: shared ones that all of these nodes see.
+
+That holds as long as the shared storage that each drive goes to has more room than every storage of the node's own that
+would do.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model import Disk, Guest, Request, StorageClass
+from .cache import NodeInfo
+from .framework.status import Status
+from .volumes import class_of, drives_on, room, suitable
+
+
+@dataclass(slots=True)
+class View:
+    """Shared storages that several nodes see in the same way.
+
+    Attributes:
+        node: one of the nodes.
+        disks: the drives to be made, largest first.
+        least: the least room of the storages that the drives go to; minus infinite when one of them finds none.
+        own: the negated room of the roomiest storage of each node's own, with the node; some outdated.
+    """
+
+    node: NodeInfo
+    disks: Sequence[Disk]
+    least: float
+    own: list[tuple[float, int, NodeInfo]] = field(default_factory=list)
+
+
+class VolumeGroups:
+    """The groups for one kind of request, in which nodes are until their own storages count."""
+
+    def __init__(self, request: Request, classes: Mapping[str, StorageClass]) -> None:
+        self._request = request
+        self._classes = classes
+        self._views: dict[Hashable, View] = {}
+
+    def group(self, node: NodeInfo) -> Hashable:
+        """The group of a node; None when its own storages count. Raises InvalidRequest."""
+        made = drives_on(self._request, node)
+        if isinstance(made, Status):
+            return made
+        _template, disks = made
+        own = -math.inf
+        seen: set[Hashable] = set()
+        for disk in disks:
+            wanted = class_of(disk, self._classes)
+            if disk.storage is not None:
+                named = node.storages.get(disk.storage)
+                if named is not None and not named.use.shared:
+                    return None
+                seen.add((disk.storage, named and (named.active, named.content)))
+                continue
+            for name, storage, _limit in suitable(node, disk.content, wanted):
+                if storage.use.shared:
+                    seen.add((name, storage.active, storage.content))
+                else:
+                    own = max(own, room(storage, wanted, 0))
+        key = tuple(disks), frozenset(seen)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = View(node, disks, self._least(node, disks))
+        if own == -math.inf:
+            return key
+        if own >= view.least:
+            return None
+        heapq.heappush(view.own, (-own, node.index, node))
+        return key
+
+    def update(self, guest: Guest, node: NodeInfo) -> list[NodeInfo]:
+        """The nodes whose own storages may count, now that a guest came to a node or left it."""
+        turned: list[NodeInfo] = []
+        pending = guest.storage_pending
+        if any((seen := node.storages.get(name)) is not None and seen.use.shared for name, _node in pending):
+            for view in self._views.values():
+                view.least = self._least(view.node, view.disks)
+                while view.own and -view.own[0][0] >= view.least:
+                    turned.append(heapq.heappop(view.own)[2])
+        return turned
+
+    def _least(self, node: NodeInfo, disks: Sequence[Disk]) -> float:
+        """The least room of the shared storages that the drives go to, before each goes there."""
+        least = math.inf
+        taken: dict[str, int] = {}
+        for disk in disks:
+            if disk.storage is not None:
+                taken[disk.storage] = taken.get(disk.storage, 0) + disk.size
+        for disk in (disk for disk in disks if disk.storage is None):
+            wanted = class_of(disk, self._classes)
+            rooms = [
+                (-room(storage, wanted, taken.get(name, 0)), name)
+                for name, storage, _limit in suitable(node, disk.content, wanted)
+                if storage.use.shared and storage.active
+            ]
+            negated, name = min(rooms, default=(math.inf, ""))
+            if disk.size > max(-negated, 0):
+                return -math.inf
+            least = min(least, -negated)
+            taken[name] = taken.get(name, 0) + disk.size
+        return least
