@@ -34,11 +34,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import parse_storage_classes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volume_groups import VolumeGroups
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
     allowed,
     find_volumes,
-    shared_view,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -262,9 +262,9 @@ def test_same_cluster_and_requests__lead_to_the_same_storages(
 def test_nodes_of_one_view__get_the_same(found: tuple[Storage, ...], wanted: list[Request]) -> None:
     nodes = cluster([node(name) for name in NODES], storages=found).nodes
     for request in wanted:
-        told: dict[Hashable, t.Any] = {}
+        groups, told = VolumeGroups(request, PARSED), dict[Hashable, t.Any]()
         for info in nodes:
-            view = shared_view(request, info, PARSED)
+            view = groups.group(info)
             result = find_volumes(request, info, PARSED)
             same = result if isinstance(result, Status) else (result.storages, result.bytes)
             assert view is None or told.setdefault(view, same) == same
