@@ -150,15 +150,15 @@ def scheduler(snapshot: Snapshot) -> Scheduler:
     return Scheduler(ClusterState(snapshot), {"balanced": Profile("balanced", builtin_registry())})
 
 
-def snapshot(nodes: int) -> Snapshot:
-    """A cluster of like nodes in three zones, with guests, a local and a shared storage."""
+def snapshot(nodes: int, guests: int = GUESTS_PER_NODE) -> Snapshot:
+    """A cluster of like nodes in three zones, with so many guests each, a local and a shared storage."""
     names = [f"n{number:05d}" for number in range(nodes)]
     return Snapshot(
         nodes=tuple(
             Node(name, cores=64, memory=512 * GIB, labels={"zone": "abc"[number % ZONES]})
             for number, name in enumerate(names)
         ),
-        guests=tuple(_guests(names)),
+        guests=tuple(_guests(names, guests)),
         storages=tuple(
             storage
             for name in names
@@ -170,8 +170,8 @@ def snapshot(nodes: int) -> Snapshot:
     )
 
 
-def _guests(nodes: list[str]) -> Iterator[Guest]:
-    for number in range(GUESTS_PER_NODE * len(nodes)):
+def _guests(nodes: list[str], each: int) -> Iterator[Guest]:
+    for number in range(each * len(nodes)):
         node = nodes[number % len(nodes)]
         yield Guest(100 + number, f"db-{number}", node, status="running", cores=2, memory=4 * GIB)
 

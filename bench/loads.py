@@ -28,7 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.re
 
 from .engine import GUESTS_PER_NODE, snapshot
 from .report import Cell, Section, Table
-from .workloads import TASKS, WORKLOADS, Task, Workload
+from .workloads import GROWTHS, TASKS, WORKLOADS, Task, Workload
 
 LONGEST_SECONDS = 4.0
 """For which a row is measured; what takes longer is measured by what was done until then."""
@@ -69,7 +69,7 @@ def measure(quick: bool) -> Section:
     for task in TASKS.values():
         _run(task, longest, runs)
     _capacity(runs)
-    return Section("workloads", [rates, runs, _results(quick)])
+    return Section("workloads", [rates, runs, _growing(longest), _results(quick)])
 
 
 def place(workload: Workload, nodes: int, longest: float, most: int | None = None) -> Speed:
@@ -132,6 +132,26 @@ def _run(task: Task, longest: float, table: Table) -> None:
         power = slope(done[-1], (vms, seconds)) if done else None
         done.append((vms, seconds))
         table.rows.append([task.title, task.nodes(vms), vms, seconds, task.goal, power])
+
+
+def _growing(longest: float) -> Table:
+    """How the cost of one VM grows with what is there."""
+    table = Table(
+        "Milliseconds of CPU per VM, the first VM left out, as one number grows",
+        ["number", "smallest", "ms", "middle", "ms", "largest", "ms", "slope", "first VM: ms", "slope"],
+    )
+    for growth in GROWTHS:
+        points, firsts = [], []
+        for size in growth.sizes:
+            workload, nodes = growth.workload(size), size if growth.nodes is None else growth.nodes
+            speed = place(workload, nodes, longest / 4)
+            points.append((size, 1000 * (speed.seconds - speed.first) / max(speed.tried - 1, 1)))
+            firsts.append((size, 1000 * speed.first))
+        cells: list[Cell] = [cell for point in points for cell in point]
+        of_first = [firsts[-1][1], slope(firsts[0], firsts[-1])]
+        table.rows.append([growth.what, *cells, slope(points[0], points[-1]), *of_first])
+    table.notes.append("Slope: the power of the number with which the cost grows; 0 does not grow, 1 is in proportion.")
+    return table
 
 
 def slope(first: tuple[float, float], last: tuple[float, float]) -> float:

@@ -42,6 +42,8 @@ CLASSES = {
 }
 """A third of the storages each; those of the class scratch are local."""
 
+BY_CLASS = {"filters": {"VolumeBinding": {"config": {"storage_classes": CLASSES}}}}
+
 Config = Mapping[str, Any]
 
 
@@ -94,28 +96,28 @@ class Task:
 # --- the clusters -----------------------------------------------------------------------------------------------------
 
 
-def with_rules(nodes: int) -> Snapshot:
+def with_rules(nodes: int, rules: int = RULES) -> Snapshot:
     """With HA rules: of the first kind half the nodes, of the second two VMs apart, of the third two VMs together."""
     data = snapshot(nodes)
     names = [node.name for node in data.nodes]
-    rules = []
-    for number in range(RULES):
+    made = []
+    for number in range(rules):
         pair = frozenset({100 + 2 * number, 101 + 2 * number})
         if number % 3 == 0:
             half = dict.fromkeys(names[number % 2 :: 2], 1)
-            rules.append(HARule(f"rule-{number}", "node-affinity", frozenset(), half, strict=True))
+            made.append(HARule(f"rule-{number}", "node-affinity", frozenset(), half, strict=True))
         else:
-            rules.append(HARule(f"rule-{number}", "resource-affinity", pair, positive=number % 3 == 2))
+            made.append(HARule(f"rule-{number}", "resource-affinity", pair, positive=number % 3 == 2))
     # Two VMs that a rule keeps together are on one node.
-    together = {vmid: min(r.vmids) for r in rules if r.positive and r.vmids for vmid in r.vmids}
+    together = {vmid: min(r.vmids) for r in made if r.positive and r.vmids for vmid in r.vmids}
     at = {guest.vmid: guest.node for guest in data.guests}
     guests = tuple(replace(g, node=at[together.get(g.vmid, g.vmid)], ha_managed=True) for g in data.guests)
-    return replace(data, guests=guests, ha_rules=tuple(rules))
+    return replace(data, guests=guests, ha_rules=tuple(made))
 
 
-def with_storages(nodes: int) -> Snapshot:
-    """With a hundred storages on each node, a third of them local."""
-    names = [f"{('nvme-pool', 'hdd-pool', 'local')[number % 3]}-{number:03d}" for number in range(STORAGES)]
+def with_storages(nodes: int, storages: int = STORAGES) -> Snapshot:
+    """With so many storages on each node, a third of them local."""
+    names = [f"{('nvme-pool', 'hdd-pool', 'local')[number % 3]}-{number:03d}" for number in range(storages)]
     data = snapshot(nodes)
     return replace(
         data,
@@ -130,8 +132,8 @@ def with_storages(nodes: int) -> Snapshot:
 # --- the VMs ----------------------------------------------------------------------------------------------------------
 
 
-def _in_rule(number: int) -> Request:
-    return Request(f"web-{number}", cores=1, memory=GIB, ha=HAIntent(rule=f"rule-{number % RULES}"))
+def _in_rule(rules: int) -> Callable[[int], Request]:
+    return lambda number: Request(f"web-{number}", cores=1, memory=GIB, ha=HAIntent(rule=f"rule-{number % rules}"))
 
 
 CLASS_DISKS = (
@@ -140,6 +142,10 @@ CLASS_DISKS = (
     Disk("scsi2", 4 * GIB, storage_class="scratch"),
 )
 DISKS = (Disk("scsi0", 32 * GIB), Disk("scsi1", 8 * GIB))
+
+
+def _classed(number: int) -> Request:
+    return Request(f"web-{number}", cores=1, memory=GIB, disks=CLASS_DISKS)
 
 
 def _different(number: int) -> Request:
@@ -194,14 +200,20 @@ def _plain(number: int) -> Request:
     return Request(f"web-{number}", cores=1, memory=GIB)
 
 
+def _apart(number: int) -> Request:
+    """Rather apart from guests that exist."""
+    term = AffinityTerm(False, Selector(name="db-1.*"), required=False)
+    return Request(f"web-{number}", cores=1, memory=GIB, affinity=(term,))
+
+
 WORKLOADS = {
-    "ha-rules": Workload(f"{RULES} HA rules", _in_rule, {200: 2000, 5000: 500}, cluster=with_rules),
+    "ha-rules": Workload(f"{RULES} HA rules", _in_rule(RULES), {200: 2000, 5000: 500}, cluster=with_rules),
     "classes": Workload(
         f"storage classes by pattern, {STORAGES} storages, 3 drives",
-        lambda number: Request(f"web-{number}", cores=1, memory=GIB, disks=CLASS_DISKS),
+        _classed,
         {16: 2000, 1000: 200},
         cluster=with_storages,
-        plugin_config={"filters": {"VolumeBinding": {"config": {"storage_classes": CLASSES}}}},
+        plugin_config=BY_CLASS,
     ),
     "drives": Workload(
         "two drives, storage to be chosen",
@@ -255,3 +267,46 @@ TASKS = {
     "gangs": Task("gangs of 5, a quarter of which fits", gangs, lambda vms: vms // 20, (100, 200, 400), 0.5),
     "chain": Task("a chain of VMs, each affine to the next", chain, lambda _vms: 50, (25, 50, 100), 0.5),
 }
+
+
+# --- what makes the others larger -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One number that grows, and VMs that meet it.
+
+    Attributes:
+        sizes: the numbers.
+        workload: the VMs of a number, and their cluster.
+        nodes: on how many nodes; None: the number is that of nodes.
+    """
+
+    what: str
+    sizes: tuple[int, ...]
+    workload: Callable[[int], Workload]
+    nodes: int | None = None
+
+
+GROWTHS = (
+    Growth("nodes", (10, 100, 1000), lambda _n: Workload("", _plain, {})),
+    Growth("VMs of the run", (100, 1000, 5000), lambda vms: Workload("", _plain, {}, most=lambda _: vms), 1000),
+    Growth(
+        "HA rules",
+        (10, 100, 500),
+        lambda n: Workload("", _in_rule(n), {}, cluster=lambda nodes: with_rules(nodes, n), most=lambda _: 200),
+        100,
+    ),
+    Growth(
+        "storages",
+        (9, 30, 99),
+        lambda n: Workload("", _classed, {}, cluster=lambda m: with_storages(m, n), plugin_config=BY_CLASS),
+        16,
+    ),
+    Growth(
+        "guests of each node",
+        (10, 50, 100),
+        lambda n: Workload("", _apart, {}, cluster=lambda nodes: snapshot(nodes, n), most=lambda _: 200),
+        100,
+    ),
+)

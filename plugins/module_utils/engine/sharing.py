@@ -22,7 +22,7 @@ from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
 from .framework.status import Code, Status
-from .guard import all_in_range, checked, failed, finite, guarded, in_range, raised
+from .guard import Blame, all_in_range, checked, failed, finite, guarded, in_range, raised
 
 POINTS = 1_000_000
 """Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
@@ -348,10 +348,11 @@ class SharedVerdicts:
         keys = self._keys[info.index]
         if keys is None:
             asked = []
-            for plugin in self._grouping:
-                key = guarded(plugin, plugin.group, state, request, info)
-                guarded(plugin, hash, key)
-                asked.append(key)
+            with Blame() as blame:
+                for plugin in self._grouping:
+                    blame.plugin = plugin
+                    asked.append(plugin.group(state, request, info))
+                    hash(asked[-1])
             keys = self._keys[info.index] = tuple(asked)
         pattern = _pattern(keys)
         division = self._divisions.get(pattern)

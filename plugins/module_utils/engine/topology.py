@@ -29,8 +29,8 @@ class DomainCounts:
 
     def count(self, node: Node) -> int:
         """How many are in the node's domain; 0 where it has none."""
-        domain = label(node, self.key)
-        return 0 if domain is None else self._counts[domain]
+        domain = node.name if self.key == NODE_KEY else node.labels.get(self.key)
+        return 0 if domain is None else self._counts.get(domain, 0)
 
     def fill(self, found: Iterable[NodeInfo]) -> None:
         """Start with these guests, all of which count, given by their nodes."""

@@ -162,6 +162,8 @@ def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[D
     elsewhere = misplaced(request, template) if template is not None else None
     if elsewhere is not None:
         return elsewhere
+    if template is None and not any(disk.volume or disk.source for disk in request.disks):
+        return None, _largest_first(request.disks)
     made: list[Disk] = []
     for disk in request.disks if template is None else cloned_disks(request, template):
         for volume in (disk.volume, disk.source):
@@ -170,8 +172,11 @@ def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[D
                 return conflict
         if disk.volume is None:
             made.append(disk if disk.source is None else _sized(disk, disk.source, node))
-    made.sort(key=lambda disk: (-disk.size, disk.slot))
-    return template, made
+    return template, _largest_first(made)
+
+
+def _largest_first(disks: Sequence[Disk]) -> list[Disk]:
+    return sorted(disks, key=lambda disk: (-disk.size, disk.slot)) if len(disks) > 1 else list(disks)
 
 
 def _held(volume: str, node: NodeInfo) -> Status | None:

@@ -142,12 +142,17 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
     for counted in affinity.attracting:
         if label(host, counted.term.topology_key) is None:
             return unresolvable(NO_DOMAIN.format(counted.term.topology_key))
-    if any(not counted.counts.count(host) for counted in affinity.attracting) and not _may_be_first(affinity):
-        return unschedulable(NOT_WITH)
-    if any(counted.counts.count(host) for counted in affinity.repelling):
-        return unschedulable(NOT_APART)
-    if any(counted.counts.count(host) for counted in affinity.repelled):
-        return unschedulable(REPELLED)
+    for counted in affinity.attracting:
+        if not counted.counts.count(host):
+            if _may_be_first(affinity):
+                break
+            return unschedulable(NOT_WITH)
+    for counted in affinity.repelling:
+        if counted.counts.count(host):
+            return unschedulable(NOT_APART)
+    for counted in affinity.repelled:
+        if counted.counts.count(host):
+            return unschedulable(REPELLED)
     return None
 
 
