@@ -10,6 +10,7 @@ what was placed since is placed again without it.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import operator
 import typing as t
@@ -34,9 +35,10 @@ from .framework.interface import (
 )
 from .framework.profile import Profile
 from .framework.requests import Numbered, Requests
-from .framework.status import SKIPS, Code, Status
+from .framework.status import SKIPS, Category, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
+from .selectors import attracts
 from .sharing import POINTS, SharedVerdicts
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
@@ -86,6 +88,20 @@ class Queued:
     arrival: int
 
 
+class Hope(enum.Enum):
+    """Which other VMs of the run may help one that failed."""
+
+    NONE = "none"
+    SELECTED = "those that its own rules select"
+    ANY = "any"
+
+    def is_met(self, request: Request, placements: Iterable[Request]) -> bool:
+        """Whether one of those that were placed, of which there are some, may help."""
+        if self is Hope.SELECTED:
+            return any(attracts(request, other) for other in placements)
+        return self is Hope.ANY
+
+
 @dataclass(slots=True)
 class Run:
     """The requests of one run and their outcomes so far, by their number in order of arrival.
@@ -94,6 +110,7 @@ class Run:
         placed: what is placed so far, and what exists already of the run (below zero).
         undecided, unplaced: what is still to be decided; what failed or is held back.
         barred: requests of groups that cannot stand; held those that do not get into the queue.
+        hopes: what may help those that failed, each with the outcome that this was concluded from.
         queue: the requests in the order in which they are tried.
     """
 
@@ -102,6 +119,7 @@ class Run:
     unplaced: Numbered = field(default_factory=Numbered)
     barred: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
+    hopes: dict[int, tuple[Outcome, Hope]] = field(default_factory=dict)
     queue: list[Queued] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
@@ -200,31 +218,38 @@ class Scheduler:
     def _place_in_order(self, run: Run, due: Sequence[Queued], now: float) -> None:
         """Place each request; those that failed before others were placed that may help them are tried once more."""
         placements: list[Request] = []
-        tried_after: dict[int, int] = {}
+        seen: dict[int, int] = {}
         while due:
             run.undecided = Numbered((queued.arrival, queued.request) for queued in due)
             for queued in due:
                 run.unplaced.take(queued.arrival)
             for queued in due:
-                tried_after[queued.arrival] = len(placements)
+                seen[queued.arrival] = len(placements)
                 if self._place(run, queued, now):
                     placements.append(queued.request)
-            due = [
-                queued
-                for queued in run.queue
-                if queued.arrival in run.unplaced
-                and queued.arrival not in run.barred
-                and run.outcomes[queued.arrival].resolvable
-                and self._may_be_helped(run, queued, placements[tried_after.get(queued.arrival, 0) :])
-            ]
+            due = []
+            for queued in run.queue:
+                if queued.arrival in run.unplaced and queued.arrival not in run.barred:
+                    since = placements[seen.get(queued.arrival, 0) :]
+                    seen[queued.arrival] = len(placements)
+                    if since and self._hope(run, queued).is_met(queued.request, since):
+                        due.append(queued)
 
-    def _may_be_helped(self, run: Run, queued: Queued, placements: Sequence[Request]) -> bool:
-        """Whether one of the plugins that rejected a request may accept it now that others were placed."""
-        by = run.outcomes[queued.arrival].rejected_by
-        plugins = [plugin for plugin in self.profile(queued.request).all() if plugin.name in by]
-        return bool(placements) and (
-            not plugins or any(guarded(p, p.helped_by, queued.request, other) for p in plugins for other in placements)
-        )
+    def _hope(self, run: Run, queued: Queued) -> Hope:
+        """Which VMs, once they are placed, may make a request fit that failed: they may be what a rule asks for, and
+        never make room.
+        """
+        outcome = run.outcomes[queued.arrival]
+        known = run.hopes.get(queued.arrival)
+        if known is not None and known[0] is outcome:
+            return known[1]
+        plugins = [plugin for plugin in self.profile(queued.request).all() if plugin.name in outcome.rejected_by]
+        rules = [plugin for plugin in plugins if plugin.category is Category.RULE]
+        hope = Hope.SELECTED if rules and all(plugin.selective for plugin in rules) else Hope.ANY
+        if not outcome.resolvable or (plugins and not rules):
+            hope = Hope.NONE
+        run.hopes[queued.arrival] = outcome, hope
+        return hope
 
     def _place(self, run: Run, queued: Queued, now: float) -> bool:
         """Place one request, and tell whether it stays: Permit may not let it stand."""

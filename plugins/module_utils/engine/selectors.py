@@ -39,6 +39,15 @@ def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str 
     return selector.name is None or (name is not None and checked_pattern("name", selector.name).matches(name))
 
 
+def attracts(request: Request, other: Request) -> bool:
+    """Whether the request's own rules are about another VM in a way that it may help to have placed that one: it must
+    be with it, or is to be spread evenly with it.
+    """
+    together = [term.selector for term in request.affinity if term.required and term.together]
+    spread = [constraint.selector for constraint in request.topology_spread if constraint.hard]
+    return any(selects_request(selector, other) for selector in (*together, *spread))
+
+
 def handle_of(selector: Selector) -> Handle | None:
     """A property that everything has which the selector selects; None when there is none to look up."""
     if selector.tags:

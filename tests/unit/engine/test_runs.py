@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
@@ -270,6 +271,37 @@ def test_rules__hold_without_what_was_taken_back(nodes: int, vms: list[tuple[str
     databases = {at for name, at in where.items() if name.startswith("db-")}
     assert {at for name, at in where.items() if name.startswith("app-")} <= databases
     assert used_gib(state) == sum(outcome.request.memory for outcome in outcomes if outcome.decision) / GIB
+
+
+def test_chain_of_affine_vms__tries_each_again_only_after_the_next_one() -> None:
+    """The last one, which may be anywhere, comes last."""
+
+    def effort(length: int) -> int:
+        chain = [
+            vm(f"v-{n}", gib=0.1, affinity=(AffinityTerm(True, Selector(name=f"v-{n + 1}")),) if n + 1 < length else ())
+            for n in range(length)
+        ]
+        where = scheduler(cluster([node("a", cores=64), node("b", cores=64)]))
+        outcomes: list[Outcome] = []
+        lines = lines_run(lambda: outcomes.extend(where.schedule_all(chain)), at_most=10**7)
+        assert len(placed(outcomes)) == length
+        return lines
+
+    effort(60)  # patterns are compiled once
+    assert effort(60) < 3 * effort(30)
+
+
+def test_groups_without_room__take_work_in_proportion() -> None:
+    def effort(groups: int) -> int:
+        state = cluster([node(f"n{n}", cores=64, gib=10) for n in range(groups // 4)])
+        members = [member(f"{group}-{n}", f"g{group}", 5) for n in range(2) for group in range(groups)]
+        outcomes: list[Outcome] = []
+        lines = lines_run(lambda: outcomes.extend(scheduler(state).schedule_all(members)), at_most=10**8)
+        assert len(placed(outcomes)) == groups // 4 * 2
+        return lines
+
+    # The nodes double as well.
+    assert effort(32) < 5 * effort(16)
 
 
 # --- Permit plugins of one's own ---

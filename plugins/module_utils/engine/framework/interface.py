@@ -60,6 +60,8 @@ class Plugin(abc.ABC):
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. When only plugins of Category.STORAGE, beside those of
             Category.PLACEMENT, reject the nodes, the error is NoStorageAvailable.
+        selective: whether, of the VMs of a run, only those that the request's own rules select can make it accept the
+            request.
         reads: what it looks at beside nodes, guests and storages. What no plugin reads is not asked of Proxmox VE.
         policy: what is configured once for all plugins of the profile. Set before the plugin is asked anything.
         sets: what of the policy this plugin's config sets, by the policy's attributes.
@@ -70,6 +72,7 @@ class Plugin(abc.ABC):
     enabled: t.ClassVar[bool] = True
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
     category: t.ClassVar[Category] = Category.RULE
+    selective: t.ClassVar[bool] = False
     reads: frozenset[Subject] = frozenset()
     policy: Policy = Policy()
     sets: Mapping[str, t.Any] = {}
@@ -81,13 +84,6 @@ class Plugin(abc.ABC):
     def pre_enqueue(self, request: Request) -> Status | None:
         """Raise InvalidRequest for what no cluster could make right. It is asked before a cluster is read."""
         return None
-
-    def helped_by(self, request: Request, other: Request) -> bool:
-        """Whether the plugin, which rejected a request, may accept it once another VM of the run is placed. A request
-        is not tried again in its run before one was placed that helps a plugin which rejected it. By default any VM may
-        help a rule, and none makes capacity.
-        """
-        return self.category is Category.RULE
 
 
 class PreEnqueuePlugin(Plugin):

@@ -68,6 +68,7 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     name = "TopologySpread"
     weight = 2.0
+    selective = True
     by_score = True
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
@@ -99,9 +100,6 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         if not hard:
             return SKIP_FILTER
         return None if soft else SKIP_SCORE
-
-    def helped_by(self, request: Request, other: Request) -> bool:
-        return any(selects_request(c.selector, other) for c in request.topology_spread if c.hard)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         counted: Counted = state[self.name]

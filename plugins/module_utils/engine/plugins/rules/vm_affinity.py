@@ -69,6 +69,7 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     name = "VMAffinity"
     weight = 2.0
+    selective = True
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         if not request.affinity and not cluster.repelling:
@@ -111,10 +112,6 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         if not required and not against:
             return SKIP_FILTER
         return None if affinity.preferred else SKIP_SCORE
-
-    def helped_by(self, request: Request, other: Request) -> bool:
-        together = [term for term in request.affinity if term.required and term.together]
-        return any(selects_request(term.selector, other) for term in together)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return fits(state[self.name], node)
