@@ -26,7 +26,7 @@ LABELS_TOLD = 20
 
 
 NODES_IN_FULL = 50
-"""Decisions about clusters of up to so many nodes report every node, unless something else is asked for."""
+"""Decisions about clusters of up to so many nodes report every node, unless the task requests otherwise."""
 
 BEST_TOLD = 5
 """How many nodes the others report, and of how many the names for each reason of a rejection."""
