@@ -219,7 +219,7 @@ class Binder(Leftovers):
         try:
             if running:
                 making.fence()
-                node = self.start(node, making.vmid)
+                node = self.start(node, making.vmid, making.name or None)
             self._end(node, making.vmid, ending)
         except CollectionError as error:
             return NotStarted(making.vmid, making.node, error)
@@ -328,12 +328,18 @@ class Binder(Leftovers):
         return max(new, key=lambda task: task.started).text
 
     def _config_of(self, making: Making) -> dict[str, t.Any]:
-        """Return the config of the VM that this call has made. Unless it can be read, it is not known from another."""
+        """Return the config of the VM that this call has made. Unless it can be read, it is not known from another.
+
+        Raises VMIDTaken when the VM was removed, and another one has its VMID.
+        """
         try:
-            return read_config(self._session, making.node, making.vmid) or {}
+            config = read_config(self._session, making.node, making.vmid) or {}
         except CollectionError as error:
             reason = "its config cannot be read; run the task again to finish it"
             raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
+        if making.name and config and config.get("name") != making.name:
+            raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
+        return config
 
 
 def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:

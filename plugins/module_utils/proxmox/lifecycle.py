@@ -80,8 +80,10 @@ class Lifecycle:
             if size > drive_size(slot, str(config.get(slot, ""))):
                 self._resize(path, slot, size)
 
-    def start(self, node: str, vmid: int) -> str:
+    def start(self, node: str, vmid: int, name: str | None = None) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.
+
+        With a name, a VM that is found on another node is started only if that is its name.
 
         Only the end of a start task tells that it runs: one whose start is going to fail is C(running) for a moment.
         So when an answer is lost, the VM is not looked at but started again: Proxmox lets the first start end before.
@@ -98,15 +100,23 @@ class Lifecycle:
                 return node
             return self._after_ha(node, vmid, "running", upid)
 
-        return self._where_it_is(node, vmid, start_on)
+        return self._where_it_is(node, vmid, name, start_on)
 
-    def stop(self, node: str, vmid: int) -> str:
-        """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine."""
-        return self._switched(node, vmid, "stop", "stopped", {})
+    def stop(self, node: str, vmid: int, name: str | None = None) -> str:
+        """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine.
 
-    def shutdown(self, node: str, vmid: int, seconds: int | None = None, force: bool = False) -> str:
-        """Ask the guest to shut down, within seconds; with force it is stopped when it does not. Returns its node."""
-        return self._switched(node, vmid, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
+        name is as for start.
+        """
+        return self._switched(node, vmid, name, "stop", "stopped", {})
+
+    def shutdown(
+        self, node: str, vmid: int, name: str | None = None, *, seconds: int | None = None, force: bool = False
+    ) -> str:
+        """Ask the guest to shut down, within seconds; with force it is stopped when it does not. Returns its node.
+
+        name is as for start.
+        """
+        return self._switched(node, vmid, name, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
 
     def convert_to_template(self, node: str, vmid: int) -> None:
         """Make the stopped VM a template; one that is a template already is fine."""
@@ -161,7 +171,7 @@ class Lifecycle:
             raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
         self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
         if self._status(node, vmid) not in ("stopped", None):
-            node = self.stop(node, vmid)
+            node = self.stop(node, vmid, name)
             path = f"/nodes/{node}/qemu/{vmid}"
 
         def done() -> str | None:
@@ -190,7 +200,9 @@ class Lifecycle:
         # An absolute size: it does no harm to send it twice.
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
-    def _switched(self, node: str, vmid: int, action: str, wanted: str, params: Mapping[str, t.Any]) -> str:
+    def _switched(
+        self, node: str, vmid: int, name: str | None, action: str, wanted: str, params: Mapping[str, t.Any]
+    ) -> str:
         def switch_on(node: str) -> str:
             def done() -> str | None:
                 return "" if self._status(node, vmid) == wanted else None
@@ -206,10 +218,11 @@ class Lifecycle:
             return self._after_ha(node, vmid, wanted, upid)
 
         self._quorum.require(f"VM {vmid} was not stopped")
-        return self._where_it_is(node, vmid, switch_on)
+        return self._where_it_is(node, vmid, name, switch_on)
 
-    def _where_it_is(self, node: str, vmid: int, act: Callable[[str], R]) -> R:
-        """Act on node, and when the VM is not found there, on the node that the cluster shows it on.
+    def _where_it_is(self, node: str, vmid: int, name: str | None, act: Callable[[str], R]) -> R:
+        """Act on node, and when the VM is not found there, on the node that the cluster shows it on: with a name only
+        if that is its name, as another VM may have got the VMID.
 
         It may have been moved since, or while a task waited for its lock. A node whose file system joins the cluster
         again misses it for a moment.
@@ -221,6 +234,10 @@ class Lifecycle:
                 row = self._row(vmid) if tries_left and is_missing(error.message) else None
                 if row is None or row["type"] != "qemu":
                     raise
+                if row["node"] != node and name is not None:
+                    found = read_config(self._session, row["node"], vmid) or {}
+                    if found.get("name") != name:
+                        raise
                 node = row["node"]
                 self._poller.sleep(FIND_AGAIN_AFTER)
         raise AssertionError("the last try has returned or raised")

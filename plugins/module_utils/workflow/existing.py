@@ -154,16 +154,16 @@ class Converger:
             self._update(plan, binder)
             return node, True
         if action == "start":
-            return binder.start(node, vmid), True
+            return binder.start(node, vmid, plan.guest.name), True
         if action == "reboot":
             if not read_pending(self._reader, node, vmid):
                 return node, False
-            return binder.start(self._shut_down(plan, node, binder, force=force), vmid), True
+            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
         return self._shut_down(plan, node, binder, force=force), True
 
     def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
         try:
-            return binder.shutdown(node, plan.guest.vmid, force=force)
+            return binder.shutdown(node, plan.guest.vmid, plan.guest.name, force=force)
         except (ApiError, TaskFailed) as error:
             if is_shutdown_timeout(error.message):
                 reason = "did not shut down in time"

@@ -135,6 +135,15 @@ def test_vm_that_was_migrated_meanwhile__is_started_where_it_is_now(cluster, bin
     assert status(cluster, 100) == "running"
 
 
+@pytest.mark.parametrize("act", [Binder.start, Binder.stop, Binder.shutdown])
+def test_vm_of_another_name_that_has_the_vmid_on_another_node__is_left_alone(cluster, binder, act):
+    before = cluster.state()["guests"][100]["status"], cluster.state()["guests"][101]["status"]
+    for vmid in (100, 101):
+        with pytest.raises((ApiError, TaskFailed), match=r"does not exist|unable to find"):
+            act(binder, "pve3", vmid, "another")
+    assert (cluster.state()["guests"][100]["status"], cluster.state()["guests"][101]["status"]) == before
+
+
 def test_vm_that_its_node_misses_for_a_moment__is_stopped(cluster, binder):
     text = "unable to find configuration file for VM 101 on node 'pve2'"
     cluster.fault(method="POST", path="/status/shutdown$", count=1, task_error=text)

@@ -392,6 +392,21 @@ def test_guest_that_took_the_place_of_ours__is_never_removed(cluster, binder):
     assert cluster.state()["guests"][200]["name"] == "web"
 
 
+def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, monkeypatch):
+    wait = binder._tasks.wait
+
+    def replaced(upid: str) -> t.Any:
+        result = wait(upid)
+        cluster.remove_guest(200)
+        cluster.add_guest(vmid=200, name="other", node="pve1", memory=64)
+        return result
+
+    monkeypatch.setattr(binder._tasks, "wait", replaced)
+    with pytest.raises(VMIDTaken):
+        clone(binder, changes={"memory": 512})
+    assert cluster.state()["guests"][200]["config"]["memory"] != "512"
+
+
 def test_what_could_not_be_removed__is_told(cluster, binder):
     cluster.fault(method="DELETE", path="/qemu/200", status=500, message="storage is out of order")
 
