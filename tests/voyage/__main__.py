@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import os
 import secrets
@@ -17,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-COLLECTIONS = TESTS.parent / ".venv" / "collections"
 PACKAGES = ("ansible_collections.qemu_scheduler.proxmox.", "simulated_cluster.")
 
 
@@ -31,9 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1, help="in how many processes")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails")
     options = parser.parse_args(arguments)
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of sets is a part of the history.
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     if options.seed is None and options.workers > 1:
         return in_processes(options.workers, options.first, options.count, options.go_on)
     from . import substitutes
@@ -84,5 +81,9 @@ def ended(running: Iterable[subprocess.Popen[bytes]]) -> Iterable[int]:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(COLLECTIONS), str(TESTS)]
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of sets is a part of the history.
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.path.insert(0, str(TESTS))
+    importlib.import_module("conftest")  # makes the collection importable
     sys.exit(main())

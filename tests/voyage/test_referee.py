@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The referee of voyages sees what must never happen."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from simulated_cluster.build import build
+from simulated_cluster.cluster import Cluster
+from simulated_cluster.model import Guest
+
+from .referee import Broken, Referee
+from .wishes import CLUSTER, NAMES, parameters
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return build(copy.deepcopy(CLUSTER))
+
+
+@pytest.fixture
+def referee(cluster: Cluster) -> Referee:
+    return Referee(cluster, parameters())
+
+
+def add(cluster: Cluster, vmid: int, name: str, node: str, *, running: bool = False) -> Guest:
+    guest = Guest(vmid, node, config={"name": name, "memory": "2048"})
+    guest.status = "running" if running else "stopped"
+    cluster.add_guest(guest)
+    return guest
+
+
+def test_referee__accepts_one_web_server_on_each_node(cluster: Cluster, referee: Referee) -> None:
+    for number in range(1, 5):
+        add(cluster, 100 + number, f"web-{number}", f"pve{number}")
+    referee.check()
+
+
+@pytest.mark.parametrize(
+    ("names", "nodes", "reason"),
+    [
+        (("web-1", "web-1"), ("pve1", "pve2"), "several VMs of one name"),
+        (("web-1", "web-2"), ("pve1", "pve1"), "memory of pve1"),
+        (("db-1", "db-2"), ("pve1", "pve1"), "not apart"),
+    ],
+)
+def test_referee__sees_what_breaks_the_law(
+    cluster: Cluster, referee: Referee, names: tuple[str, str], nodes: tuple[str, str], reason: str
+) -> None:
+    for number, (name, node) in enumerate(zip(names, nodes, strict=True)):
+        add(cluster, 101 + number, name, node)
+    with pytest.raises(Broken, match=reason):
+        referee.check()
+
+
+def test_referee__sees_a_vm_that_is_lost_unless_a_human_removed_it(cluster: Cluster, referee: Referee) -> None:
+    guest = add(cluster, 101, "web-1", "pve1", running=True)
+    referee.check()
+    cluster.remove_guest(guest)
+    with pytest.raises(Broken, match=r"VM 101 \(web-1\) is lost"):
+        referee.check()
+    referee.removed.add(101)
+    add(cluster, 102, "web-2", "pve1")
+    referee.check()
+
+
+def test_referee__sees_a_goal_that_is_missed(cluster: Cluster, referee: Referee) -> None:
+    add(cluster, 101, "web-1", "pve1", running=True)
+    with pytest.raises(Broken, match="only web-1 run"):
+        referee.check_goal(NAMES)
