@@ -13,7 +13,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from ..model import AffinityTerm, Guest, Request, Selector
-from .selectors import Handle, handle_of, handles, handles_of_request, selects_request
+from .selectors import Handle, handle_of, handles, handles_of_request, selects, selects_request
+
+SELECTORS_KEPT = 16
+"""For how many selectors without a handle the selected guests are kept: each guest that comes is compared with all."""
 
 
 class GuestIndex:
@@ -23,12 +26,18 @@ class GuestIndex:
         """guests are looked at when they are needed."""
         self._guests = guests
         self._by: defaultdict[Handle, dict[int, Guest]] | None = None
+        self._selected: dict[Selector, dict[int, Guest]] = {}
 
     def candidates(self, selector: Selector) -> Collection[Guest]:
         """All guests that the selector selects, and others."""
         handle = handle_of(selector)
+        if handle is None and selector in self._selected:
+            return self._selected[selector].values()
         if handle is None:
-            return self._guests.values()
+            found = {guest.vmid: guest for guest in self._guests.values() if selects(selector, guest)}
+            if len(self._selected) < SELECTORS_KEPT:
+                self._selected[selector] = found
+            return found.values()
         if self._by is None:
             self._by = defaultdict(dict)
             for guest in self._guests.values():
@@ -37,6 +46,11 @@ class GuestIndex:
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
+        for selector, found in self._selected.items():
+            if sign > 0 and selects(selector, guest):
+                found[guest.vmid] = guest
+            elif sign < 0:
+                found.pop(guest.vmid, None)
         if self._by is None:
             return
         for handle in handles(guest.name, guest.tags, guest.pool, guest.group):

@@ -51,9 +51,6 @@ VERDICTS_KEPT = 1_000_000
 not used for longest are dropped.
 """
 
-KIND_COST = 100
-"""What a kind takes besides, in verdicts."""
-
 
 @dataclass(slots=True)
 class Cycle:
@@ -143,6 +140,7 @@ class Scheduler:
         self._default = default_profile
         self._sharing = sharing
         self._kept: OrderedDict[Hashable, SharedVerdicts] = OrderedDict()
+        self._kept_size = 0
 
     def profile(self, request: Request) -> Profile:
         return profile_of(request, self._profiles, self._default)
@@ -433,13 +431,11 @@ class Scheduler:
             cycle.shared.catch_up(cycle.state, cycle.request)
         except CollectionError:
             # A plugin failed in its midst, and what it keeps may be half up to date.
-            self._kept.pop(cycle.key, None)
+            dropped = self._kept.pop(cycle.key, None)
+            self._kept_size -= dropped.size if dropped is not None else 0
             raise
         if not cycle.refusing:
-            self._kept[cycle.key] = cycle.shared
-            self._kept.move_to_end(cycle.key)
-            if len(self._kept) * (len(self.cluster.nodes) + KIND_COST) > VERDICTS_KEPT:
-                self._kept.popitem(last=False)
+            self._keep(cycle)
         if cycle.refusing or not (cycle.filters or cycle.scorers):
             return
         cycle.passed = []
@@ -454,6 +450,16 @@ class Scheduler:
                         break
                 if status is None:
                     cycle.passed.append(info)
+
+    def _keep(self, cycle: Cycle) -> None:
+        """Keep what plugins share for the next requests of the kind, and drop what was not used for longest."""
+        before = self._kept.get(cycle.key)
+        if before is not cycle.shared:
+            self._kept[cycle.key] = cycle.shared
+            self._kept_size += cycle.shared.size - (before.size if before is not None else 0)
+        self._kept.move_to_end(cycle.key)
+        while self._kept_size > VERDICTS_KEPT and len(self._kept) > 1:
+            self._kept_size -= self._kept.popitem(last=False)[1].size
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """No node passed: find out what would have to change."""

@@ -30,6 +30,9 @@ POINTS = 1_000_000
 REJECTED = -1
 """Stands for the total of a node that was rejected; below every other."""
 
+KIND_COST = 100
+"""What a kind of request takes besides its verdicts, in verdicts."""
+
 _HEAP_SLACK = 4
 """A heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
 
@@ -61,7 +64,8 @@ class Division:
         filters, scorers: those that answer for the group; the scorers are bounded.
         node_filters, node_scorers: those that are asked about the node.
         alone: for each score that is not bounded, whether the node is asked about.
-        nodes: by index.
+        watched: whether one of them, asked about the node, looks at the space of storages.
+        nodes: by index, if they are watched.
     """
 
     filters: Sequence[FilterPlugin]
@@ -69,6 +73,7 @@ class Division:
     node_filters: Sequence[FilterPlugin]
     node_scorers: Sequence[ScorePlugin]
     alone: Sequence[bool]
+    watched: bool
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
 
 
@@ -179,6 +184,11 @@ class SharedVerdicts:
         self._divisions: dict[Hashable, Division] = {}
         self._groups: dict[Hashable, Group] = {}
         self._moment = Moment()
+
+    @property
+    def size(self) -> int:
+        """What it takes to keep it, in verdicts: groups take more than the verdicts of their nodes."""
+        return KIND_COST + len(self._totals) * (4 if self._grouping else 1)
 
     def restore(self, state: CycleState) -> None:
         """Put what the plugins have kept into the state of a new cycle."""
@@ -295,9 +305,7 @@ class SharedVerdicts:
         return {
             index: info
             for division in self._divisions.values()
-            if storages
-            and any(Event.STORAGE in plugin.events for plugin in (*division.node_filters, *division.node_scorers))
-            for index, info in division.nodes.items()
+            for index, info in (division.nodes if storages else {}).items()
             if not storages.isdisjoint(info.storages)
         }
 
@@ -305,7 +313,7 @@ class SharedVerdicts:
         """Have the plugins asked again for the group of a node."""
         keys = self._keys[info.index]
         if keys is not None:
-            del self._divisions[_pattern(keys)].nodes[info.index]
+            self._divisions[_pattern(keys)].nodes.pop(info.index, None)
             self._keys[info.index] = None
 
     def _look_again(self, state: CycleState, request: Request, info: NodeInfo) -> None:
@@ -364,8 +372,10 @@ class SharedVerdicts:
                 node_filters=[f for f in self.filters if alone.get(f.name) is True],
                 node_scorers=[s for s in self.bounded if alone.get(s.name) is True],
                 alone=[alone.get(s.name) is not False for s in self.ranked],
+                watched=any(Event.STORAGE in p.events for p in self._grouping if alone[p.name]),
             )
-        division.nodes[info.index] = info
+        if division.watched:
+            division.nodes[info.index] = info
         return division
 
     def _group(self, division: Division, keys: Hashable, raws: tuple[float | None, ...]) -> Group:

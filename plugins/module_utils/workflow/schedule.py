@@ -27,7 +27,7 @@ from .progress import ProgressFile
 from .result import failure_of, result_of
 from .run import Run
 
-LEAST = {"parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
+LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """The smallest value of options that are numbers."""
 
 
