@@ -56,6 +56,14 @@ class Answer(t.NamedTuple):
 NOTHING = Answer(None)
 
 
+class Scoring(t.NamedTuple):
+    """A score, where it is noted for each node, and its weight."""
+
+    plugin: ScorePlugin
+    scores: array[float]
+    weight: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
     """Nodes for which the same plugins answer: some for their group, and those for which they are in none.
@@ -71,7 +79,7 @@ class Division:
     filters: Sequence[FilterPlugin]
     scorers: Sequence[ScorePlugin]
     node_filters: Sequence[FilterPlugin]
-    node_scorers: Sequence[ScorePlugin]
+    node_scorers: Sequence[Scoring]
     alone: Sequence[bool]
     watched: bool
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
@@ -180,8 +188,11 @@ class SharedVerdicts:
         self._scores = {scorer.name: array("d", bytes(8 * count)) for scorer in self.bounded}
         self._totals = array("q", bytes(8 * count))
         self._group_of: list[Group | None] = [None] * count
-        self._keys: list[tuple[Hashable, ...] | None] = [None if self._grouping else ()] * count
+        self._keys: list[tuple[Hashable, ...]] = [()] * count
+        self._node_scoring = self._scoring(self._node_scorers)
         self._divisions: dict[Hashable, Division] = {}
+        self._division_of: list[Division | None] = [None] * count
+        self._sole: Division | None = None
         self._groups: dict[Hashable, Group] = {}
         self._moment = Moment()
 
@@ -311,10 +322,10 @@ class SharedVerdicts:
 
     def _forget_group(self, info: NodeInfo) -> None:
         """Have the plugins asked again for the group of a node."""
-        keys = self._keys[info.index]
-        if keys is not None:
-            self._divisions[_pattern(keys)].nodes.pop(info.index, None)
-            self._keys[info.index] = None
+        division = self._division_of[info.index]
+        if division is not None:
+            division.nodes.pop(info.index, None)
+            self._division_of[info.index] = None
 
     def _look_again(self, state: CycleState, request: Request, info: NodeInfo) -> None:
         """Evaluate a node that was evaluated before."""
@@ -335,8 +346,8 @@ class SharedVerdicts:
         division: Division | None = None
         rejection = self._first_refusal(state, request, self._node_filters, info)
         if rejection is None:
-            total = self._score(state, request, self._node_scorers, info)
-            division = self._division(state, request, info)
+            total = self._score(state, request, self._node_scoring, info)
+            division = self._sole or self._division(state, request, info)
             if division.node_filters:
                 rejection = self._first_refusal(state, request, division.node_filters, info)
         if rejection is None and division is not None:
@@ -353,16 +364,17 @@ class SharedVerdicts:
 
     def _division(self, state: CycleState, request: Request, info: NodeInfo) -> Division:
         """Find the groups of a node, once and for all, when nothing rejects the node for the first time."""
-        keys = self._keys[info.index]
-        if keys is None:
-            asked = []
-            with Blame() as blame:
-                for plugin in self._grouping:
-                    blame.plugin = plugin
-                    asked.append(plugin.group(state, request, info))
-                    hash(asked[-1])
-            keys = self._keys[info.index] = tuple(asked)
-        pattern = _pattern(keys)
+        known = self._division_of[info.index]
+        if known is not None:
+            return known
+        keys: tuple[Hashable, ...] = ()
+        with Blame() as blame:
+            for plugin in self._grouping:
+                blame.plugin = plugin
+                keys += (plugin.group(state, request, info),)
+                hash(keys[-1])
+        self._keys[info.index] = keys
+        pattern = tuple(key is None for key in keys)
         division = self._divisions.get(pattern)
         if division is None:
             alone = {plugin.name: key is None for plugin, key in zip(self._grouping, keys, strict=True)}
@@ -370,12 +382,15 @@ class SharedVerdicts:
                 filters=[f for f in self.filters if alone.get(f.name) is False],
                 scorers=[s for s in self.bounded if alone.get(s.name) is False],
                 node_filters=[f for f in self.filters if alone.get(f.name) is True],
-                node_scorers=[s for s in self.bounded if alone.get(s.name) is True],
+                node_scorers=self._scoring([s for s in self.bounded if alone.get(s.name) is True]),
                 alone=[alone.get(s.name) is not False for s in self.ranked],
                 watched=any(Event.STORAGE in p.events for p in self._grouping if alone[p.name]),
             )
         if division.watched:
             division.nodes[info.index] = info
+        self._division_of[info.index] = division
+        if not self._grouping:
+            self._sole = division
         return division
 
     def _group(self, division: Division, keys: Hashable, raws: tuple[float | None, ...]) -> Group:
@@ -406,21 +421,25 @@ class SharedVerdicts:
             raise raised(plugin, error) from error
         return None
 
-    def _score(self, state: CycleState, request: Request, scorers: Sequence[ScorePlugin], info: NodeInfo) -> int:
+    @staticmethod
+    def _score(state: CycleState, request: Request, scorers: Sequence[Scoring], info: NodeInfo) -> int:
         """Note what plugins score a node, and return the weighted sum in POINTS."""
         plugin: Plugin | None = None
         total = 0
         try:
-            for plugin in scorers:
-                score = self._scores[plugin.name][info.index] = in_range(plugin, plugin.score(state, request, info))
-                total += round(self._weights[plugin.name] * score * POINTS)
+            for plugin, scores, weight in scorers:
+                score = scores[info.index] = in_range(plugin, plugin.score(state, request, info))
+                total += round(weight * score * POINTS)
         except CollectionError:
             raise
         except Exception as error:  # as above
             if plugin is None:
                 raise
-            raise raised(plugin, error) from error
+            raise failed(plugin, f"{type(error).__name__}: {error}") from error
         return total
+
+    def _scoring(self, scorers: Iterable[ScorePlugin]) -> list[Scoring]:
+        return [Scoring(scorer, self._scores[scorer.name], self._weights[scorer.name]) for scorer in scorers]
 
     def _answer(self, state: CycleState, request: Request, group: Group, info: NodeInfo) -> Answer:
         """What is said of a whole group, of which one node is asked about."""
@@ -483,8 +502,3 @@ class SharedVerdicts:
                 return index
             heapq.heappop(heap)
         return None
-
-
-def _pattern(keys: Sequence[Hashable]) -> tuple[bool, ...]:
-    """For each grouping plugin, whether a node is in none of its groups."""
-    return tuple(key is None for key in keys)
