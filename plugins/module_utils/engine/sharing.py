@@ -435,7 +435,7 @@ class SharedVerdicts:
         except Exception as error:  # as above
             if plugin is None:
                 raise
-            raise failed(plugin, f"{type(error).__name__}: {error}") from error
+            raise raised(plugin, error) from error
         return total
 
     def _scoring(self, scorers: Iterable[ScorePlugin]) -> list[Scoring]:
