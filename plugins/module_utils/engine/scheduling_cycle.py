@@ -39,7 +39,8 @@ from .framework.status import SKIPS, Category, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .selectors import attracts
-from .sharing import POINTS, SharedVerdicts
+from .shared_groups import POINTS
+from .sharing import SharedVerdicts
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
 from .vmids.choice import InvalidVMIDChoice, VMIDChoice

@@ -13,19 +13,27 @@ from __future__ import annotations
 import heapq
 import typing as t
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from ..errors import CollectionError
 from ..model import Request
 from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
 from .framework.status import Code, Status
-from .guard import Blame, all_in_range, checked, failed, finite, guarded, in_range, raised
-
-POINTS = 1_000_000
-"""Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
+from .guard import Blame, all_in_range, failed, finite, guarded, in_range
+from .shared_groups import (
+    NOTHING,
+    POINTS,
+    Answer,
+    Division,
+    Group,
+    Moment,
+    Past,
+    Scoring,
+    Was,
+    first_refusal,
+    score_node,
+)
 
 REJECTED = -1
 """Stands for the total of a node that was rejected; below every other."""
@@ -35,107 +43,6 @@ KIND_COST = 100
 
 _HEAP_SLACK = 4
 """A heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
-
-
-class Answer(t.NamedTuple):
-    """What is said of all nodes of a group in one cycle.
-
-    Attributes:
-        rejection: why not, if so.
-        scores, total: of the plugins that answer for the whole group, and their weighted sum in POINTS.
-        raws, normalized: of each score that is not bounded.
-    """
-
-    rejection: Status | None
-    scores: tuple[float, ...] = ()
-    total: int = 0
-    raws: tuple[float, ...] = ()
-    normalized: tuple[float, ...] = ()
-
-
-NOTHING = Answer(None)
-
-
-class Scoring(t.NamedTuple):
-    """A score, where it is noted for each node, and its weight."""
-
-    plugin: ScorePlugin
-    scores: array[float]
-    weight: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Division:
-    """Nodes for which the same plugins answer: some for their group, and those for which they are in none.
-
-    Attributes:
-        filters, scorers: those that answer for the group; the scorers are bounded.
-        node_filters, node_scorers: those that are asked about the node.
-        alone: for each score that is not bounded, whether the node is asked about.
-        watched: whether one of them, asked about the node, looks at the space of storages.
-        nodes: by index, if they are watched.
-    """
-
-    filters: Sequence[FilterPlugin]
-    scorers: Sequence[ScorePlugin]
-    node_filters: Sequence[FilterPlugin]
-    node_scorers: Sequence[Scoring]
-    alone: Sequence[bool]
-    watched: bool
-    nodes: dict[int, NodeInfo] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """The nodes that are in the same group for every grouping plugin, and have the same scores that are not bounded.
-
-    Attributes:
-        raws: the scores that are not bounded; None for those that are requested for the whole group.
-        heap: the nodes that passed, the best first; some outdated.
-        top: the index of the best node, in this cycle.
-    """
-
-    division: Division
-    raws: tuple[float | None, ...]
-    heap: list[int] = field(default_factory=list)
-    top: int = -1
-
-
-class Was(t.NamedTuple):
-    """What was said of one node besides what was said of its group.
-
-    Attributes:
-        scores, total: of the bounded scores, and their weighted sum in POINTS; nothing for a node that was rejected.
-    """
-
-    rejection: Status | None
-    scores: tuple[float, ...]
-    total: int
-    group: Group | None
-
-
-class Past(t.NamedTuple):
-    """What was said of the nodes at a moment, by their indices: of each one the parts, and of one everything."""
-
-    rejections: Sequence[Status | None]
-    totals: Sequence[int]
-    groups: Sequence[Group | None]
-    of: Callable[[int], Was]
-
-
-class Moment:
-    """A point in time that a reader may look back at.
-
-    Attributes:
-        changed: by the nodes' indices, what was said at this moment of those that have changed before the next one.
-        next: the next moment; None while this is the last.
-    """
-
-    __slots__ = ("changed", "next")
-
-    def __init__(self) -> None:
-        self.changed: dict[int, Was] = {}
-        self.next: Moment | None = None
 
 
 class SharedVerdicts:
@@ -344,15 +251,15 @@ class SharedVerdicts:
         total = 0
         raws: tuple[float | None, ...] = ()
         division: Division | None = None
-        rejection = self._first_refusal(state, request, self._node_filters, info)
+        rejection = first_refusal(state, request, self._node_filters, info)
         if rejection is None:
-            total = self._score(state, request, self._node_scoring, info)
+            total = score_node(state, request, self._node_scoring, info)
             division = self._sole or self._division(state, request, info)
             if division.node_filters:
-                rejection = self._first_refusal(state, request, division.node_filters, info)
+                rejection = first_refusal(state, request, division.node_filters, info)
         if rejection is None and division is not None:
             if division.node_scorers:
-                total += self._score(state, request, division.node_scorers, info)
+                total += score_node(state, request, division.node_scorers, info)
             if self.ranked:
                 raws = tuple(
                     finite(scorer, guarded(scorer, scorer.score, state, request, info)) if alone else None
@@ -401,43 +308,6 @@ class SharedVerdicts:
 
     # --- asking plugins ---
 
-    @staticmethod
-    def _first_refusal(
-        state: CycleState, request: Request, filters: Sequence[FilterPlugin], info: NodeInfo
-    ) -> Status | None:
-        """What the first filter says that refuses a node."""
-        plugin: Plugin | None = None
-        try:
-            for plugin in filters:
-                status = plugin.filter(state, request, info)
-                if status is not None and (status := checked(plugin, status)) is not None:
-                    return status
-        except CollectionError:
-            raise
-        # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
-        except Exception as error:
-            if plugin is None:
-                raise
-            raise raised(plugin, error) from error
-        return None
-
-    @staticmethod
-    def _score(state: CycleState, request: Request, scorers: Sequence[Scoring], info: NodeInfo) -> int:
-        """Note what plugins score a node, and return the weighted sum in POINTS."""
-        plugin: Plugin | None = None
-        total = 0
-        try:
-            for plugin, scores, weight in scorers:
-                score = scores[info.index] = in_range(plugin, plugin.score(state, request, info))
-                total += round(weight * score * POINTS)
-        except CollectionError:
-            raise
-        except Exception as error:  # as above
-            if plugin is None:
-                raise
-            raise raised(plugin, error) from error
-        return total
-
     def _scoring(self, scorers: Iterable[ScorePlugin]) -> list[Scoring]:
         return [Scoring(scorer, self._scores[scorer.name], self._weights[scorer.name]) for scorer in scorers]
 
@@ -446,7 +316,7 @@ class SharedVerdicts:
         division = group.division
         if not (division.filters or division.scorers or self.ranked):
             return NOTHING
-        rejection = self._first_refusal(state, request, division.filters, info)
+        rejection = first_refusal(state, request, division.filters, info)
         if rejection is not None:
             return Answer(rejection)
         scores = [in_range(s, guarded(s, s.score, state, request, info)) for s in division.scorers]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from .cache import NodeInfo
 from .framework.interface import ScorePlugin
 from .framework.status import Status
-from .sharing import POINTS, Group, Past, SharedVerdicts
+from .shared_groups import POINTS, Group, Past
+from .sharing import SharedVerdicts
 
 
 @dataclass(frozen=True, slots=True)
