@@ -60,9 +60,15 @@ options:
     description:
       - V(present) creates the VM if it does not exist, and neither starts nor stops it.
       - V(started) and V(stopped) also start or stop it.
+      - V(started) also resumes a paused VM.
       - V(absent) removes the VM with its disks. A running VM is stopped first.
+      - V(restarted) shuts a running VM down and starts it, which is a change in every run, and starts a stopped VM. A
+        new VM is created and started.
+      - V(paused) stops the CPUs of a running VM. Its memory stays in use.
+      - V(suspended) writes the memory of a running VM to disk and stops it. V(started) continues from there.
+      - A VM that does not run cannot be paused or suspended.
     type: str
-    choices: [present, started, stopped, absent]
+    choices: [present, started, stopped, absent, restarted, paused, suspended]
     default: present
   update:
     description:

@@ -118,6 +118,30 @@ class Lifecycle:
         """
         return self._switched(node, vmid, name, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
 
+    def pause(self, node: str, vmid: int, name: str | None = None) -> str:
+        """Stop the VM's CPUs until it is resumed, and return its node. One that is paused already is fine.
+
+        name is as for start.
+        """
+        return self._commanded(node, vmid, name, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
+
+    def resume(self, node: str, vmid: int, name: str | None = None) -> str:
+        """Let a paused VM go on, and return its node. One that is not paused is fine.
+
+        name is as for start.
+        """
+        return self._commanded(node, vmid, name, "resume", {}, lambda now: now.get("qmpstatus") == "running")
+
+    def suspend(self, node: str, vmid: int, name: str | None = None) -> str:
+        """Write the VM's memory to disk and stop it, and return its node. Its next start goes on from there.
+
+        name is as for start.
+        """
+        self._quorum.require(f"VM {vmid} was not suspended")
+        return self._commanded(
+            node, vmid, name, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended"
+        )
+
     def convert_to_template(self, node: str, vmid: int) -> None:
         """Make the stopped VM a template; one that is a template already is fine."""
 
@@ -219,6 +243,32 @@ class Lifecycle:
 
         self._quorum.require(f"VM {vmid} was not stopped")
         return self._where_it_is(node, vmid, name, switch_on)
+
+    def _commanded(
+        self,
+        node: str,
+        vmid: int,
+        name: str | None,
+        command: str,
+        params: Mapping[str, t.Any],
+        reached: Callable[[Mapping[str, t.Any]], bool],
+    ) -> str:
+        """Send a command and follow its task; reached tells by the VM's current status whether it was carried out."""
+
+        def act(node: str) -> str:
+            def done() -> str | None:
+                current = self._current(node, vmid)
+                return "" if current is not None and reached(current) else None
+
+            path = f"/nodes/{node}/qemu/{vmid}/status/{command}"
+            try:
+                self._follow(self._sent(lambda: self._session.post(path, params), done))
+            except (ApiError, TaskFailed):
+                if done() is None:
+                    raise
+            return node
+
+        return self._where_it_is(node, vmid, name, act)
 
     def _where_it_is(self, node: str, vmid: int, name: str | None, act: Callable[[str], R]) -> R:
         """Act on node, and when the VM is not found there, on the node that the cluster shows it on: with a name only

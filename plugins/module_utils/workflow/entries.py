@@ -17,6 +17,7 @@ from .address_pools import Wanted, parse_addresses, parse_pools
 from .device_options import device_claims, device_classes
 from .guards import Guard
 from .rules import parse_priority_classes, parse_rules
+from .states import RUNNING
 
 IDENTITY = ("name", "vmid")
 """What tells VMs apart, and so cannot be a default for several."""
@@ -147,8 +148,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         raise InvalidRequest(where + error.message, **error.details) from error
     state = body.get("state") or "present"
     template = bool(body.get("template"))
-    if state == "started" and template:
-        raise InvalidRequest(f"{where}state: 'started' contradicts template: a template cannot run")
+    if state in RUNNING and template:
+        raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
     request = replace(request, **rules)
     if request.ha is not None and state != "absent":
         request = replace(request, ha=_ha(where, request.ha, state, template=template))
@@ -174,7 +175,7 @@ def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
     """
     if template and ha.state == "started":
         raise InvalidRequest(f"{where}ha.state: 'started' contradicts template: a template cannot run")
-    opposed = {"started": ("stopped", "disabled"), "stopped": ("started",)}.get(state, ())
+    opposed = ("stopped", "disabled") if state in RUNNING else ("started",) if state == "stopped" else ()
     if ha.state in opposed:
         raise InvalidRequest(f"{where}ha.state: {ha.state!r} contradicts state: {state!r}")
     return replace(ha, state="stopped") if ha.state is None and (template or state == "stopped") else ha

@@ -23,7 +23,7 @@ from ..errors import (
 from ..model import OFF, Guest
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.creations import BeingCreated
-from ..proxmox.failures import AnswerLost
+from ..proxmox.failures import AnswerLost, NotRecorded
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.outcomes import is_paused, is_shutdown_timeout
@@ -33,9 +33,10 @@ from ..proxmox.unfinished import unfinished
 from .address_book import AddressBook
 from .entries import Entry
 from .existing_ha import ha_drift
-from .existing_plan import Carried, ExistingPlan
+from .existing_plan import RENEWING, Carried, ExistingPlan
 from .matching import abandoned
 from .pools import is_elsewhere, missing_pool
+from .states import NOT_CREATED, PAUSED, power_action
 
 POOL = "pool"
 
@@ -66,8 +67,8 @@ class Converger:
         if entry.state == "absent":
             entry.guard.check(entry.label, guest)
             return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
-        if guest.template and entry.state == "started":
-            raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be started")
+        if guest.template and entry.state not in ("present", "stopped"):
+            raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
         guest, stored = self._config(entry, guest)
         config = stored.config
         begun = unfinished(config)
@@ -85,11 +86,11 @@ class Converger:
             )
         if config.get(TEMPLATE):
             changes = _without_growth(changes)
-        status = self._status(guest)
+        status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
-        starts = entry.state == "started" and status in OFF
-        stops = entry.state == "stopped" and status not in OFF
-        ha = ha_drift(cluster or self._reader, entry, guest, "started" if starts else "stopped" if stops else None)
+        power = power_action(entry.label, entry.state, status, config.get("lock"))
+        ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
+        ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
         plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
         if begun is not None:
@@ -103,11 +104,11 @@ class Converger:
                     f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
                 )
             plan.actions.append("update")
-        if starts:
-            plan.actions.append("start")
-        if stops:
+        if power == "stop":
             # Before all else: only a stopped VM can become a template.
             plan.actions.insert(0, "stop")
+        elif power is not None:
+            plan.actions.append(power)
         elif _is_rebooted(plan):
             plan.actions.append("reboot")
         return plan
@@ -123,7 +124,7 @@ class Converger:
             if changed:
                 done.append(action)
         pending = None
-        if "update" in done and plan.status not in OFF and not {"stop", "reboot"} & set(plan.actions):
+        if "update" in done and plan.status not in OFF and not RENEWING & set(plan.actions):
             with suppress(CollectionError):
                 pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
         return Carried(done, node, pending)
@@ -155,6 +156,11 @@ class Converger:
             return node, True
         if action == "start":
             return binder.start(node, vmid, plan.guest.name), True
+        if action in ("pause", "resume", "suspend"):
+            command = {"pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}[action]
+            return command(node, vmid, plan.guest.name), True
+        if action == "restart":
+            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
         if action == "reboot":
             if not read_pending(self._reader, node, vmid):
                 return node, False
@@ -235,10 +241,16 @@ class Converger:
             unappliable={**changes.unappliable, **({POOL: missing} if missing else {})},
         )
 
-    def _status(self, guest: Guest) -> str:
-        if guest.status not in ("assumed", "unknown"):
+    def _status(self, entry: Entry, guest: Guest) -> str:
+        """The VM's status. The cluster's list tells late that a VM is paused, which is read where it matters."""
+        doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
+        if guest.status not in ("assumed", "unknown") and not doubtful:
             return guest.status
-        return str(self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")["status"])
+        try:
+            current = self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")
+        except NotRecorded:
+            return guest.status
+        return PAUSED if current.get("qmpstatus") == PAUSED else str(current["status"])
 
 
 def _without_growth(changes: ChangeSet) -> ChangeSet:

@@ -18,6 +18,20 @@ from ..proxmox.pending import Pending
 from ..proxmox.unfinished import Unfinished
 from .entries import Entry
 from .existing_ha import HA, HADrift
+from .states import PAUSED
+
+STATUS_AFTER = {
+    "start": "running",
+    "stop": "stopped",
+    "restart": "running",
+    "pause": "paused",
+    "resume": "running",
+    "suspend": "stopped",
+}
+"""The status of a VM after an action that changes it."""
+
+RENEWING = frozenset({"stop", "reboot", "restart", "suspend"})
+"""Actions after which a VM that runs does so with its whole config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,8 @@ class ExistingPlan:
         changes: how it has drifted. Of an unfinished VM they are what is left to do.
         config: its config as it will be after the next start.
         pending: what of that config is not in effect yet.
-        actions: delete, stop, finish, update, start and reboot, in the order they are done.
+        actions: delete, stop, finish, update, and one of start, reboot, restart, pause, resume and suspend, in the
+            order they are done.
         unfinished: what its mark says of a VM that another run began to create.
         cautions: what the user should know besides, in sentences.
     """
@@ -106,12 +121,13 @@ class ExistingPlan:
         """The VM's status once the plan is carried out."""
         if "delete" in self.actions:
             return "absent"
-        return "running" if "start" in self.actions else "stopped" if "stop" in self.actions else self.status
+        after = [STATUS_AFTER[action] for action in self.actions if action in STATUS_AFTER]
+        return after[-1] if after else self.status
 
     @property
     def pending_after(self) -> Pending:
         """What of the config is not in effect once the plan is carried out; what an update adds is not known."""
-        return {} if {"delete", "stop", "reboot"} & set(self.actions) else self.pending
+        return {} if {"delete", *RENEWING} & set(self.actions) else self.pending
 
     @property
     def before(self) -> dict[str, t.Any]:
@@ -139,7 +155,7 @@ class ExistingPlan:
             told.extend(f"{label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items())
         elif "update" not in self.actions and not gone:
             told.extend(self._drift_warnings())
-        if self.entry.state == "started" and self.status not in ("running", *OFF):
+        if self.entry.state == "started" and self.status not in ("running", PAUSED, *OFF):
             told.append(f"{label} runs, but its CPU is stopped ({self.status}): it is not resumed")
         if self.misplaced and not gone:
             told.append(

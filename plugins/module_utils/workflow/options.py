@@ -15,6 +15,7 @@ from ..proxmox.options.table import vm_argument_spec
 from .device_options import device_classes_argument_spec, devices_argument_spec
 from .guest_rules import guest_rules_argument_spec
 from .rules import rules_argument_spec
+from .states import STATES
 
 Spec = dict[str, dict[str, t.Any]]
 
@@ -45,7 +46,7 @@ def identity_argument_spec() -> Spec:
             "choices": ["cloop", "cow", "qcow", "qcow2", "qed", "raw", "vmdk", "unspecified"],
         },
         "snapname": {"type": "str"},
-        "state": {"type": "str", "choices": ["present", "started", "stopped", "absent"]},
+        "state": {"type": "str", "choices": list(STATES)},
         "update": {"type": "bool"},
         "limits": {"type": "str", "choices": ["enforce", "warn"]},
         "apply_pending": {"type": "str", "choices": ["never", "reboot"]},

@@ -42,6 +42,7 @@ from .device_options import device_needs
 from .job import Job, State
 from .lawful import check_lawful
 from .matching import Match, doubts, match_entries
+from .states import RUNNING, require_creatable
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
 
@@ -164,7 +165,7 @@ class Placer:
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
         state = cluster_state(shown, pending, self.taken)
         self.addresses.begin(snapshot.guests, counted.pending, entries)
-        starting = [job.guest.vmid for job in jobs if job.guest is not None and job.entry.state == "started"]
+        starting = [job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING]
         scheduler = self._scheduler(state)
         nodes = usage_before(state, self._profiles[self._default])
         with _counted_as_running(state, starting):
@@ -192,6 +193,7 @@ class Placer:
                 self._asked[match.guest.vmid] = job.entry.request
                 job.exists(match.guest)
             else:
+                require_creatable(job.label, job.entry.state)
                 self._access.check_rights(job.entry.request)
         except CollectionError as error:
             job.fail(error)

@@ -162,8 +162,11 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
         "update": changed,
         "start": found.status == "running" != plan.status,
         "stop": found.status == "stopped" != plan.status,
+        "suspend": found.status == "stopped" != plan.status,
+        "pause": found.status == "paused" != plan.status,
+        "resume": found.status == "running" != plan.status,
     }
-    stopped_in_vain = ["stop"] if {"delete", "reboot"} & set(plan.actions) and done["stop"] else []
+    stopped_in_vain = ["stop"] if {"delete", "reboot", "restart"} & set(plan.actions) and done["stop"] else []
     in_force = {key: value for key, value in plan.changes.after.items() if key not in found.changes.changes}
     report.ended_with([a for a in plan.actions if a in carried.done or done.get(a)] + stopped_in_vain, found.status)
     report.node, report.after = found.guest.node, {**in_force, **found.before}

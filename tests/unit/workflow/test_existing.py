@@ -64,10 +64,11 @@ def test_power__is_changed_where_it_is_not_as_asked_for(state: str, status: str,
 
 def test_vm_that_stands_still__is_told_and_not_started() -> None:
     """Proxmox refuses to start it, as it runs; the list of the cluster has QEMU's word for it."""
-    found = plan(entry(state="started"), status="paused")
+    found = plan(entry(state="started"), status="io-error")
     assert found.actions == []
-    assert told(found) == ['VM "web" runs, but its CPU is stopped (paused): it is not resumed']
+    assert told(found) == ['VM "web" runs, but its CPU is stopped (io-error): it is not resumed']
     assert told(plan(entry(), status="paused")) == []
+    assert plan(entry(state="started"), status="paused").actions == ["resume"]
 
 
 def test_drift__is_applied_only_where_that_is_asked_for() -> None:

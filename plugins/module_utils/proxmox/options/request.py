@@ -70,7 +70,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         context=_context(params),
         tags=frozenset(filter(None, str(options.get("tags", "")).split(";"))),
         pool=params.get("pool"),
-        running=params.get("state") == "started",
+        running=params.get("state") in ("started", "restarted"),
         bridges=frozenset(net["bridge"] for net in nets if "bridge" in net),
         cpu_type=cpu.get("cputype"),
         cpu_flags=frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
