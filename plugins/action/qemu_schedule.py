@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.utils.display import Display
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction
@@ -21,6 +24,11 @@ PARTICIPLES = {
     "start": "started",
     "stop": "stopped",
     "delete": "removed",
+    "reboot": "rebooted",
+    "restart": "restarted",
+    "pause": "paused",
+    "resume": "resumed",
+    "suspend": "suspended",
 }
 
 
@@ -44,3 +52,12 @@ class ActionModule(ProgressAction):
 
     module = qemu_schedule
     line_of = staticmethod(line_of)
+
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the module, and show a table where it fails: Ansible shows the whole result in one line."""
+        result = super().run(tmp, task_vars)
+        # A task with failed_when shows by itself what failed.
+        if result.get("failed") and result.get("vms") and self._can_show_progress() and not self._task.failed_when:
+            for line in decision_table(result["vms"]):
+                Display().display(f"qemu_schedule: {line}")
+        return result

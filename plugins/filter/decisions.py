@@ -19,50 +19,69 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     sentence,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, wrap
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
+    EMPTY,
+    counted,
+    table,
+    width_for,
+    wrap,
+)
 
 VM = Mapping[str, t.Any]
 
+MANY = 20
+"""From how many unchanged VMs on the table lists their names in one place."""
+CHANGED, UNCHANGED = "changed", "unchanged"
+KINDS = ("failed", "not done", CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
 
 
-def decision_table(vms: Sequence[VM], width: int = 110) -> list[str]:
-    """One row per VM: what is done with it, where, and why. Columns that are empty throughout are left out.
+def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
+    """Totals, then one row per VM: what is done with it, where, and why. Failures come first, unchanged VMs last; many
+    of these are only named.
 
-    vms are those of qemu_schedule's result; lines are at most width characters long where that is possible.
+    vms are those of qemu_schedule's result. Lines are at most width characters long where that is possible, by default
+    as long as the terminal allows.
     """
     _check(vms)
     if not vms:
         return ["no VMs"]
-    rows = [HEADINGS, *(_row(vm) for vm in vms)]
-    return table(rows, width)
+    size = width_for(width)
+    ordered = sorted(vms, key=lambda vm: KINDS.index(_kind(vm)))
+    unchanged = [vm for vm in ordered if _kind(vm) == UNCHANGED]
+    named = len(unchanged) >= MANY
+    rows = [_row(vm) for vm in ordered if not (named and _kind(vm) == UNCHANGED)]
+    lines = wrap(_totals(ordered), size) if len(vms) > 1 else []
+    lines += table([HEADINGS, *rows], size) if rows else []
+    return lines + (wrap(f"unchanged: {', '.join(map(_name, unchanged))}", size) if named else [])
 
 
-def explain(vms: Sequence[VM], width: int = 110) -> list[str]:
+def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
     """For each VM a line with its decision, then one per node: its score and its parts, or why it was rejected.
 
     The nodes are in the order in which they would have been taken. Arguments as in decision_table.
     """
     _check(vms)
+    size = width_for(width)
     lines: list[str] = []
     for vm in vms:
         if lines:
             lines.append("")
-        lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", width, "    "))
+        lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", size))
         nodes = ranked(vm)
         longest = max((len(node["node"]) for node in nodes), default=0)
         for place, node in enumerate(nodes, 1):
             start = f"{place:>4}. " if node["feasible"] else "   -  "
-            lines.extend(wrap(f"{start}{node['node']:<{longest}}  {_verdict(node)}", width, " " * (longest + 8)))
+            lines.extend(wrap(_verdict(node), size, " " * (longest + 8), f"{start}{node['node']:<{longest}}  "))
         for text in _rejections_of_others(vm):
-            lines.extend(wrap(f"   -  {text}", width, " " * 8))
+            lines.extend(wrap(text, size, " " * 8, "   -  "))
         for text in findings_of(vm):
-            lines.extend(wrap(f"      {text}", width, " " * 6))
+            lines.extend(wrap(text, size, " " * 6, " " * 6))
     return lines
 
 
-def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]:
+def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> list[str]:
     """How many more VMs fit, and where: a sentence, and a row per node. capacity is the result of capacity_info."""
     if not isinstance(capacity, Mapping) or "total" not in capacity:
         raise AnsibleFilterError("expected the result of capacity_info")
@@ -75,7 +94,8 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int = 110) -> list[str]
         (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
-    return [*wrap(first, width, "    "), *table(rows, width)]
+    size = width_for(width)
+    return [*wrap(first, size), *table(rows, size)]
 
 
 def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
@@ -137,6 +157,23 @@ def place_of(vm: VM) -> Mapping[str, t.Any]:
 
 
 # --- the table's cells ---
+
+
+def _kind(vm: VM) -> str:
+    """What a VM counts as in the totals and in the order of the rows."""
+    if vm.get("error"):
+        return "failed"
+    if held_back(vm):
+        return "not done"
+    return CHANGED if vm.get("actions") else UNCHANGED
+
+
+def _totals(vms: Sequence[VM]) -> str:
+    kinds = Counter(_kind(vm) for vm in vms)
+    actions = Counter(_action(vm) for vm in vms if _kind(vm) == CHANGED)
+    counts = [(kinds[kind], kind) for kind in KINDS[:2]]
+    counts += [(count, action) for action, count in sorted(actions.items())]
+    return f"{len(vms)} VMs: {counted([*counts, (kinds[UNCHANGED], UNCHANGED)])}"
 
 
 def _row(vm: VM) -> tuple[str, ...]:

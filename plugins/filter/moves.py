@@ -10,22 +10,23 @@ from collections.abc import Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, wrap
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
 
 GIB = 1024**3
 MOVE = ("ID", "GUEST", "FROM", "TO", "HOW", "GIB", "AFTER", "OUTCOME", "WHY")
 NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
 
 
-def moves_table(moves: Mapping[str, t.Any], width: int = 110) -> list[str]:
+def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
     """A sentence, a row per move, a line per guest that stays, and a row per node that changes.
 
     moves is the result of a module that moves guests, or a plan; lines are at most width characters long where that is
-    possible.
+    possible, by default as long as the terminal allows.
     """
     plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
     if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
         raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
+    width = width_for(width)
     done = {move["vmid"]: move for move in (moves.get("moves") or () if "plan" in moves else ())}
     stuck = moves.get("stuck", plan["stuck"])
     lines = wrap(_headline(plan, len(stuck)), width, "    ")

@@ -203,7 +203,8 @@ vms:
     actions:
       description:
         - The performed actions, in order. Any of V(create), V(clone), V(finish), V(update), V(start), V(stop),
-          V(reboot), V(delete). V(reboot) shuts the VM down and starts it, see O(apply_pending).
+          V(reboot), V(restart), V(pause), V(resume), V(suspend), V(delete). V(reboot) shuts the VM down and starts it,
+          see O(apply_pending).
         - V(finish) completes a VM that an earlier run created only in part. It does not depend on O(update).
       type: list
       elements: str

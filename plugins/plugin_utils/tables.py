@@ -1,40 +1,97 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables of plain text, as lists of lines."""
+"""Tables of plain text that fit the terminal: only text is wrapped, never a number or a name."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 EMPTY = "-"
 GAP = "  "
-NARROWEST_WHY = 40
 RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT", "ID", "GIB", "BEFORE", "PEAK", "AFTER", "OF"})
+NARROWEST = 30
+"""The narrowest last column; where less is left, it stands below its row."""
+
+WITHOUT_TERMINAL = 120
+TAKEN_BY_ANSIBLE = 12
+"""What the debug task puts around each line: spaces, quotes and a comma."""
+LEAST = 40
+
+
+def width_for(width: int | None) -> int:
+    """The length of a line: width, or what the terminal leaves; without a terminal 120 characters.
+
+    COLUMNS of the environment, which shells do not export by themselves, says how wide the terminal is where standard
+    output is something else.
+    """
+    if width is not None:
+        return max(int(width), LEAST)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return max(int(columns) - TAKEN_BY_ANSIBLE, LEAST)
+    for descriptor in (1, 2, 0):
+        with contextlib.suppress(OSError):
+            found = os.get_terminal_size(descriptor).columns
+            if found:
+                return max(found - TAKEN_BY_ANSIBLE, LEAST)
+    return WITHOUT_TERMINAL
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table whose first row has the headings. Columns that are empty throughout are left out."""
+    """Lines of a table whose first row has the headings. Columns that are empty throughout are left out.
+
+    The last column is wrapped. Where it is too narrow, it stands below each row, after the cells of columns for which
+    there is no room either.
+    """
     filled = [i for i in range(len(rows[0])) if any(row[i] != EMPTY for row in rows[1:])]
     rows = [[row[i] for i in filled] for row in rows]
+    headings, last = rows[0], len(filled) - 1
     widths = [max(len(row[i]) for row in rows) for i in range(len(filled))]
-    return [line for row in rows for line in _lines(rows[0], widths, row, width)]
+    if _length(widths[:last]) + len(GAP) + NARROWEST <= width:
+        return [line for row in rows for line in _beside(_cells(headings[:last], widths, row), row[last], width)]
+    kept = max((n for n in range(1, last + 1) if _length(widths[:n]) <= width), default=1)
+    lines = [_cells(headings[:kept], widths, headings).rstrip()]
+    for row in rows[1:]:
+        pushed = [f"{headings[i]} {row[i]}" for i in range(kept, last) if row[i] != EMPTY]
+        lines.append(_cells(headings[:kept], widths, row).rstrip())
+        lines += wrap(", ".join([*pushed, row[last]]), width, "    ", "    ")
+    return lines
 
 
-def _lines(columns: Sequence[str], widths: Sequence[int], row: Sequence[str], width: int) -> list[str]:
-    """The row with its last cell wrapped below itself."""
-    cells = [
-        cell.rjust(size) if column in RIGHT_ALIGNED else cell.ljust(size)
-        for column, size, cell in zip(columns, widths, row, strict=True)
-    ]
-    start = GAP.join(cells[:-1]) + GAP
-    wrapped = textwrap.wrap(row[-1], max(width - len(start), NARROWEST_WHY), break_long_words=False) or [""]
-    return [(start if number == 0 else " " * len(start)) + text for number, text in enumerate(wrapped)]
-
-
-def wrap(text: str, width: int, indent: str) -> list[str]:
-    """Lines of at most width characters, all but the first after an indent."""
+def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[str]:
+    """The text in lines of at most width characters where words allow it: the first after start, the others after
+    indent.
+    """
     return textwrap.wrap(
-        text, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=True, replace_whitespace=True
+        text,
+        width,
+        initial_indent=start,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+
+
+def counted(counts: Iterable[tuple[int, str]]) -> str:
+    """C(2 failed, 10 created): what there is of each kind, in the order given."""
+    return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def _length(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * max(len(widths) - 1, 0)
+
+
+def _cells(headings: Sequence[str], widths: Sequence[int], row: Sequence[str]) -> str:
+    cells = zip(headings, widths, row, strict=False)
+    return GAP.join(cell.rjust(size) if name in RIGHT_ALIGNED else cell.ljust(size) for name, size, cell in cells)
+
+
+def _beside(start: str, text: str, width: int) -> list[str]:
+    """The row with its last cell wrapped below itself."""
+    start = start + GAP if start else ""
+    wrapped = wrap(text, width - len(start), "") or [""]
+    return [(start if number == 0 else " " * len(start)) + part for number, part in enumerate(wrapped)]

@@ -36,16 +36,24 @@ class Guard:
         # Proxmox VE stores tags in lower case.
         return cls(frozenset(str(tag).lower() for tag in body.get("only_tags") or ()), body.get("only_pool") or None)
 
+    def allows(self, guest: Guest) -> bool:
+        """Tell whether the guest has what the guard requires."""
+        return not self._missing(guest) and self.pool in (None, guest.pool)
+
     def check(self, label: str, guest: Guest) -> None:
         """Raise RemovalRefused unless the guest may be removed. label is how the VM is called in messages."""
         where = f"{label} ({guest.vmid} on {guest.node}) is not removed"
-        missing = sorted(self.tags - {tag.lower() for tag in guest.tags})
+        missing = self._missing(guest)
         if missing:
             has = ", ".join(sorted(guest.tags)) or "none"
             raise RemovalRefused(f"{where}: only_tags requires the tag {missing[0]}, and its tags are: {has}")
         if self.pool is not None and guest.pool != self.pool:
             has = f"is in pool {guest.pool}" if guest.pool else "is in no pool that this user can see"
             raise RemovalRefused(f"{where}: only_pool requires pool {self.pool}, and it {has}")
+
+    def _missing(self, guest: Guest) -> list[str]:
+        """The tags that the guest lacks."""
+        return sorted(self.tags - {tag.lower() for tag in guest.tags})
 
 
 def guard_argument_spec() -> dict[str, dict[str, t.Any]]:

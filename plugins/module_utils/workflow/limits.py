@@ -64,7 +64,7 @@ def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
 
 def growth_of(plan: ExistingPlan) -> Growth | None:
     """What a plan asks of its node; None when it takes nothing that it does not have."""
-    starts = bool({"start", "reboot"} & set(plan.actions))
+    starts = bool({"start", "reboot", "restart"} & set(plan.actions))
     (cores, memory), (cores_after, memory_after) = sizes_of(plan.config), sizes_of(plan.config_after)
     disks = _new_space(plan)
     resources = {
@@ -175,12 +175,14 @@ def _is_about_the_node(status: Status) -> bool:
 
 
 def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Iterator[str]:
-    """Which of its own rules a VM breaks where it is."""
+    """Which rules about other VMs a VM breaks where it is, be they its own or theirs, and which others of its own."""
     request = replace(_as_it_is(plan), cores=0, memory=0)
     with_rules = scheduler.refusals(request, now).get(plan.guest.node, {})
     without = scheduler.refusals(_without_rules(request), now).get(plan.guest.node, {})
-    for plugin in sorted(with_rules.keys() - without.keys()):
-        reason = of_one(with_rules[plugin].text)
+    for plugin, status in sorted(with_rules.items()):
+        if plugin in without and status.category is not Category.RULE:
+            continue
+        reason = of_one(status.text)
         yield f"{plan.entry.label} breaks a placement rule: {plan.guest.node} {reason}; it is not moved"
 
 

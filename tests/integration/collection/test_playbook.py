@@ -226,6 +226,15 @@ class ThirdNode(FilterPlugin):
     assert "was not the third" in run.last["msg"]
 
 
+def test_failure__is_shown_as_a_table(tasks: Tasks) -> None:
+    asked = {"vms": [{"name": "web-1"}, {"name": "huge", "memory": 10**7}]}
+    lines = tasks({"qemu_schedule": asked}).output.splitlines()
+    assert "qemu_schedule: 2 VMs: 1 failed, 1 not done" in lines
+    assert any(line.startswith("qemu_schedule: huge   failed") for line in lines), lines
+    quiet = tasks({"qemu_schedule": asked, "failed_when": False})
+    assert "qemu_schedule: 2 VMs" not in quiet.output
+
+
 def test_failures__keep_the_result_for_those_who_rescue_them(tasks: Tasks) -> None:
     run = tasks(
         {"qemu_schedule": {"name": "huge", "memory": 10**7}, "register": "outcome", "ignore_errors": True},

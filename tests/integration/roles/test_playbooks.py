@@ -52,6 +52,24 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert "changed=0 " in play("teardown", VMS).output
 
 
+def test_drift__fails_a_scheduled_job_and_writes_nothing(cluster: SimulatedCluster, play: Play) -> None:
+    before = cluster.state()["guests"]
+    missing = play("drift", VMS)
+    assert missing.code != 0
+    assert "2 VMs in the list: 2 missing" in missing.output
+    assert missing.last["msg"] == "2 VMs in the list: 2 missing"
+    stats = next(task.result for task in missing.tasks if task.task == "Set the statistics")
+    assert stats["ansible_stats"]["data"]["qemu_scheduler_drift"]["summary"]["missing"] == 2
+    assert play("drift", {**VMS, "drift_fail": False}).code == 0
+    assert cluster.state()["guests"] == before
+    play("provision", VMS)
+    options = {**VMS["qemu_options"], "parallel_creates": 2}
+    assert play("drift", {**VMS, "qemu_options": options}).code == 0
+    extra = play("drift", {**VMS, "drift_unmanaged": True})
+    assert extra.code != 0
+    assert " unmanaged " in extra.output
+
+
 def test_progress__is_shown_while_vms_are_made(play: Play) -> None:
     output = play("provision", VMS).output
     lines = re.findall(r"^qemu_schedule: (\d)/2 (\S+) created.* on pve4 as \d+ \(\d+\.\d s\)$", output, re.MULTILINE)

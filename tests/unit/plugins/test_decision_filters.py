@@ -90,9 +90,11 @@ def test_failed_vm__says_why_with_its_code() -> None:
 
 
 def test_what_was_not_done_because_of_another_vm__says_so_and_where_it_would_be() -> None:
-    table = decision_table([HELD_BACK, FAILED])
-    assert table[1].split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
-    assert table[1].endswith("not done, because another VM failed")
+    totals, _headings, failed, held_back = decision_table([HELD_BACK, FAILED])
+    assert totals == "2 VMs: 1 failed, 1 not done"
+    assert failed.startswith("lost")
+    assert held_back.split()[:5] == ["web", "create+start", "pve2", "120", "ceph"]
+    assert held_back.endswith("not done, because another VM failed")
     assert explain([HELD_BACK])[0].startswith("web: create+start on pve2 as 120, disks on ceph: not done, because")
     update = existing(drift={"cores": {"old": 2, "new": 4}}, not_done=["update"])
     assert explain([update]) == ["db: not done, because another VM failed"]
@@ -138,6 +140,22 @@ def test_long_reason__goes_on_below_itself() -> None:
     column = lines[0].index("WHY")
     assert len(lines) > 2
     assert all(line.startswith(" " * column) and not line[column].isspace() for line in lines[2:])
+
+
+def test_many_vms__fit_a_page() -> None:
+    unchanged = [existing(name=f"db-{number}", vmid=200 + number) for number in range(60)]
+    lines = decision_table([*unchanged, WEB, FAILED], width=100)
+    assert lines[0] == "62 VMs: 1 failed, 1 create+start, 60 unchanged"
+    assert [line.split()[0] for line in lines[1:4]] == ["VM", "lost", "web"]
+    assert lines[4].startswith("unchanged: db-0, db-1, ")
+    assert len(lines) < 12
+
+
+@pytest.mark.parametrize("width", [44, 80, 120])
+def test_lines__fit_the_width(width: int) -> None:
+    lines = [*decision_table([WEB, ONLY, FAILED, HELD_BACK], width), *explain([WEB, ONLY, FAILED], width)]
+    assert max(map(len, lines)) <= width
+    assert any("121" in line.replace(",", " ").split() for line in lines)
 
 
 def test_no_vms__are_said_to_be_none() -> None:

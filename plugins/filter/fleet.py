@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A filter that puts what fleet_info found into lines of plain text."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
+    EMPTY,
+    counted,
+    table,
+    width_for,
+    wrap,
+)
+
+HEADINGS = ("VM", "STATE", "NODE", "VMID", "WHAT")
+OK = "ok"
+
+
+def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[str]:
+    """A line with the totals, then a row per VM that is not as it should be, the worst first.
+
+    fleet is the result of fleet_info; width is the length of a line, by default that of the terminal.
+    """
+    if not isinstance(fleet, Mapping) or not {"summary", "vms", "unmanaged"} <= fleet.keys():
+        raise AnsibleFilterError("expected the result of fleet_info")
+    size, summary = width_for(width), fleet["summary"]
+    order = list(summary)
+    rows = [_row(vm) for vm in sorted(fleet["vms"], key=lambda vm: order.index(vm["state"])) if vm["state"] != OK]
+    rows += [_unmanaged(vm) for vm in fleet["unmanaged"]]
+    totals = counted((count, state) for state, count in summary.items())
+    lines = wrap(f"{len(fleet['vms'])} VMs in the list: {totals or 'none'}", size)
+    for doubt in fleet.get("doubts") or []:
+        lines += wrap(doubt, size)
+    return [*lines, *(table([HEADINGS, *rows], size) if rows else [])]
+
+
+def _row(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
+    name = str(vm.get("name") or vm.get("vmid") or EMPTY)
+    return name, vm["state"], vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY), _what(vm)
+
+
+def _what(vm: Mapping[str, t.Any]) -> str:
+    error = vm.get("error")
+    pending = [f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["pending"].items())]
+    texts = [
+        f"{error['code']}: {error['message']}" if error else "",
+        ", ".join(f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["drift"].items())),
+        *vm["broken"],
+        f"pending until it is stopped and started: {', '.join(pending)}" if pending else "",
+    ]
+    plain = {"missing": "does not exist", "unwanted": "is to be absent", "unfinished": "was begun and not finished"}
+    return "; ".join(text for text in texts if text) or plain.get(vm["state"], EMPTY)
+
+
+def _unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
+    facts = [vm["status"], *([f"pool {vm['pool']}"] if vm.get("pool") else []), *vm["tags"]]
+    return str(vm.get("name") or vm["vmid"]), "unmanaged", vm["node"], str(vm["vmid"]), ", ".join(facts)
+
+
+def _shown(value: t.Any) -> str:
+    return "unset" if value is None else str(value)
+
+
+class FilterModule:
+    """The filter by its name."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"fleet_table": fleet_table}
