@@ -126,7 +126,9 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/proxmox-inventory
 """
 
+import os
 import typing as t
+from pathlib import Path
 
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
@@ -146,6 +148,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import untrusted
 
+CA_VARIABLE = "PROXMOX_CA_PATH"
 DETAILS = ("proxmox_config", "proxmox_addresses", "ansible_host")
 """Variables that cost a request per guest."""
 
@@ -190,6 +193,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _connection(self) -> Variables:
         """The connection options, with templates in them evaluated."""
         options = {name: self.get_option(name) for name in connection_argument_spec()}
+        # Ansible makes the current directory of an empty variable, which AWX sets where there is no certificate.
+        if os.environ.get(CA_VARIABLE) == "" and options["ca_path"] == str(Path.cwd()):
+            options["ca_path"] = None
         return {name: self.templar.template(value) for name, value in options.items()}
 
     def _hosts(self, reader: GuestReader) -> list[Variables]:

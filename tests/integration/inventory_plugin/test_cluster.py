@@ -227,6 +227,13 @@ def test_inventory__evaluates_templates_in_the_connection(inventory: Inventory, 
     assert list(hosts(listed)) == ["proxy"]
 
 
+def test_inventory__trusts_the_systems_authorities_where_ca_path_is_empty(
+    inventory: Inventory, cluster: SimulatedCluster
+) -> None:
+    listed = inventory({"PROXMOX_CA_PATH": "", "REQUESTS_CA_BUNDLE": cluster.ca_path}, types=["lxc"])
+    assert list(hosts(listed)) == ["proxy"]
+
+
 @pytest.mark.parametrize(
     ("env", "options", "told"),
     [

@@ -103,10 +103,22 @@ def test_job_templates__run_simultaneously_only_with_a_shared_ledger(
     ledger: str, simultaneous: bool, play: Play
 ) -> None:
     (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
-    (template,) = (task["awx.awx.job_template"] for task in setup["tasks"] if "awx.awx.job_template" in task)
-    show = {"ansible.builtin.debug": {"msg": {"simultaneous": template["allow_simultaneous"]}}}
+    templates = [task["awx.awx.job_template"] for task in setup["tasks"] if "awx.awx.job_template" in task]
+    (expression,) = {template["allow_simultaneous"] for template in templates}
+    show = {"ansible.builtin.debug": {"msg": {"simultaneous": expression}}}
     run = play([{"hosts": "localhost", "gather_facts": False, "tasks": [show]}], {"awx_ledger": ledger})
     assert f'"simultaneous": {str(simultaneous).lower()}' in run.output
+
+
+def test_job_templates__run_playbooks_that_exist() -> None:
+    (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
+    (of_the_list,) = (task for task in setup["tasks"] if task["name"] == "Create the job templates of the list")
+    for item in of_the_list["loop"]:
+        assert (PLAYBOOKS / f"{item['playbook']}.yml").is_file()
+        assert item["type"] == ("check" if item["playbook"] == "teardown" else "run")
+    (source,) = (task["awx.awx.inventory_source"] for task in setup["tasks"] if "awx.awx.inventory_source" in task)
+    path = PLAYBOOKS.parent / source["source_path"]
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["plugin"] == "qemu_scheduler.proxmox.cluster"
 
 
 def test_credential__keeps_its_secrets_on_a_second_run() -> None:
