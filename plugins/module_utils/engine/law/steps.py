@@ -61,14 +61,15 @@ def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
 
 
 def _decision(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> Decision:
-    """The move of a guest as if it were a new VM like it; one that is off takes nothing unless stopped guests count."""
-    counts, given = guest.running, guest.constraints
+    """The move of a guest as if it were a new VM like it; one that is off takes nothing unless stopped guests count,
+    and a template nothing at all."""
+    there, given = not guest.template, guest.constraints
     member = any(guest.vmid in rule.vmids for rule in state.ha_rules)
     request = Request(
         guest.name or "",
-        cores=guest.cores if counts or in_force.cpu.include_stopped else 0,
+        cores=guest.cores if there and (guest.running or in_force.cpu.include_stopped) else 0,
         cores_max=guest.cores,
-        memory=guest.memory if counts or in_force.memory.include_stopped else 0,
+        memory=guest.memory if there and (guest.running or in_force.memory.include_stopped) else 0,
         vmid=guest.vmid,
         tags=guest.tags,
         pool=guest.pool,

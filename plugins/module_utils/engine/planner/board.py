@@ -9,15 +9,16 @@ state of the cluster that is brought up to date just before.
 
 from __future__ import annotations
 
+import math
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model import Guest, Node, Request
 from ...plans import Mobility
 from ..cache import ClusterState, NodeInfo
 from ..framework.draft import Draft
-from ..framework.status import Status
+from ..framework.status import Category, Status
 from .admission import Admission, lasting
 from .items import Item, Part, Position, guest_part
 
@@ -68,6 +69,8 @@ class Board:
         self.state: ClusterState = admission.state
         self.nodes: Sequence[NodeInfo] = self.state.nodes
         self.closed = frozenset(info.index for info in self.nodes if info.name in closed)
+        self._open_rows: dict[int, Rows] = {}
+        self._closed_rows: dict[int, Rows] = {}
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
         policy = self.policy = admission.profile_of(NO_REQUEST).policy
@@ -127,14 +130,31 @@ class Board:
 
     def share(self, cores: float, memory: float) -> float:
         """The larger of the parts of a mean node that so much takes."""
-        return max(cores / self._mean[0], memory / self._mean[1])
+        return max(self.shares(cores, memory))
+
+    def shares(self, cores: float, memory: float) -> tuple[float, float]:
+        """The parts of a mean node's CPU and memory that so much takes."""
+        return cores / self._mean[0], memory / self._mean[1]
 
     def rows(self, item: Item) -> Rows:
         """Where the item may go at all, and how much may be allocated there then."""
-        found = self._rows.get(item.index)
+        index = item.index
+        found = self._open_rows.get(index)
         if found is None:
-            found = self._rows[item.index] = self._find_rows(item)
+            if index not in self._rows:
+                self._rows[index] = self._find_rows(item)
+            found = self._open_rows[index] = self._without_closed(self._rows[index])
         return found
+
+    def close(self, nodes: Iterable[int]) -> None:
+        """Let nothing go to these nodes, and to no others than these."""
+        changed, self.closed = self.closed.symmetric_difference(nodes), frozenset(nodes)
+        if changed:
+            self._open_rows.clear()
+            self._closed_rows.clear()
+            for item in self.items:
+                if not changed.isdisjoint(item.homes):
+                    item.closed_home = item.homes <= self.closed
 
     # --- looking ---
 
@@ -153,13 +173,39 @@ class Board:
 
     def refusal(self, item: Item, node: int) -> Status | None:
         """What the filters have against the item on a node where it is not, or is; nothing is changed by asking."""
+        return self._ask(item, node, lambda status: True)
+
+    def broken_rule(self, item: Item) -> Status | None:
+        """The rule, or the limit other than that of CPU and memory, that the item breaks where it is."""
+        return self._ask(
+            item,
+            self.node_of(item),
+            lambda status: status.category in (Category.RULE, Category.CAPACITY) and not _of_room(status),
+        )
+
+    def limits(self, node: int, *, enforced: bool = True) -> tuple[float, float]:
+        """What a node may allocate of CPU and memory to guests without a ratio of their own; infinite where that is not
+        enforced.
+        """
+        policy, host = self.policy, self.nodes[node].node
+        cpu = policy.cpu.allocatable(host) if not enforced or "cpu" in policy.enforced else math.inf
+        memory = policy.memory.allocatable(host) if not enforced or "memory" in policy.enforced else math.inf
+        return cpu * (1 + ROUNDING), memory * (1 + ROUNDING)
+
+    def forbidden(self, item: Item, node: int) -> bool:
+        """Whether the filters have anything else against the item on a node than too little CPU or memory."""
+        return self._ask(item, node, lambda status: not _of_room(status)) is not None
+
+    def _ask(self, item: Item, node: int, counts: Callable[[Status], bool]) -> Status | None:
+        """The first answer of a filter about the item on a node that counts."""
         self.show_all()
         self.asked += 1
         for part in item.parts:
             self._hide(part)
         info, found = self.nodes[node], None
         for part in item.parts:
-            found = self.admission.refusal(part.request_on(info), info)
+            answers = self.admission.refusals(part.request_on(info), (info,))
+            found = next((status for _info, status in answers if counts(status)), None)
             if found is not None or len(item.parts) == 1:
                 break
             self._show(part, node)
@@ -176,6 +222,11 @@ class Board:
         """Put the item on a node; the filters are not asked."""
         self.trail.append(Step(item, self.at[item.index], node, why))
         self._put(item, (Position(node, item.cores, item.memory, len(item.parts)),))
+
+    def lift(self, item: Item) -> None:
+        """Put the item nowhere."""
+        self.trail.append(Step(item, self.at[item.index], NOWHERE, ""))
+        self._put(item, ())
 
     def undo(self, mark: int) -> None:
         """Take back all changes since the trail was so long."""
@@ -266,12 +317,22 @@ class Board:
                         refusals.setdefault(info.index, status)
         cpu, memory = [], []
         for info in self.nodes:
-            barred = info.index in refusals or info.index in self.closed or info.name in item.not_to
+            barred = info.index in refusals or info.name in item.not_to
             limits = [self._limits(part, info) for part in item.parts]
             cpu.append(-1.0 if barred else min(limit[0] for limit in limits))
             memory.append(-1.0 if barred else min(limit[1] for limit in limits))
         nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
         return Rows(cpu, memory, nodes, refusals)
+
+    def _without_closed(self, rows: Rows) -> Rows:
+        """The same with the nodes left out to which nothing may go; alike for items that are alike."""
+        found = self._closed_rows.get(id(rows))
+        if found is None:
+            cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
+            memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
+            nodes = [node for node in rows.nodes if node not in self.closed]
+            found = self._closed_rows[id(rows)] = Rows(cpu, memory, nodes, rows.refusals)
+        return found
 
     def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
         policy = self.admission.profile_of(part.request).policy
@@ -292,6 +353,11 @@ class Board:
             sum(policy.cpu.allocatable(node) for node in online) / len(online) or 1.0,
             sum(policy.memory.allocatable(node) for node in online) / len(online) or 1.0,
         )
+
+
+def _of_room(status: Status) -> bool:
+    """Whether a refusal is about nothing but CPU and memory."""
+    return bool(status.shortages) and all(short.resource in ("cpu", "memory") for short in status.shortages)
 
 
 def _positions(places: Iterable[tuple[int, Part]]) -> tuple[Position, ...]:

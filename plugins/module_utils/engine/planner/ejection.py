@@ -10,7 +10,7 @@ the order of how many guests it moves.
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from .board import NOWHERE, Board
@@ -21,6 +21,12 @@ LEVELS = 3
 
 VICTIMS = 4
 """The most guests that are moved off one node to make room for one item."""
+
+RELIEVING = 4
+"""The most guests that are moved off a node to mend one excess at a time."""
+
+MANY_SHAPES = 12
+"""On a node with more different guests than that, at most two are moved off it."""
 
 WIDTH = 400
 """How many ways to make room for one item are tried at each level."""
@@ -48,24 +54,64 @@ class Search:
         self.exhausted = False
         self.rank: Rank = rank or self.tightest
         self._most = steps
-        self._refused: dict[tuple[int, int], frozenset[int]] = {}
+        self._limit: float = math.inf
+        self._free = [item for item in board.items if item.movable and (item.new or item.closed_home)]
 
     def place(self, item: Item, extra: int | None, why: str) -> bool:
         """Put the item somewhere by moving at most so many guests that need not move; None moves no other item.
 
         why is the reason of its move.
         """
-        mark = len(self.board.trail)
+        self._limit = math.inf
+        if self._direct(item, NOWHERE, why):
+            return True
+        if extra is None or self.steps >= self._most:
+            return False
+        # The fewest moves come first; half of the steps are kept for finding any way at all.
+        half = self.steps + (self._most - self.steps) // 2
+        return any(self._deepen(item, allowed, half, why) for allowed in range(extra)) or self._deepen(
+            item, extra, self._most, why
+        )
+
+    def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
+        """Put the item on one node by moving at most so many others off it; None moves none."""
+        self._limit = math.inf
+        if self.board.fits(item, node) and self._admitted(item, node, why):
+            return True
+        only = frozenset({node})
+        if extra is None or node not in self.board.rows(item).nodes:
+            return False
+        return any(self._deepen(item, allowed, self._most, why, only) for allowed in range(extra + 1))
+
+    def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
+        """Free so much CPU and memory on a node by moving off it the fewest items, and at most so many others."""
+        board, mark = self.board, len(self.board.trail)
+        groups = self._groups(math.inf, node, frozenset())
+        found: list[tuple[int, float, tuple[Item, ...]]] = []
+        self._limit = self._most
         try:
-            if self._direct(item, NOWHERE, why):
+            for items in self._covering([(group, 1) for group in groups], short_cpu, short_memory, RELIEVING):
+                found.append((len(items), sum(item.cost for item in items), items))
+        except OutOfStepsError:
+            self.exhausted = True
+        for _count, _cost, items in sorted(found, key=lambda each: each[:2])[:WIDTH]:
+            if all(self.place(item, extra, why) for item in items):
                 return True
-            if self.exhausted or extra is None:
-                return False
-            return any(self._eject(item, allowed, LEVELS, NOWHERE, frozenset(), why) for allowed in range(extra + 1))
+            board.undo(mark)
+        return False
+
+    def _deepen(self, item: Item, extra: int, limit: int, why: str, only: frozenset[int] | None = None) -> bool:
+        """Put the item somewhere by moving so many others, within a limit of steps."""
+        mark = len(self.board.trail)
+        self._limit = limit
+        if self.steps >= limit:
+            return False
+        try:
+            return self._eject(item, extra, LEVELS, NOWHERE, frozenset(), why, only)
         except OutOfStepsError:
             self.board.undo(mark)
             self.exhausted = True
-            return self._direct(item, NOWHERE, why)
+            return False
 
     def tightest(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
         """The nodes by what is left on them when the item is there, least first."""
@@ -83,17 +129,7 @@ class Search:
 
     def _direct(self, item: Item, avoid: int, why: str) -> bool:
         """Put the item where there is room."""
-        board = self.board
-        rows = board.rows(item)
-        here = board.node_of(item)
-        self._step(len(rows.nodes))
-        cores, memory, cpu_used, memory_used = item.cores, item.memory, board.cpu, board.memory
-        cpu, mem = rows.cpu, rows.memory
-        nodes = [
-            n
-            for n in rows.nodes
-            if memory_used[n] + memory <= mem[n] and cpu_used[n] + cores <= cpu[n] and n not in (here, avoid)
-        ]
+        nodes = [node for node in self._with_room(item) if node != avoid]
         if len(nodes) > 1:
             nodes = list(self.rank(item, nodes))
         return any(self._admitted(item, node, why) for node in nodes)
@@ -106,13 +142,24 @@ class Search:
         board.move(item, node, why)
         return True
 
-    def _eject(self, item: Item, extra: int, level: int, avoid: int, held: frozenset[int], why: str) -> bool:
+    def _eject(
+        self,
+        item: Item,
+        extra: int,
+        level: int,
+        avoid: int,
+        held: frozenset[int],
+        why: str,
+        only: frozenset[int] | None = None,
+    ) -> bool:
         """Put the item where others make room for it, moving exactly as many as extra allows or fewer."""
         board = self.board
         if level == 0:
             return False
         held = held | {item.index}
-        for node, victims in self._options(item, extra, avoid, held):
+        here = board.node_of(item)
+        nodes = [n for n in board.rows(item).nodes if n not in (here, avoid) and (only is None or n in only)]
+        for node, victims in self._options(item, extra, level, nodes, held):
             mark = len(board.trail)
             if self._carry_out(item, node, victims, extra, level, held, why):
                 return True
@@ -138,27 +185,57 @@ class Search:
         """How many moves it costs to move an item that is where it is now: none when it has to move anyway."""
         return 0 if item.new or item.closed_home else item.weight
 
-    def _options(self, item: Item, extra: int, avoid: int, held: frozenset[int]) -> list[tuple[int, tuple[Item, ...]]]:
+    def _options(
+        self, item: Item, extra: int, level: int, nodes: Sequence[int], held: frozenset[int]
+    ) -> list[tuple[int, tuple[Item, ...]]]:
         """The nodes with the guests that would have to leave them, fewest moves and least memory first."""
         board = self.board
-        rows, here = board.rows(item), board.node_of(item)
+        rows = board.rows(item)
+        roomy: dict[tuple[float, int], list[int]] = {}
+        # What moves on for nothing may make room for what else would cost another move.
+        detour = int(not any(board.at[each.index] for each in self._free))
         found = []
-        for node in rows.nodes:
-            if node in (here, avoid):
-                continue
+        for node in nodes:
             short_cpu = board.cpu[node] + item.cores - rows.cpu[node]
             short_memory = board.memory[node] + item.memory - rows.memory[node]
-            candidates = [
-                other
-                for index, other in board.on[node].items()
-                if other.movable and index not in held and other.share < item.share and self._may_move(other)
-            ]
-            for weight, victims in self._sets(candidates, short_cpu, short_memory, extra):
+            groups = []
+            for group in self._groups(item.share, node, held):
+                first = group[0]
+                key = (first.cores, first.memory)
+                if key not in roomy:
+                    roomy[key] = self._with_room(first)
+                direct = any(other != node for other in roomy[key])
+                if direct or level > 1:
+                    groups.append((group, self.weight(first) + (0 if direct else detour)))
+            for victims in self._covering(groups, short_cpu, short_memory, extra):
                 size = sum(victim.share for victim in victims)
                 cost = sum(victim.cost for victim in victims)
-                found.append((weight, len(victims), size, cost, node, victims))
+                found.append((sum(map(self.weight, victims)), len(victims), size, cost, node, victims))
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
+
+    def _groups(self, below: float, node: int, held: frozenset[int]) -> list[list[Item]]:
+        """The items on a node that can be moved off it and are smaller than so much, the largest first, with those of
+        one size together.
+        """
+        groups: dict[tuple[float, int, int, int], list[Item]] = {}
+        for index, other in self.board.on[node].items():
+            if other.movable and index not in held and other.share < below and self._may_move(other):
+                alone = NOWHERE if other.plain else index
+                groups.setdefault((other.cores, other.memory, self.weight(other), alone), []).append(other)
+        for group in groups.values():
+            group.sort(key=lambda each: (each.cost, each.index))
+        return sorted(groups.values(), key=lambda group: (-group[0].share, group[0].index))
+
+    def _covering(
+        self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
+    ) -> Iterator[tuple[Item, ...]]:
+        """Sets of items that free so much when they leave, of which no part would do; alike ones only once."""
+        most = VICTIMS if len(groups) <= MANY_SHAPES else 2
+        for items in self._chosen(groups, 0, 0, most, short_cpu, short_memory, extra):
+            cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
+            if not any(cores - e.cores >= short_cpu and memory - e.memory >= short_memory for e in items):
+                yield items
 
     def _may_move(self, item: Item) -> bool:
         """Whether it can be moved from where it is now: what has moved once does not move again."""
@@ -166,40 +243,49 @@ class Search:
             return True
         return self.board.node_of(item) in item.homes
 
-    def _sets(
-        self, candidates: Sequence[Item], short_cpu: float, short_memory: float, extra: int
-    ) -> Iterator[tuple[int, tuple[Item, ...]]]:
-        """Sets of candidates that free so much when they leave, and no smaller set of them does."""
-        shapes: dict[tuple[float, int, int], list[Item]] = {}
-        for each in candidates:
-            shapes.setdefault((each.cores, each.memory, self.weight(each)), []).append(each)
-        for alike in shapes.values():
-            alike.sort(key=lambda each: (each.cost, each.index))
-        kinds = sorted(shapes)
-        for count in range(1, VICTIMS + 1):
-            if count > 2 and len(kinds) > 12:
-                return
-            for combination in itertools.combinations_with_replacement(kinds, count):
-                self._step(1)
-                weight = sum(kind[2] for kind in combination)
-                cores, memory = sum(kind[0] for kind in combination), sum(kind[1] for kind in combination)
-                if weight > extra or cores < short_cpu or memory < short_memory:
-                    continue
-                if any(
-                    cores - kind[0] >= short_cpu and memory - kind[1] >= short_memory for kind in combination
-                ):  # fmt: skip
-                    continue
-                taken: dict[tuple[float, int, int], int] = {}
-                victims = []
-                for kind in combination:
-                    position = taken[kind] = taken.get(kind, -1) + 1
-                    if position < len(shapes[kind]):
-                        victims.append(shapes[kind][position])
-                if len(victims) == count:
-                    victims.sort(key=lambda each: (-each.share, each.index))
-                    yield weight, tuple(victims)
+    def _chosen(
+        self,
+        groups: Sequence[tuple[Sequence[Item], int]],
+        first: int,
+        used: int,
+        count: int,
+        short_cpu: float,
+        short_memory: float,
+        extra: int,
+    ) -> Iterator[tuple[Item, ...]]:
+        """Up to so many items that cover what is short, from the groups after the first ones and the items used.
+
+        Each group comes with the fewest moves that one of its items costs.
+        """
+        for number in range(first, len(groups)):
+            group, weight = groups[number]
+            position = used if number == first else 0
+            if position == len(group) or weight > extra:
+                continue
+            item = group[position]
+            self._step(1)
+            cpu, memory = short_cpu - item.cores, short_memory - item.memory
+            if cpu <= 0 and memory <= 0:
+                yield (item,)
+            elif count > 1:
+                for others in self._chosen(groups, number, position + 1, count - 1, cpu, memory, extra - weight):
+                    yield (item, *others)
+
+    def _with_room(self, item: Item) -> list[int]:
+        """The nodes, other than its own, where there is room for the item."""
+        board = self.board
+        rows, here = board.rows(item), board.node_of(item)
+        cpu, memory = board.cpu, board.memory
+        self._step(len(rows.nodes))
+        return [
+            node
+            for node in rows.nodes
+            if memory[node] + item.memory <= rows.memory[node]
+            and cpu[node] + item.cores <= rows.cpu[node]
+            and node != here
+        ]
 
     def _step(self, count: int) -> None:
         self.steps += count
-        if self.steps > self._most and not self.exhausted:
+        if self.steps > self._limit:
             raise OutOfStepsError

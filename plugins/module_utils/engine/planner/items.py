@@ -92,6 +92,14 @@ class Item:
         return not self.homes
 
     @property
+    def plain(self) -> bool:
+        """Whether no rule of its own makes a difference between it and another item of its size."""
+        request = self.parts[0].request
+        return len(self.parts) == 1 and not (
+            request.affinity or request.topology_spread or request.ha or request.node_required or self.not_to
+        )
+
+    @property
     def label(self) -> str:
         """What users call it."""
         return ", ".join(part.request.name or str(part.vmid) for part in self.parts)

@@ -9,9 +9,11 @@ import typing as t
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .board import Board
+from ...plans import Bounds
+from .board import Board, Step
 from .ejection import Rank, Search
 from .items import Item
+from .packing import Packing
 
 
 class Task(t.NamedTuple):
@@ -54,59 +56,142 @@ class Placed:
 
 
 class Placer:
-    """Places items on a board, with a number of steps to spend in all."""
+    """Places items on a board, with a number of steps to spend in all and within bounds of moves and bytes.
 
-    def __init__(self, board: Board, steps: int, by_score: Rank) -> None:
+    Attributes:
+        steps: how many steps were taken.
+        exhausted: whether the steps did not suffice for something.
+        bounded: the items that had a place which the bounds do not allow.
+    """
+
+    def __init__(self, board: Board, bounds: Bounds, by_score: Rank) -> None:
         self.board = board
         self.steps = 0
         self.exhausted = False
-        self._most = steps
+        self.bounded: set[int] = set()
+        self._bounds = bounds
         self._by_score = by_score
 
-    def place(self, tasks: Sequence[Task], most_extra: int) -> list[Task]:
+    def place(self, tasks: Sequence[Task], most_extra: int | None, *, by_score: bool = True) -> list[Task]:
         """Place all items, moving at most so many others for each; return the tasks that failed.
 
-        The profile's scores choose among the nodes as long as all fit without moving others.
+        The profile's scores choose among the nodes as long as all fit without moving others, if that is wanted.
         """
-        mark = len(self.board.trail)
-        first = self._attempt(tasks, ORDERS[0], self._by_score, None)
-        if not first.failed:
+        if not tasks:
             return []
-        best: Placed | None = None
+        if by_score and not self._attempt(tasks, ORDERS[0], self._by_score, None, until_failure=True).failed:
+            return []
+        mark = len(self.board.trail)
+        best = self._packed(tasks)
+        self.board.undo(mark)
+        tried: list[list[int]] = []
         for order in ORDERS:
+            sequence = [task.item.index for task in sorted(tasks, key=order)]
+            if (best is not None and not (best.failed or best.extra)) or sequence in tried:
+                continue
+            tried.append(sequence)
             found = self._attempt(tasks, order, None, most_extra)
+            self.board.undo(mark)
             if best is None or found.worth < best.worth:
                 best = found
-            if not (best.failed or best.extra):
-                break
-            self.board.undo(mark)
         if best is None:
-            return []
-        self.board.undo(mark)
+            return list(tasks)
         for item, node, why in best.steps:
             self.board.move(item, node, why)
         return best.failed
 
-    def _attempt(self, tasks: Iterable[Task], order: Order, rank: Rank | None, most_extra: int | None) -> Placed:
-        """Place the items in an order. Without most_extra no others are moved, and the first failure ends it."""
-        search = Search(self.board, max(self._most - self.steps, 0), rank)
+    def one(self, item: Item, extra: int, why: str) -> bool:
+        """Place one item, by the scores if there is room and else by moving at most so many others."""
+        return not self.place([Task(item, why)], extra)
+
+    def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
+        """Put an item on one node, moving at most so many others off it; None moves none."""
+        return item.movable and self._tried(item, lambda search: search.bring(item, node, extra, why))
+
+    def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
+        """Free so much CPU and memory on a node."""
+        return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why))
+
+    # --- inside ---
+
+    def _tried(self, item: Item | None, action: Callable[[Search], bool]) -> bool:
+        """Whether the action succeeds within the bounds; if not, the board is as before."""
         mark = len(self.board.trail)
-        failed: list[Task] = []
-        due = sorted(tasks, key=order)
-        for task in due:
-            if not search.place(task.item, most_extra, task.why):
-                failed.append(task)
-                if most_extra is None:
-                    break
-        trail = self.board.trail[mark:]
-        result = Placed(
-            failed,
-            sum(search.weight(step.item) for step in trail),
-            sum(step.item.cost for step in trail),
-            [(step.item, step.target, step.why) for step in trail],
-        )
+        search = Search(self.board, max(self._bounds.steps - self.steps, 0))
+        done = action(search)
+        self._spend(search)
+        return done and self._within(item, mark)
+
+    def _within(self, item: Item | None, mark: int) -> bool:
+        """Whether the moves so far are within the bounds; if not, those since the mark are taken back."""
+        most, most_bytes = self._bounds.max_moves, self._bounds.max_bytes
+        if most is None and most_bytes is None:
+            return True
+        steps = compressed(self.board.trail)
+        moves, cost = sum(step.item.weight for step in steps), sum(step.item.cost for step in steps)
+        if (most is None or moves <= most) and (most_bytes is None or cost <= most_bytes):
+            return True
+        self.board.undo(mark)
+        if item is not None:
+            self.bounded.add(item.index)
+        return False
+
+    def _spend(self, search: Search) -> None:
         self.steps += search.steps
         self.exhausted |= search.exhausted
-        if failed and most_extra is None:
+
+    def _packed(self, tasks: Sequence[Task]) -> Placed | None:
+        """Place all items without moving others by packing them, if they are such as can be."""
+        items = [task.item for task in tasks]
+        if len(items) < 2 or not all(item.new or item.closed_home for item in items):
+            return None
+        mark = len(self.board.trail)
+        packing = Packing(self.board, items, max(self._bounds.steps - self.steps, 0) // 2)
+        found = packing.run({task.item.index: task.why for task in tasks})
+        self.steps += packing.steps
+        if not found or not self._within(None, mark):
+            return None
+        steps = [(task.item, self.board.node_of(task.item), task.why) for task in tasks]
+        return Placed([], 0, sum(item.cost for item in items), steps)
+
+    def _attempt(
+        self,
+        tasks: Iterable[Task],
+        order: Order,
+        rank: Rank | None,
+        most_extra: int | None,
+        *,
+        until_failure: bool = False,
+    ) -> Placed:
+        """Place the items in an order. With until_failure the first that fails ends it, and nothing is placed."""
+        search = Search(self.board, max(self._bounds.steps - self.steps, 0), rank)
+        mark = len(self.board.trail)
+        failed: list[Task] = []
+        for task in sorted(tasks, key=order):
+            before = len(self.board.trail)
+            placed = search.place(task.item, most_extra, task.why) and self._within(task.item, before)
+            if not placed:
+                failed.append(task)
+                if until_failure:
+                    break
+        steps = self.board.trail[mark:]
+        result = Placed(
+            failed,
+            sum(search.weight(step.item) for step in steps),
+            sum(step.item.cost for step in steps),
+            [(step.item, step.target, step.why) for step in steps],
+        )
+        self._spend(search)
+        if failed and until_failure:
             self.board.undo(mark)
         return result
+
+
+def compressed(steps: Sequence[Step]) -> list[Step]:
+    """Of an item whose move can be put off, or that is new, only the last of several steps."""
+    last = {step.item.index: number for number, step in enumerate(steps)}
+    return [
+        step
+        for number, step in enumerate(steps)
+        if number == last[step.item.index] or not (step.item.new or step.item.closed_home)
+    ]

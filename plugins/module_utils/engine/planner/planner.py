@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import CollectionError
+from ...model import Guest
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..cache import ClusterState
 from ..framework.profile import Profile
@@ -23,6 +24,7 @@ from ..framework.status import Category
 from ..scheduling_cycle import Scheduler
 from .admission import Admission
 from .board import Board
+from .goals import balance, bring_back, consolidate, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
 from .placing import Placer, Task
 from .writing import courses, loads, moves_of, ordered, replayed
@@ -68,7 +70,7 @@ class _Planner:
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
         self.board = Board(Admission(copy, self.scheduler.profile, now), goals.drain)
-        self.placer = Placer(self.board, bounds.steps, self.by_score)
+        self.placer = Placer(self.board, bounds, self.by_score)
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
@@ -77,20 +79,30 @@ class _Planner:
 
     def plan(self) -> Plan:
         """Reach one goal after the other, each beside what was found for those before."""
-        tasks = [*self._drains(), *self._creations()]
-        for task in self.placer.place(tasks, MOST_EXTRA):
+        board, goals = self.board, self.goals
+        closed = board.closed
+        broken = repair(board, self.placer) if goals.repair else {}
+        for index, why in broken.items():
+            self._leave(board.items[index], f"{why}, and no move mends that", CURES[Category.RULE])
+        for task in self.placer.place([*self._drains(), *self._creations()], MOST_EXTRA):
             self._give_up(task)
-        legs = replayed(self.board, self.scheduler)
-        ordered(self.board, legs, [(load.cores, load.memory) for load in self._before])
-        moves, creations = moves_of(self.board, legs)
+        for vmid, why in bring_back(board, self.placer, goals.undo).items():
+            self._leave(board.item_of[vmid], why, "see why that node does not take it")
+        if goals.balance is not None:
+            balance(board, self.placer, goals.balance)
+        if goals.consolidate:
+            consolidate(board, self.placer)
+        legs = replayed(board, self.scheduler, closed)
+        ordered(board, legs, [(load.cores, load.memory) for load in self._before])
+        moves, creations = moves_of(board, legs)
         return Plan(
-            goal=in_words(self.goals),
+            goal=in_words(goals),
             feasible=not self.stuck and not self.unplaced,
             moves=moves,
             creations=creations,
             stuck=tuple(sorted(self.stuck, key=lambda stuck: stuck.vmid)),
             unplaced=self.unplaced,
-            nodes=courses(self.board, legs, self._before),
+            nodes=courses(board, legs, self._before),
             steps=self.placer.steps,
             exhausted=self.placer.exhausted,
         )
@@ -120,10 +132,8 @@ class _Planner:
                 yield Task(item, f"drains {', '.join(names)}")
                 continue
             for part in item.parts:
-                guest = part.guest
-                if guest is not None and guest.node in self.goals.drain:
-                    why, cure = self._what_holds(item, part)
-                    self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
+                if part.guest is not None and part.guest.node in self.goals.drain:
+                    self._stays(part.guest, *self._what_holds(item, part))
 
     def _what_holds(self, item: Item, part: Part) -> tuple[str, str]:
         """Why a part of an item that cannot be moved stays, and what would cure it."""
@@ -160,12 +170,25 @@ class _Planner:
         """Say of an item that found no place why not."""
         item = task.item
         why, cure = reasons(self.board, item)
+        if item.index in self.placer.bounded:
+            why, cure = "the plan would exceed its bounds", "raise max_moves or max_bytes"
         for part in item.parts:
             guest = part.guest
             if guest is None:
                 self.unplaced[part.request.name] = why
             elif guest.node in self.goals.drain:
-                self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
+                self._stays(guest, why, cure)
+
+    def _leave(self, item: Item, why: str, cure: str) -> None:
+        """Say of an item that it stays where a goal wants it away."""
+        for part in item.parts:
+            if part.guest is not None:
+                held = not item.movable
+                self._stays(part.guest, *(self._what_holds(item, part) if held else (why, cure)))
+
+    def _stays(self, guest: Guest, why: str, cure: str) -> None:
+        if all(stuck.vmid != guest.vmid for stuck in self.stuck):
+            self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
 
 
 def reasons(board: Board, item: Item) -> tuple[str, str]:

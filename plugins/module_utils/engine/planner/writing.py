@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model import Decision
@@ -16,29 +16,22 @@ from ..scheduling_cycle import Scheduler
 from .board import Board, Step
 from .items import Item, Part, Position
 from .order import Leg, Relations, peaks, put_in_order
+from .placing import compressed
 
 BYTES_PER_SECOND = 100 * 1024**2
 SECONDS_PER_MOVE = 5.0
 """What a move is estimated to take beside sending its bytes, and how fast these are sent."""
 
 
-def compressed(steps: Sequence[Step]) -> list[Step]:
-    """Of an item whose move can be put off, or that is new, only the last of several steps."""
-    last = {step.item.index: number for number, step in enumerate(steps)}
-    return [
-        step
-        for number, step in enumerate(steps)
-        if number == last[step.item.index] or not (step.item.new or step.item.closed_home)
-    ]
-
-
-def replayed(board: Board, scheduler: Scheduler) -> list[Leg]:
+def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> list[Leg]:
     """Carry out the board's trail again from the start, step by step, in an order in which every filter agrees.
 
-    Steps that a filter refuses in their turn are tried again after the others. Raises ValueError when some are left.
+    Nothing goes to closed nodes. Steps that a filter refuses in their turn are tried again after the others. Raises
+    ValueError when some are left.
     """
     due = compressed(board.trail)
     board.undo(0)
+    board.close(closed)
     legs: list[Leg] = []
     while due:
         left = []

@@ -1,0 +1,200 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Goals about guests that could stay where they are: repair, undo, balance, consolidate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...plans import Balance
+from ..framework.status import Status
+from .board import NOWHERE, Board
+from .items import Item
+from .placing import Placer, Task
+
+EXTRA = 4
+"""The most other guests that are moved so that one of these can be."""
+
+COMPARED = 20
+"""Up to so many guests that break rules are compared by how many others would keep them if they left."""
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def repair(board: Board, placer: Placer) -> dict[int, str]:
+    """Move guests until no rule and no limit is broken; return what still is, by the index of the item: the reason."""
+    for node in range(len(board.nodes)):
+        _relieve(board, placer, node)
+    tried: set[int] = set()
+    while True:
+        broken = broken_rules(board)
+        open_now = [item for item in broken if item.movable and item.index not in tried]
+        if not open_now:
+            break
+        item = _first_to_move(board, open_now, broken)
+        tried.add(item.index)
+        name = board.nodes[board.node_of(item)].name
+        placer.one(item, EXTRA, f"repairs: {name} {broken[item].reason}")
+    left = {item.index: status.text for item, status in broken_rules(board).items()}
+    for node in range(len(board.nodes)):
+        if _excess(board, node) is not None:
+            left.update(dict.fromkeys(board.on[node], "more is allocated on its node than is allowed"))
+    return left
+
+
+def broken_rules(board: Board) -> dict[Item, Status]:
+    """The items that a filter would not let stay where they are for another reason than too little CPU or memory."""
+    found = {}
+    for item in board.items:
+        node = board.node_of(item)
+        if node == NOWHERE or not board.nodes[node].node.online:
+            continue
+        status = board.broken_rule(item)
+        if status is not None:
+            found[item] = status
+    return found
+
+
+def _first_to_move(board: Board, open_now: list[Item], broken: Mapping[Item, Status]) -> Item:
+    """The item whose leaving mends the most; of equal ones the one that costs the least."""
+    if len(open_now) > COMPARED:
+        return min(open_now, key=lambda item: (item.cost, item.index))
+    worth: dict[int, int] = {}
+    for item in open_now:
+        mark = len(board.trail)
+        board.lift(item)
+        worth[item.index] = sum(board.broken_rule(other) is not None for other in broken if other is not item)
+        board.undo(mark)
+    return min(open_now, key=lambda item: (worth[item.index], item.cost, item.index))
+
+
+def _relieve(board: Board, placer: Placer, node: int) -> None:
+    """Move guests off a node on which more CPU or memory is allocated than is allowed."""
+    short = _excess(board, node)
+    if short is not None and board.nodes[node].node.online:
+        placer.relieve(node, *short, EXTRA, f"repairs: too much is allocated on {board.nodes[node].name}")
+
+
+def _excess(board: Board, node: int) -> tuple[float, float] | None:
+    """How much more CPU and memory is allocated than is allowed; None when it is not."""
+    limits = board.limits(node)
+    short = (board.cpu[node] - limits[0], board.memory[node] - limits[1])
+    return short if short[0] > 0 or short[1] > 0 else None
+
+
+# --- undo -------------------------------------------------------------------------------------------------------------
+
+
+def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[int, str]:
+    """Move guests to the nodes that are wanted; return why not for those that cannot get there, by VMID."""
+    targets: dict[int, int] = {}
+    failed: dict[int, str] = {}
+    for vmid, name in sorted(wanted.items()):
+        info, item = board.state.node(name), board.item_of.get(vmid)
+        if item is None:
+            continue
+        if info is None:
+            failed[vmid] = f"node {name} is not there"
+        elif board.node_of(item) != info.index:
+            targets[item.index] = info.index
+    while targets:
+        # What can go at once may make room for the others; only when nothing can, others are moved away.
+        if not (_brought(board, placer, targets, None, len(targets)) or _brought(board, placer, targets, EXTRA, 1)):
+            break
+    for index, node in targets.items():
+        item = board.items[index]
+        status = board.rows(item).refusals.get(node) or board.refusal(item, node)
+        why = item.not_to.get(board.nodes[node].name) or (status.text if status is not None else "no room")
+        failed.update({part.vmid: f"{board.nodes[node].name}: {why}" for part in item.parts if part.vmid in wanted})
+    return failed
+
+
+def _brought(board: Board, placer: Placer, targets: dict[int, int], extra: int | None, most: int) -> int:
+    """Bring up to so many of the items to their targets, the largest first; return how many there are now."""
+    done = 0
+    for index in sorted(targets, key=lambda index: (-board.items[index].share, index)):
+        node = targets[index]
+        if done < most and placer.bring(board.items[index], node, extra, f"brings it back to {board.nodes[node].name}"):
+            del targets[index]
+            done += 1
+    return done
+
+
+# --- balance ----------------------------------------------------------------------------------------------------------
+
+
+def balance(board: Board, placer: Placer, wanted: Balance) -> None:
+    """Move guests from the fullest nodes to the emptiest one, while that gains enough."""
+    hosts = {node for item in board.items if item.movable for node in board.rows(item).nodes}
+    refused: set[tuple[int, int]] = set()
+    while len(hosts) > 1:
+        load = {node: _load(board, node) for node in sorted(hosts)}
+        lowest = min(load, key=lambda node: (load[node], node))
+        if max(load.values()) - load[lowest] <= wanted.threshold:
+            return
+        found = _best_move(board, load, lowest, wanted.margin, refused)
+        if found is None:
+            return
+        item, target = found
+        source = board.nodes[board.node_of(item)].name
+        if not placer.bring(item, target, None, f"balances {source} and {board.nodes[target].name}"):
+            refused.add((item.index, target))
+
+
+def _best_move(
+    board: Board, load: Mapping[int, float], target: int, margin: float, refused: set[tuple[int, int]]
+) -> tuple[Item, int] | None:
+    """The move to the target that lowers the fuller of two nodes the most, from the fullest node that has one."""
+    for source in sorted(load, key=lambda node: (-load[node], node)):
+        best: tuple[float, int, int] | None = None
+        for item in board.on[source].values():
+            moved = board.node_of(item) not in item.homes
+            if not item.movable or moved or item.new or (item.index, target) in refused or not board.fits(item, target):
+                continue
+            after = max(_load(board, source, item, -1), _load(board, target, item, 1))
+            gain = load[source] - after
+            if gain >= margin and (best is None or (-gain, item.cost, item.index) < best):
+                best = (-gain, item.cost, item.index)
+        if best is not None:
+            return board.items[best[2]], target
+    return None
+
+
+def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> float:
+    """The larger of the allocated parts of CPU and memory of a node, with or without an item."""
+    cpu, memory = board.limits(node, enforced=False)
+    cores = board.cpu[node] + (sign * item.cores if item is not None else 0)
+    used = board.memory[node] + (sign * item.memory if item is not None else 0)
+    return max(cores / cpu if cpu > 0 else 0.0, used / memory if memory > 0 else 0.0)
+
+
+# --- consolidate ------------------------------------------------------------------------------------------------------
+
+
+def consolidate(board: Board, placer: Placer) -> list[str]:
+    """Empty as many nodes as possible, those with the least to move first; return their names."""
+    closed = set(board.closed)
+    empty = {node for node, info in enumerate(board.nodes) if not info.guests and not board.on[node]}
+    emptied: list[str] = []
+    board.close(closed | empty)
+    for node in sorted(range(len(board.nodes)), key=lambda node: (_cost(board.on[node].values()), node)):
+        items = list(board.on[node].values())
+        if node in board.closed or not items or not all(item.movable for item in items):
+            continue
+        before = board.closed
+        board.close(before | {node})
+        mark = len(board.trail)
+        why = f"empties {board.nodes[node].name}"
+        if placer.place([Task(item, why) for item in items], None, by_score=False):
+            board.undo(mark)
+            board.close(before)
+        else:
+            emptied.append(board.nodes[node].name)
+    return emptied
+
+
+def _cost(items: Iterable[Item]) -> tuple[int, int]:
+    listed = list(items)
+    return sum(item.cost for item in listed), len(listed)

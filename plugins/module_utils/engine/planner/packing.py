@@ -1,0 +1,245 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packing: all items at once, where none of them has to stay anywhere.
+
+New VMs, and guests that leave drained nodes, cost nothing to put elsewhere while a plan is made. All are put on nodes,
+even where there is too little room; then single items change nodes, or two items swap theirs, each time so that the
+excess falls the most or rises the least, until there is none. What has just changed stays where it is for a while, so
+that the search does not go in circles (tabu search). Rules are kept from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .board import NOWHERE, Board
+from .items import Item
+
+TENURE = 6
+"""For how many changes an item stays where it is after it was put there, and for up to so many more by its number."""
+
+PER_STEP = 8
+"""So many changes are weighed at the price of one step of the search."""
+
+PER_QUESTION = 100
+"""The same for a question to the filters."""
+
+MOST_IDLE = 50
+"""After so many turns in which nothing could be changed the search ends."""
+
+EPSILON = 1e-9
+
+
+class Packing:
+    """Items on a board that may all be placed anew.
+
+    Attributes:
+        steps: how many steps were taken.
+    """
+
+    def __init__(self, board: Board, items: Sequence[Item], most: int) -> None:
+        """most is the number of steps that may be taken."""
+        self.board = board
+        self.steps = 0
+        self._most = most * PER_STEP
+        self._weighed = 0
+        self._items = items
+        self._apart: dict[int, set[int]] = {item.index: set() for item in items}
+        self._free_until: dict[int, int] = dict.fromkeys(self._apart, 0)
+        self._barred: dict[tuple[int, int], int] = {}
+        self._sizes = {item.index: board.shares(item.cores, item.memory) for item in items}
+        self._best = 0.0
+
+    def run(self, why: dict[int, str]) -> bool:
+        """Place all items where there is room for them; leave the board as it was when none was found.
+
+        why has the reason of each item's move by its index.
+        """
+        mark = len(self.board.trail)
+        self._why = why
+        for item in self._items:
+            self.board.lift(item)
+        if self._plausible() and self._start() and self._improve():
+            return True
+        self.board.undo(mark)
+        return False
+
+    # --- inside ---
+
+    def _plausible(self) -> bool:
+        """Whether each item has room by itself, and all of them together."""
+        board = self.board
+        if not all(any(board.fits(item, node) for node in board.rows(item).nodes) for item in self._items):
+            return False
+        self._nodes = sorted({node for item in self._items for node in board.rows(item).nodes})
+        limits = [self._limit(node) for node in self._nodes]
+        room = [sum(max(limit[r], 0.0) for limit in limits) for r in (0, 1)]
+        return all(sum(size[r] for size in self._sizes.values()) <= room[r] + EPSILON for r in (0, 1))
+
+    def _limit(self, node: int) -> tuple[float, float]:
+        """What is left on a node for the items, as shares of a mean node."""
+        board = self.board
+        rows = next(board.rows(item) for item in self._items if node in board.rows(item).nodes)
+        return board.shares(rows.cpu[node] - board.cpu[node], rows.memory[node] - board.memory[node])
+
+    def _start(self) -> bool:
+        """Put every item where it exceeds the room by the least; those with rules first, as they have less choice."""
+        board = self.board
+        self._left = {node: list(self._limit(node)) for node in self._nodes}
+        self._on: dict[int, dict[int, Item]] = {node: {} for node in self._nodes}
+        for item in sorted(self._items, key=lambda each: (each.plain, -each.share, each.index)):
+            cpu, memory = self._sizes[item.index]
+            nodes = sorted(
+                board.rows(item).nodes,
+                key=lambda n: (
+                    self._excess(self._left[n][0] - cpu, self._left[n][1] - memory),
+                    -min(self._left[n][0] - cpu, self._left[n][1] - memory),
+                    n,
+                ),
+            )
+            node = next((node for node in nodes if not board.forbidden(item, node)), NOWHERE)
+            if node == NOWHERE:
+                return False
+            self._put(item, NOWHERE, node)
+        return True
+
+    @staticmethod
+    def _excess(cpu: float, memory: float) -> float:
+        return (-cpu if cpu < -EPSILON else 0.0) + (-memory if memory < -EPSILON else 0.0)
+
+    def _put(self, item: Item, source: int, target: int) -> None:
+        cpu, memory = self._sizes[item.index]
+        if source != NOWHERE:
+            del self._on[source][item.index]
+            self._left[source][0] += cpu
+            self._left[source][1] += memory
+        if target == NOWHERE:
+            self.board.lift(item)
+            return
+        self._on[target][item.index] = item
+        self._left[target][0] -= cpu
+        self._left[target][1] -= memory
+        self.board.move(item, target, self._why[item.index])
+
+    def _improve(self) -> bool:
+        """Change places until nothing exceeds its node."""
+        excess = {node: self._excess(*self._left[node]) for node in self._nodes}
+        self._best = sum(excess.values())
+        turn = changed = 0
+        while self._weighed < self._most:
+            total = sum(excess.values())
+            if total <= EPSILON:
+                self.steps += self._weighed // PER_STEP
+                return True
+            self._best = min(self._best, total)
+            turn += 1
+            idle = turn - changed
+            found = self._next(turn, excess, total)
+            if idle > MOST_IDLE:
+                break
+            # Asking the filters takes as long as weighing many changes.
+            self._weighed += PER_QUESTION
+            if found is None or not self._change(*found, turn):
+                continue
+            changed = turn
+            _item, source, target, _other = found
+            for node in (source, target):
+                excess[node] = self._excess(*self._left[node])
+        self.steps += self._weighed // PER_STEP
+        return False
+
+    def _next(self, turn: int, excess: dict[int, float], total: float) -> tuple[Item, int, int, Item | None] | None:
+        """The best change that is open now: an item of an overfull node, where it goes, and what comes back for it."""
+        best = float("inf")
+        found: tuple[Item, int, int, Item | None] | None = None
+        record = self._best - total - EPSILON
+        sizes, left, on = self._sizes, self._left, self._on
+        for source in self._nodes:
+            if excess[source] <= 0:
+                continue
+            for item in on[source].values():
+                cpu, memory = sizes[item.index]
+                held = self._free_until[item.index] > turn
+                apart = self._apart[item.index]
+                source_cpu, source_memory = left[source][0] + cpu, left[source][1] + memory
+                for target in self.board.rows(item).nodes:
+                    if target == source or self._barred.get((item.index, target), 0) > turn:
+                        continue
+                    against = apart & on[target].keys() if apart else ()
+                    target_cpu, target_memory = left[target][0] - cpu, left[target][1] - memory
+                    before = excess[source] + excess[target]
+                    others = on[target]
+                    self._weighed += len(others) + 1
+                    if not against:
+                        change = (
+                            self._excess(source_cpu, source_memory)
+                            + self._excess(target_cpu, target_memory)
+                            - before
+                        )  # fmt: skip
+                        if change < best and (not held or change < record):
+                            best, found = change, (item, source, target, None)
+                    if len(against) > 1:
+                        continue
+                    for other in others.values():
+                        if against and other.index not in against:
+                            continue
+                        back_cpu, back_memory = sizes[other.index]
+                        if back_cpu == cpu and back_memory == memory:
+                            continue
+                        change = (
+                            self._excess(source_cpu - back_cpu, source_memory - back_memory)
+                            + self._excess(target_cpu + back_cpu, target_memory + back_memory)
+                            - before
+                        )
+                        open_now = change < record or not (held or self._free_until[other.index] > turn)
+                        if change < best and open_now and self._may_return(other, source, item, turn):
+                            best, found = change, (item, source, target, other)
+        return found
+
+    def _may_return(self, other: Item, node: int, leaving: Item, turn: int) -> bool:
+        """Whether an item may come to a node that another leaves, as far as was learnt."""
+        apart = self._apart[other.index] - {leaving.index}
+        return self._barred.get((other.index, node), 0) <= turn and apart.isdisjoint(self._on[node])
+
+    def _change(self, item: Item, source: int, target: int, other: Item | None, turn: int) -> bool:
+        """Carry a change out, unless a rule is against it; then that is remembered."""
+        board, mark = self.board, len(self.board.trail)
+        until = turn + TENURE
+        if other is not None:
+            board.lift(other)
+        refused = self._refused(item, target, until)
+        if not refused:
+            board.move(item, target, self._why[item.index])
+            refused = other is not None and self._refused(other, source, until)
+        board.undo(mark)
+        if refused:
+            return False
+        if other is not None:
+            self._put(other, target, NOWHERE)
+        self._put(item, source, target)
+        self._free_until[item.index] = until + (item.index + turn) % TENURE
+        if other is not None:
+            self._put(other, NOWHERE, source)
+            self._free_until[other.index] = until + (other.index + turn) % TENURE
+        return True
+
+    def _refused(self, item: Item, node: int, until: int) -> bool:
+        """Whether a rule is against the item on the node; the items that it must be apart from are learnt."""
+        board = self.board
+        if not board.forbidden(item, node):
+            return False
+        self._barred[item.index, node] = until
+        for other in list(self._on[node].values()):
+            if other is item or other.plain:
+                continue
+            mark = len(board.trail)
+            board.lift(other)
+            if not board.forbidden(item, node):
+                self._apart[item.index].add(other.index)
+                self._apart[other.index].add(item.index)
+                del self._barred[item.index, node]
+                board.undo(mark)
+                break
+            board.undo(mark)
+        return True
