@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, engine, forks, inventory, ledger, loads, machine, page, tasks
+from . import api_requests, batch, engine, forks, inventory, ledger, loads, machine, page, plans, tasks
 
 SECTIONS = {
     "requests": api_requests.measure,
@@ -19,6 +19,7 @@ SECTIONS = {
     "inventory": inventory.measure,
     "ledger": ledger.measure,
     "engine": engine.measure,
+    "plans": plans.measure,
     "workloads": loads.measure,
 }
 

@@ -90,3 +90,19 @@ def tight_batch(used: float, seed: int, rules: bool, nodes: int = 8, vms: int = 
     # Four vCPUs may be given out per CPU: a cluster of whole CPUs, with the ratio of each node set to the limit.
     hosts = tuple(Node(name, cores=64, memory=round(memory * GIB), cpu_ratio=vcpus / 64) for name in names)
     return Snapshot(nodes=hosts), requests
+
+
+def apart(tag: str) -> bool:
+    """Whether the VMs of a tight batch that have the tag are to be apart; else they are to be together."""
+    return tag.startswith("apart")
+
+
+def without_room(nodes: int) -> Snapshot:
+    """Nodes of 201 GiB with 1 GiB free each, so that a VM of 2 GiB fits nowhere, whatever is moved."""
+    names = [f"pve{number:03d}" for number in range(1, nodes + 1)]
+    guests = tuple(
+        Guest(100 + 50 * host + number, f"vm-{host}-{number}", name, status="running", memory=4 * GIB)
+        for host, name in enumerate(names)
+        for number in range(50)
+    )
+    return Snapshot(nodes=tuple(Node(name, cores=64, memory=201 * GIB) for name in names), guests=guests)

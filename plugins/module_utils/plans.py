@@ -188,7 +188,8 @@ class Plan:
         feasible: whether it reaches them; what is missing stands in stuck and unplaced.
         unplaced: new VMs that find no room, by name: why.
         optimal: whether it is proved that no plan needs fewer moves; None when that was not asked.
-        moves_lower_bound: the fewest moves that any plan needs; None when that was not asked.
+        moves_lower_bound: the fewest moves that any plan needs; None when that was not asked, or was not found out.
+        impossible: whether it is proved that no plan reaches the goals; None when that was not asked.
         steps: how many steps the search took.
         exhausted: whether the search ended by its bound, so that a better plan may exist.
     """
@@ -202,6 +203,7 @@ class Plan:
     nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
     optimal: bool | None = None
     moves_lower_bound: int | None = None
+    impossible: bool | None = None
     steps: int = 0
     exhausted: bool = False
 

@@ -137,14 +137,14 @@ class Scheduler:
         every plugin is asked about every node in every cycle, which changes nothing but the time that it takes.
         """
         self.cluster = cluster
-        self._profiles = profiles
-        self._default = default_profile
+        self.profiles = profiles
+        self.default_profile = default_profile
         self._sharing = sharing
         self._kept: OrderedDict[Hashable, SharedVerdicts] = OrderedDict()
         self._kept_size = 0
 
     def profile(self, request: Request) -> Profile:
-        return profile_of(request, self._profiles, self._default)
+        return profile_of(request, self.profiles, self.default_profile)
 
     # --- a run: every request in the order of the queue, groups together or not at all ---
 
@@ -206,7 +206,7 @@ class Scheduler:
 
     def _sort_key(self, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
         """What the request is ordered by: the key of the QueueSort plugin, without one its arrival."""
-        sorters: list[QueueSortPlugin] = self._profiles[self._default].plugins("queue")
+        sorters: list[QueueSortPlugin] = self.profiles[self.default_profile].plugins("queue")
         if not sorters:
             return arrival
         key = guarded(sorters[0], sorters[0].sort_key, request, arrival)
@@ -347,8 +347,11 @@ class Scheduler:
 
     # --- one request: PreFilter, Filter, PostFilter, Score, VMID, Reserve, assume ---
 
-    def schedule(self, request: Request, now: float = 0.0) -> Outcome:
-        """Place one request and assume the decision; Permit is asked by the run that it belongs to."""
+    def schedule(self, request: Request, now: float = 0.0, place: tuple[str, int] | None = None) -> Outcome:
+        """Place one request and assume the decision; Permit is asked by the run that it belongs to.
+
+        place is the node and the VMID that were found for it already; the filters are asked all the same.
+        """
         verdicts: Verdicts | None = None
         try:
             profile = self.profile(request)
@@ -358,9 +361,11 @@ class Scheduler:
             refused = next(iter(cycle.refusing.values()), None)
             verdicts = Verdicts(self.cluster.nodes, profile.weights, cycle.shared, cycle.rejections, refused)
             node, score = self._run_score(cycle, verdicts)
+            if node is not None and place is not None:
+                node, score = self._at(verdicts, place[0])
             if node is None:
                 return self._run_post_filter(cycle, verdicts)
-            draft = Draft(request, node.name, score, self.pick_vmid(request))
+            draft = Draft(request, node.name, score, self.pick_vmid(request) if place is None else place[1])
             refused = self._run_reserve(cycle, node, draft)
             if refused is not None:
                 return not_reserved(request, node.name, refused, verdicts)
@@ -509,6 +514,13 @@ class Scheduler:
             verdicts.add_scores(cycle.passed, given)
         total, index = min(zip([-total for total in totals], [info.index for info in cycle.passed], strict=True))
         return self.cluster.nodes[index], verdicts.mean(-total)
+
+    def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
+        """A node with its score; None when it was rejected."""
+        found = next((each for each in verdicts.all() if each.node == name), None)
+        if found is None or found.score is None:
+            return None, 0.0
+        return self.cluster.node(name), found.score
 
     def _score_all(self, plugin: ScorePlugin, cycle: Cycle) -> list[float]:
         return [finite(plugin, plugin.score(cycle.state, cycle.request, info)) for info in cycle.passed or ()]

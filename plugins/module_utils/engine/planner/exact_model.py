@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from ...model import GIB
 from .board import NOWHERE, Board, Rows
 from .items import Item
 
@@ -69,12 +70,13 @@ def program(board: Board, wanted: Collection[Item]) -> Program:
     for alike in kinds.values():
         for node, column in _add_kind(found, board, alike).items():
             takes[0, node][column] = alike.item.cores
-            takes[1, node][column] = alike.item.memory
+            takes[1, node][column] = alike.item.memory / GIB
     for (resource, node), factors in takes.items():
         now = (board.cpu, board.memory)[resource][node]
         limits = [(alike.rows.cpu, alike.rows.memory)[resource][node] for alike in kinds.values()]
         most = max(now, *limits)
-        found.rows.append((float("-inf"), most - base[resource][node], factors))
+        unit = (1, GIB)[resource]
+        found.rows.append((float("-inf"), (most - base[resource][node]) / unit, factors))
     return found
 
 

@@ -24,6 +24,7 @@ from ..framework.status import Category
 from ..scheduling_cycle import Scheduler
 from .admission import Admission
 from .board import Board
+from .exact_model import Program, program
 from .goals import balance, bring_back, consolidate, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
 from .placing import Placer, Task
@@ -51,6 +52,18 @@ def make_plan(
     PluginFailed.
     """
     return _Planner(state, profiles, goals, mobility, bounds, default_profile, now).plan()
+
+
+def problem(
+    state: ClusterState,
+    profiles: Mapping[str, Profile],
+    goals: Goals,
+    mobility: Mapping[int, Mobility],
+    default_profile: str = "balanced",
+) -> Program:
+    """What has to be solved to place the new VMs and to drain the nodes of the goals; the other goals are left out."""
+    planner = _Planner(state, profiles, goals, mobility, NO_BOUNDS, default_profile, math.inf)
+    return program(planner.board, [task.item for task in (*planner.drains(), *planner.creations())])
 
 
 class _Planner:
@@ -84,7 +97,7 @@ class _Planner:
         broken = repair(board, self.placer) if goals.repair else {}
         for index, why in broken.items():
             self._leave(board.items[index], f"{why}, and no move mends that", CURES[Category.RULE])
-        for task in self.placer.place([*self._drains(), *self._creations()], MOST_EXTRA):
+        for task in self.placer.place([*self.drains(), *self.creations()], MOST_EXTRA):
             self._give_up(task)
         for vmid, why in bring_back(board, self.placer, goals.undo).items():
             self._leave(board.item_of[vmid], why, "see why that node does not take it")
@@ -122,7 +135,7 @@ class _Planner:
         for guest in guests.values():
             self.board.add_guests([guest], self.mobility)
 
-    def _drains(self) -> Iterable[Task]:
+    def drains(self) -> Iterable[Task]:
         """The guests of drained nodes; those that cannot be moved are stuck."""
         for item in list(self.board.items):
             names = sorted(self.board.nodes[home].name for home in item.homes & self.board.closed)
@@ -144,7 +157,7 @@ class _Planner:
         node = part.guest.node if part.guest is not None else ""
         return f"{node} is offline", f"bring {node} back, or remove it from the cluster"
 
-    def _creations(self) -> Iterable[Task]:
+    def creations(self) -> Iterable[Task]:
         """The new VMs, each with the VMID that it will get; those that must be together are one item."""
         requests = list(self.goals.place)
         vmids: list[int | None] = []

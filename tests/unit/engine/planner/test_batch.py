@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Batches of new VMs that fit only when they are placed together."""
+
+from __future__ import annotations
+
+from support.small_cluster import cluster, node, scheduler, vm
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoNodesAvailable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import AffinityTerm, Request, Selector
+
+PAIR = AffinityTerm(True, Selector(tags=frozenset({"pair"})))
+
+
+def placed(sizes: list[float]) -> list[tuple[str, int] | None]:
+    """Where VMs of these sizes in GiB go on two nodes of 10 GiB, with their VMIDs."""
+    state = cluster([node("a", gib=10), node("b", gib=10)])
+    outcomes = place_batch(scheduler(state), [vm(f"vm-{n}", gib=gib) for n, gib in enumerate(sizes)])
+    return [None if o.decision is None else (o.decision.node, o.decision.vmid) for o in outcomes]
+
+
+def test_place_batch__is_as_given_where_that_fits() -> None:
+    assert placed([1, 1]) == [("a", 100), ("b", 101)]
+
+
+def test_place_batch__searches_where_one_after_the_other_does_not_fit() -> None:
+    found = placed([3, 3, 4, 4, 3, 3])
+    assert [each and each[1] for each in found] == [100, 101, 102, 103, 104, 105]
+    assert {each and each[0] for each in (found[2], found[3])} == {"a", "b"}
+
+
+def test_place_batch__leaves_what_fits_when_not_all_do() -> None:
+    assert placed([6, 6, 6]) == [("a", 100), ("b", 101), None]
+
+
+def test_place_batch__puts_a_group_where_all_of_it_has_room() -> None:
+    state = cluster([node("a", gib=12), node("b", gib=8)])
+    batch = [vm("x", gib=5)] + [
+        Request(f"p{n}", memory=4 * 2**30, tags=frozenset({"pair"}), affinity=(PAIR,)) for n in range(2)
+    ]
+    outcomes = place_batch(scheduler(state), batch)
+    assert [o.decision and o.decision.node for o in outcomes] == ["a", "b", "b"]
+    assert [o.decision and o.decision.vmid for o in outcomes] == [100, 101, 102]
+
+
+def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
+    state = cluster([node("a", gib=10)])
+    outcomes = place_batch(scheduler(state), [vm("x", gib=4), vm("y", gib=40)])
+    assert outcomes[0].decision is not None
+    assert isinstance(outcomes[1].error, NoNodesAvailable)
+    assert [each.vmid for each in state] == [100]
