@@ -54,7 +54,7 @@ def all_movable(snapshot: Snapshot) -> dict[int, Mobility]:
 
 
 def fullest(snapshot: Snapshot) -> str:
-    """The node with the most memory given out."""
+    """The node with the most memory allocated."""
     used = {node.name: 0 for node in snapshot.nodes}
     for guest in snapshot.guests:
         used[guest.node] += guest.memory
@@ -87,7 +87,7 @@ def tight_batch(used: float, seed: int, rules: bool, nodes: int = 8, vms: int = 
                 requests[number] = replace(
                     requests[number], tags=frozenset({f"pair{group}"}), affinity=(with_each_other,)
                 )
-    # Four vCPUs may be given out per CPU: a cluster of whole CPUs, with the ratio of each node set to the limit.
+    # Four vCPUs may be allocated per CPU: a cluster of whole CPUs, with the ratio of each node set to the limit.
     hosts = tuple(Node(name, cores=64, memory=round(memory * GIB), cpu_ratio=vcpus / 64) for name in names)
     return Snapshot(nodes=hosts), requests
 

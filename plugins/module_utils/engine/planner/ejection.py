@@ -23,7 +23,7 @@ VICTIMS = 4
 """The most guests that are moved off one node to make room for one item."""
 
 RELIEVING = 4
-"""The most guests that are moved off a node to mend one excess at a time."""
+"""The most guests that are moved off a node to remove one excess."""
 
 MANY_SHAPES = 12
 """On a node with more different guests than that, at most two are moved off it."""

@@ -58,7 +58,7 @@ def broken_rules(board: Board) -> dict[Item, Status]:
 
 
 def _first_to_move(board: Board, open_now: list[Item], broken: Mapping[Item, Status]) -> Item:
-    """The item whose leaving mends the most; of equal ones the one that costs the least."""
+    """The item whose leaving fixes the most; of equal ones the one that costs the least."""
     if len(open_now) > COMPARED:
         return min(open_now, key=lambda item: (item.cost, item.index))
     worth: dict[int, int] = {}

@@ -32,7 +32,7 @@ EPSILON = 1e-9
 
 
 class Packing:
-    """Items on a board that may all be placed anew.
+    """Items on a board that may all be placed again.
 
     Attributes:
         steps: how many steps were taken.

@@ -96,7 +96,7 @@ class _Planner:
         closed = board.closed
         broken = repair(board, self.placer) if goals.repair else {}
         for index, why in broken.items():
-            self._leave(board.items[index], f"{why}, and no move mends that", CURES[Category.RULE])
+            self._leave(board.items[index], f"{why}, and no move fixes that", CURES[Category.RULE])
         for task in self.placer.place([*self.drains(), *self.creations()], MOST_EXTRA):
             self._give_up(task)
         for vmid, why in bring_back(board, self.placer, goals.undo).items():
