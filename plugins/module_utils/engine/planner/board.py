@@ -14,13 +14,13 @@ import typing as t
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...model import Guest, Node, Request
+from ...model import NO_CONSTRAINTS, VMID_MAX, Guest, Node, Request
 from ...plans import Mobility
 from ..cache import ClusterState, NodeInfo
 from ..framework.draft import Draft
 from ..framework.status import Category, Status
 from .admission import Admission, lasting
-from .items import Item, Part, Position, guest_part
+from .items import Item, Part, Position, as_guest, guest_part
 
 NOWHERE = -1
 ROUNDING = 1e-9
@@ -192,9 +192,17 @@ class Board:
         memory = policy.memory.allocatable(host) if not enforced or "memory" in policy.enforced else math.inf
         return cpu * (1 + ROUNDING), memory * (1 + ROUNDING)
 
-    def forbidden(self, item: Item, node: int) -> bool:
-        """Whether the filters have anything else against the item on a node than too little CPU or memory."""
-        return self._ask(item, node, lambda status: not _of_room(status)) is not None
+    def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
+        """Whether the filters have anything else against the item on a node than too little CPU or memory; with copies
+        of parts beside it that are shown elsewhere.
+        """
+        for number, part in enumerate(beside, start=VMID_MAX + 1):
+            host = self.nodes[node].name
+            self.state.assume_guest(replace(as_guest(part), vmid=number, node=host, constraints=NO_CONSTRAINTS))
+        found = self._ask(item, node, lambda status: not _of_room(status))
+        for number in range(VMID_MAX + 1, VMID_MAX + 1 + len(beside)):
+            self.state.forget(number)
+        return found is not None
 
     def _ask(self, item: Item, node: int, counts: Callable[[Status], bool]) -> Status | None:
         """The first answer of a filter about the item on a node that counts."""

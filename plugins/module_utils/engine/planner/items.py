@@ -141,6 +141,14 @@ def with_disks(request: Request, disks: Iterable[Disk]) -> Request:
     return copy
 
 
+def as_guest(part: Part) -> Guest:
+    """The part as a selector sees it."""
+    if part.guest is not None:
+        return part.guest
+    request = part.request
+    return Guest(part.vmid, request.name, "", tags=request.tags, pool=request.pool, constraints=request.constraints)
+
+
 # --- what must stay together ------------------------------------------------------------------------------------------
 
 

@@ -12,12 +12,12 @@ both nodes, and no node is ever too full.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...model import Guest, HARule, Request
+from ...model import HARule, Request
 from ..selectors import selects
-from .items import Part, Position
+from .items import Part, Position, as_guest
 
 
 @dataclass(slots=True)
@@ -53,16 +53,15 @@ class _Freed:
     amounts: list[float]
 
 
-def put_in_order(
-    legs: Sequence[Leg], start: Sequence[tuple[float, float]], related: Callable[[Part, Part], bool]
-) -> None:
+def put_in_order(legs: Sequence[Leg], start: Sequence[tuple[float, float]], relations: Relations) -> None:
     """Fill in what each leg waits for. The legs are in an order in which they can be carried out one by one.
 
-    start is what is allocated on each node before: CPU and memory. related tells whether a rule is about both parts.
+    start is what is allocated on each node before: CPU and memory. Steps that a rule relates keep their order.
     """
     taken = [list(used) for used in start]
     freed: dict[int, list[_Freed]] = defaultdict(list)
     last_of: dict[int, int] = {}
+    ruled: list[Leg] = []
     for leg in legs:
         for resource, size in enumerate((leg.cores, leg.memory)):
             if size > 0:
@@ -74,12 +73,12 @@ def put_in_order(
             if part.vmid in last_of:
                 leg.after.add(last_of[part.vmid])
             last_of[part.vmid] = leg.number
-        leg.after.update(
-            other.number
-            for other in legs[: leg.number]
-            if any(related(one, two) for one in leg.parts for two in other.parts)
-        )
-    _shorten(legs)
+        concerned = any(map(relations.concern, leg.parts))
+        for other in legs[: leg.number] if concerned else ruled:
+            if any(relations.related(one, two) for one in leg.parts for two in other.parts):
+                leg.after.add(other.number)
+        if concerned:
+            ruled.append(leg)
 
 
 def _take_freed(leg: Leg, resource: int, taken: list[float], freed: Sequence[_Freed]) -> None:
@@ -96,7 +95,7 @@ def _take_freed(leg: Leg, resource: int, taken: list[float], freed: Sequence[_Fr
             leg.after.add(each.number)
 
 
-def _shorten(legs: Sequence[Leg]) -> None:
+def shorten(legs: Sequence[Leg]) -> None:
     """Leave out of after what follows from the rest of it."""
     before: list[set[int]] = []
     for leg in legs:
@@ -105,14 +104,20 @@ def _shorten(legs: Sequence[Leg]) -> None:
         leg.after -= implied
 
 
+def ancestors(legs: Sequence[Leg]) -> list[set[int]]:
+    """For each leg the numbers of all that have ended when it starts."""
+    behind: list[set[int]] = []
+    for leg in legs:
+        behind.append(leg.after.union(*(behind[number] for number in leg.after)))
+    return behind
+
+
 def peaks(legs: Sequence[Leg], node: int) -> Position:
     """The most CPU, memory and guests, above those at the start, that count on a node at any time and in any order.
 
     The worst is reached when all has come that may come before the first, the second, ... of those that leave is gone.
     """
-    behind: list[set[int]] = []
-    for leg in legs:
-        behind.append(leg.after.union(*(behind[number] for number in leg.after)))
+    behind = ancestors(legs)
     leaving = [(leg, source) for leg in legs for source in leg.sources if source.node == node]
     coming = [leg for leg in legs if leg.target == node]
     worst = Position(node, 0.0, 0)
@@ -136,6 +141,12 @@ class Relations:
     def __init__(self, rules: Iterable[HARule]) -> None:
         self._rules = [rule.vmids for rule in rules if not rule.disabled]
 
+    def concern(self, part: Part) -> bool:
+        """Whether the part has rules, or an HA rule is about it."""
+        request = part.request
+        own = request.affinity or request.topology_spread or request.ha is not None
+        return bool(own) or any(part.vmid in vmids for vmids in self._rules)
+
     def related(self, one: Part, other: Part) -> bool:
         if any(one.vmid in vmids and other.vmid in vmids for vmids in self._rules):
             return True
@@ -157,11 +168,3 @@ def _about(one: Part, other: Part) -> bool:
     terms = [term.selector for term in request.affinity if term.required]
     terms += [constraint.selector for constraint in request.topology_spread if constraint.hard]
     return any(selects(selector, guest) for selector in terms)
-
-
-def as_guest(part: Part) -> Guest:
-    """The part as a selector sees it."""
-    if part.guest is not None:
-        return part.guest
-    request = part.request
-    return Guest(part.vmid, request.name, "", tags=request.tags, pool=request.pool, constraints=request.constraints)

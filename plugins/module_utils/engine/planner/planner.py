@@ -32,6 +32,8 @@ from .writing import courses, loads, moves_of, ordered, replayed
 
 NO_BOUNDS = Bounds()
 
+NO_ORDER = "no order of the steps was found in which every filter agrees to each"
+
 MOST_EXTRA = 12
 """The most guests that need not move which are moved to find a place for one item."""
 
@@ -105,7 +107,9 @@ class _Planner:
             balance(board, self.placer, goals.balance)
         if goals.consolidate:
             consolidate(board, self.placer)
-        legs = replayed(board, self.scheduler, closed)
+        legs, refused = replayed(board, self.scheduler, closed)
+        for step in refused:
+            self._leave(step.item, NO_ORDER, "move the guests that it has rules with first, and plan again")
         ordered(board, legs, [(load.cores, load.memory) for load in self._before])
         moves, creations = moves_of(board, legs)
         return Plan(
@@ -195,7 +199,9 @@ class _Planner:
     def _leave(self, item: Item, why: str, cure: str) -> None:
         """Say of an item that it stays where a goal wants it away."""
         for part in item.parts:
-            if part.guest is not None:
+            if part.guest is None:
+                self.unplaced[part.request.name] = why
+            else:
                 held = not item.movable
                 self._stays(part.guest, *(self._what_holds(item, part) if held else (why, cure)))
 

@@ -15,7 +15,7 @@ from ..ha_rules import kept_together
 from ..scheduling_cycle import Scheduler
 from .board import Board, Step
 from .items import Item, Part, Position
-from .order import Leg, Relations, peaks, put_in_order
+from .order import Leg, Relations, ancestors, peaks, put_in_order, shorten
 from .placing import compressed
 
 BYTES_PER_SECOND = 100 * 1024**2
@@ -23,11 +23,11 @@ SECONDS_PER_MOVE = 5.0
 """What a move is estimated to take beside sending its bytes, and how fast these are sent."""
 
 
-def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> list[Leg]:
+def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> tuple[list[Leg], list[Step]]:
     """Carry out the board's trail again from the start, step by step, in an order in which every filter agrees.
 
-    Nothing goes to closed nodes. Steps that a filter refuses in their turn are tried again after the others. Raises
-    ValueError when some are left.
+    Nothing goes to closed nodes. Steps that a filter refuses in their turn are tried again after the others; those
+    that are refused even then are returned as well.
     """
     due = compressed(board.trail)
     board.undo(0)
@@ -43,10 +43,10 @@ def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> list[
             legs.extend(_legs(board, step, len(legs), scheduler))
             board.move(item, target, step.why)
         if len(left) == len(due):
-            raise ValueError(f"{left[0].item.label} cannot go to {board.nodes[left[0].target].name} after all")
+            break
         due = left
     board.show_all()
-    return legs
+    return legs, due
 
 
 def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[Leg]:
@@ -139,7 +139,38 @@ def _decision(board: Board, leg: Leg) -> Decision:
 
 def ordered(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
     """Fill in what each leg waits for."""
-    put_in_order(legs, start, Relations(board.state.snapshot.ha_rules).related)
+    put_in_order(legs, start, Relations(board.state.snapshot.ha_rules))
+    _keep_limits(board, legs)
+    shorten(legs)
+
+
+def _keep_limits(board: Board, legs: Sequence[Leg]) -> None:
+    """Have legs wait where a limit of a node other than CPU and memory asks for it, as that of its guests does.
+
+    A leg must be allowed though all that may still be on its target, or there already, is there. If it is not, it waits
+    for all that leaves the target before it, and all that comes later waits for it.
+    """
+    board.undo(0)
+    for leg in legs:
+        item = board.item_of[leg.parts[0].vmid]
+        if board.node_of(item) == leg.target:
+            continue
+        behind = ancestors(legs)
+        there = [
+            other
+            for other in legs[: leg.number]
+            if other.number not in behind[leg.number] and any(source.node == leg.target for source in other.sources)
+        ]
+        coming = [
+            other for other in legs[leg.number + 1 :]
+            if other.target == leg.target and leg.number not in behind[other.number]
+        ]  # fmt: skip
+        beside = [part for other in (*there, *coming) for part in other.parts if part not in item.parts]
+        if beside and board.forbidden(item, leg.target, beside):
+            leg.after.update(other.number for other in there)
+            for other in coming:
+                other.after.add(leg.number)
+        board.move(item, leg.target, leg.why)
 
 
 def courses(board: Board, legs: Sequence[Leg], start: Sequence[Load]) -> dict[str, NodeCourse]:

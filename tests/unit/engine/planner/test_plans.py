@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import typing as t
 from dataclasses import replace
 
 import pytest
@@ -27,8 +28,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     SpreadConstraint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Plan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 PROFILES = {"balanced": profile()}
+FEW_GUESTS = {"GuestLimit": {"config": {"max_guests": 3}}}
+STOPPED_TOO = {name: {"config": {"include_stopped": True}} for name in ("CPUOvercommit", "MemoryOvercommit")}
 
 
 def movable(snapshot: Snapshot) -> dict[int, Mobility]:
@@ -84,16 +88,24 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 
 
 @settings(max_examples=150, deadline=None)
-@given(clusters(), st.integers(0, 2), st.lists(requests(), max_size=3), st.integers(0, 2**32))
+@given(
+    clusters(),
+    st.integers(0, 2),
+    st.lists(requests(), max_size=3),
+    st.sampled_from([{}, {}, FEW_GUESTS, STOPPED_TOO]),
+    st.integers(0, 2**32),
+)
 def test_plan__every_step_is_lawful_in_any_order(
-    snapshot: Snapshot, drained: int, new: list[Request], seed: int
+    snapshot: Snapshot, drained: int, new: list[Request], filters: dict[str, t.Any], seed: int
 ) -> None:
     names = sorted(each.name for each in snapshot.nodes)
     place = tuple(replace(each, name=f"new-{number}") for number, each in enumerate(new))
-    plan = planned(snapshot, Goals(place=place, drain=frozenset(names[:drained])))
+    profiles = {"balanced": profile({"filters": filters})}
+    goals = Goals(place=place, drain=frozenset(names[:drained]))
+    plan = make_plan(ClusterState(snapshot), profiles, goals, movable(snapshot))
     chance = random.Random(seed)
     for _order in range(3):
-        found = walk(snapshot, plan, chance)
+        found = walk(snapshot, plan, chance, rules_in_force(profiles["balanced"]))
         assert found.broken == []
         for name, course in plan.nodes.items():
             assert found.peak.get(name, 0) <= course.peak.memory
