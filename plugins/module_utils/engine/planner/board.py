@@ -9,37 +9,20 @@ state of the cluster that is brought up to date just before.
 
 from __future__ import annotations
 
-import math
 import typing as t
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...model import NO_CONSTRAINTS, VMID_MAX, Guest, Node, Request
+from ...model import NO_CONSTRAINTS, VMID_MAX, Guest
 from ...plans import Mobility
 from ..cache import ClusterState, NodeInfo
 from ..framework.draft import Draft
 from ..framework.status import Category, Status
-from .admission import Admission, lasting
+from .admission import Admission
 from .items import Item, Part, Position, as_guest, guest_part
+from .reach import Reach, Rows
 
 NOWHERE = -1
-ROUNDING = 1e-9
-"""The part of a limit by which sums may exceed it here. The filters, which round as they do, are asked as well."""
-
-NO_REQUEST = Request("")
-NO_NODE = Node("", cores=1, memory=1)
-
-
-class Rows(t.NamedTuple):
-    """For one kind of item, by node: what may be allocated when it is there; below 0 where it may never be.
-
-    nodes are the others; refusals are the reasons, by node.
-    """
-
-    cpu: list[float]
-    memory: list[float]
-    nodes: list[int]
-    refusals: Mapping[int, Status]
 
 
 class Step(t.NamedTuple):
@@ -59,40 +42,33 @@ class Board:
         cpu, memory: what is allocated on each.
         on: the movable items on each, by index.
         at: for each item what it takes where.
-        closed: nodes to which nothing may go.
+        reach: where items may go at all.
         trail: all changes so far, in order.
-        asked: how often the filters were asked.
     """
 
     def __init__(self, admission: Admission, closed: frozenset[str]) -> None:
         self.admission = admission
         self.state: ClusterState = admission.state
         self.nodes: Sequence[NodeInfo] = self.state.nodes
-        self.closed = frozenset(info.index for info in self.nodes if info.name in closed)
-        self._open_rows: dict[int, Rows] = {}
-        self._closed_rows: dict[int, Rows] = {}
+        self.reach = Reach(admission, closed)
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
-        policy = self.policy = admission.profile_of(NO_REQUEST).policy
+        policy = self.reach.policy
         self.cpu: list[float] = [i.cores_all if policy.cpu.include_stopped else i.cores for i in self.nodes]
         self.memory: list[float] = [i.memory_all if policy.memory.include_stopped else i.memory for i in self.nodes]
         self.on: list[dict[int, Item]] = [{} for _info in self.nodes]
         self.at: list[tuple[Position, ...]] = []
         self.trail: list[Step] = []
         self.drafts: dict[int, Draft] = {}
-        self.asked = 0
-        self._rows: dict[int, Rows] = {}
-        self._rows_of: dict[Hashable, Rows] = {}
         self._shown: list[int] = []
         self._stale: dict[int, Item] = {}
-        self._mean = self._means()
 
     # --- items ---
 
     def add_guests(self, guests: Sequence[Guest], mobility: Mapping[int, Mobility]) -> Item:
         """Make an item of guests that move as one."""
         rules = self.state.snapshot.ha_rules
-        parts = [guest_part(guest, mobility[guest.vmid], self.policy, rules) for guest in guests]
+        parts = [guest_part(guest, mobility[guest.vmid], self.reach.policy, rules) for guest in guests]
         hosts = {guest.node: host.index for guest in guests if (host := self.state.node(guest.node)) is not None}
         homes = frozenset(hosts.values())
         known = all(
@@ -105,7 +81,7 @@ class Board:
             cost=sum(part.mobility.cost for part in parts),
             movable=known,
             homes=homes,
-            closed_home=homes <= self.closed,
+            closed_home=homes <= self.reach.closed,
             not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
         )
         places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
@@ -134,27 +110,18 @@ class Board:
 
     def shares(self, cores: float, memory: float) -> tuple[float, float]:
         """The parts of a mean node's CPU and memory that so much takes."""
-        return cores / self._mean[0], memory / self._mean[1]
+        return cores / self.reach.mean[0], memory / self.reach.mean[1]
 
     def rows(self, item: Item) -> Rows:
         """Where the item may go at all, and how much may be allocated there then."""
-        index = item.index
-        found = self._open_rows.get(index)
-        if found is None:
-            if index not in self._rows:
-                self._rows[index] = self._find_rows(item)
-            found = self._open_rows[index] = self._without_closed(self._rows[index])
-        return found
+        return self.reach.rows(item)
 
     def close(self, nodes: Iterable[int]) -> None:
         """Let nothing go to these nodes, and to no others than these."""
-        changed, self.closed = self.closed.symmetric_difference(nodes), frozenset(nodes)
-        if changed:
-            self._open_rows.clear()
-            self._closed_rows.clear()
-            for item in self.items:
-                if not changed.isdisjoint(item.homes):
-                    item.closed_home = item.homes <= self.closed
+        changed = self.reach.close(nodes)
+        for item in self.items if changed else ():
+            if not changed.isdisjoint(item.homes):
+                item.closed_home = item.homes <= self.reach.closed
 
     # --- looking ---
 
@@ -183,15 +150,6 @@ class Board:
             lambda status: status.category in (Category.RULE, Category.CAPACITY) and not _of_room(status),
         )
 
-    def limits(self, node: int, *, enforced: bool = True) -> tuple[float, float]:
-        """What a node may allocate of CPU and memory to guests without a ratio of their own; infinite where that is not
-        enforced.
-        """
-        policy, host = self.policy, self.nodes[node].node
-        cpu = policy.cpu.allocatable(host) if not enforced or "cpu" in policy.enforced else math.inf
-        memory = policy.memory.allocatable(host) if not enforced or "memory" in policy.enforced else math.inf
-        return cpu * (1 + ROUNDING), memory * (1 + ROUNDING)
-
     def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
         """Whether the filters have anything else against the item on a node than too little CPU or memory; with copies
         of parts beside it that are shown elsewhere.
@@ -207,7 +165,6 @@ class Board:
     def _ask(self, item: Item, node: int, counts: Callable[[Status], bool]) -> Status | None:
         """The first answer of a filter about the item on a node that counts."""
         self.show_all()
-        self.asked += 1
         for part in item.parts:
             self._hide(part)
         info, found = self.nodes[node], None
@@ -302,65 +259,6 @@ class Board:
     def _scattered_home(self, part: Part, node: int) -> bool:
         item = self.item_of[part.vmid]
         return len(self.at[item.index]) > 1 and node == min(item.homes)
-
-    # --- inside ---
-
-    def _find_rows(self, item: Item) -> Rows:
-        if len(item.parts) == 1 and not item.not_to and not item.parts[0].mobility.disks:
-            request = item.parts[0].request
-            key = self.admission.shared(request)
-            if key is not None:
-                key = (key, request.cores, request.memory, item.new)
-                if key not in self._rows_of:
-                    self._rows_of[key] = self._made_rows(item)
-                return self._rows_of[key]
-        return self._made_rows(item)
-
-    def _made_rows(self, item: Item) -> Rows:
-        refusals: dict[int, Status] = {}
-        for part in item.parts:
-            for info in self.nodes:
-                for _info, status in self.admission.refusals(part.request_on(info), (info,)):
-                    if lasting(status):
-                        refusals.setdefault(info.index, status)
-        cpu, memory = [], []
-        for info in self.nodes:
-            barred = info.index in refusals or info.name in item.not_to
-            limits = [self._limits(part, info) for part in item.parts]
-            cpu.append(-1.0 if barred else min(limit[0] for limit in limits))
-            memory.append(-1.0 if barred else min(limit[1] for limit in limits))
-        nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
-        return Rows(cpu, memory, nodes, refusals)
-
-    def _without_closed(self, rows: Rows) -> Rows:
-        """The same with the nodes left out to which nothing may go; alike for items that are alike."""
-        found = self._closed_rows.get(id(rows))
-        if found is None:
-            cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
-            memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
-            nodes = [node for node in rows.nodes if node not in self.closed]
-            found = self._closed_rows[id(rows)] = Rows(cpu, memory, nodes, rows.refusals)
-        return found
-
-    def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
-        policy = self.admission.profile_of(part.request).policy
-        return t.cast(
-            "tuple[float, float]",
-            tuple(
-                getattr(policy, name).allocatable(info.node, part.request) * (1 + ROUNDING)
-                if name in policy.enforced
-                else float("inf")
-                for name in ("cpu", "memory")
-            ),
-        )
-
-    def _means(self) -> tuple[float, float]:
-        policy = self.policy
-        online = [info.node for info in self.nodes if info.node.online and info.node.memory] or [NO_NODE]
-        return (
-            sum(policy.cpu.allocatable(node) for node in online) / len(online) or 1.0,
-            sum(policy.memory.allocatable(node) for node in online) / len(online) or 1.0,
-        )
 
 
 def _of_room(status: Status) -> bool:

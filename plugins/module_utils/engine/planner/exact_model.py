@@ -15,8 +15,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...model import GIB
-from .board import NOWHERE, Board, Rows
+from .board import NOWHERE, Board
 from .items import Item
+from .reach import Rows
 
 Row = tuple[float, float, dict[int, float]]
 
@@ -83,7 +84,7 @@ def program(board: Board, wanted: Collection[Item]) -> Program:
 def _add_kind(found: Program, board: Board, alike: Alike) -> dict[int, int]:
     """Add how many items of a kind end up on each node, and how many leave it; return the columns by node."""
     total = sum(alike.at.values())
-    nodes: Sequence[int] = sorted({*alike.rows.nodes, *alike.at} - board.closed - {NOWHERE})
+    nodes: Sequence[int] = sorted({*alike.rows.nodes, *alike.at} - board.reach.closed - {NOWHERE})
     columns = {node: found.column(total) for node in nodes}
     found.rows.append((total, total, dict.fromkeys(columns.values(), 1.0)))
     for node, count in alike.at.items():

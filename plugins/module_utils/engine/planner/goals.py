@@ -79,7 +79,7 @@ def _relieve(board: Board, placer: Placer, node: int) -> None:
 
 def _excess(board: Board, node: int) -> tuple[float, float] | None:
     """How much more CPU and memory is allocated than is allowed; None when it is not."""
-    limits = board.limits(node)
+    limits = board.reach.limits(node)
     short = (board.cpu[node] - limits[0], board.memory[node] - limits[1])
     return short if short[0] > 0 or short[1] > 0 else None
 
@@ -164,7 +164,7 @@ def _best_move(
 
 def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> float:
     """The larger of the allocated parts of CPU and memory of a node, with or without an item."""
-    cpu, memory = board.limits(node, enforced=False)
+    cpu, memory = board.reach.limits(node, enforced=False)
     cores = board.cpu[node] + (sign * item.cores if item is not None else 0)
     used = board.memory[node] + (sign * item.memory if item is not None else 0)
     return max(cores / cpu if cpu > 0 else 0.0, used / memory if memory > 0 else 0.0)
@@ -175,15 +175,15 @@ def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> f
 
 def consolidate(board: Board, placer: Placer) -> list[str]:
     """Empty as many nodes as possible, those with the least to move first; return their names."""
-    closed = set(board.closed)
+    closed = set(board.reach.closed)
     empty = {node for node, info in enumerate(board.nodes) if not info.guests and not board.on[node]}
     emptied: list[str] = []
     board.close(closed | empty)
     for node in sorted(range(len(board.nodes)), key=lambda node: (_cost(board.on[node].values()), node)):
         items = list(board.on[node].values())
-        if node in board.closed or not items or not all(item.movable for item in items):
+        if node in board.reach.closed or not items or not all(item.movable for item in items):
             continue
-        before = board.closed
+        before = board.reach.closed
         board.close(before | {node})
         mark = len(board.trail)
         why = f"empties {board.nodes[node].name}"

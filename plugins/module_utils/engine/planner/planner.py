@@ -95,7 +95,7 @@ class _Planner:
     def plan(self) -> Plan:
         """Reach one goal after the other, each beside what was found for those before."""
         board, goals = self.board, self.goals
-        closed = board.closed
+        closed = board.reach.closed
         broken = repair(board, self.placer) if goals.repair else {}
         for index, why in broken.items():
             self._leave(board.items[index], f"{why}, and no move fixes that", CURES[Category.RULE])
@@ -142,7 +142,7 @@ class _Planner:
     def drains(self) -> Iterable[Task]:
         """The guests of drained nodes; those that cannot be moved are stuck."""
         for item in list(self.board.items):
-            names = sorted(self.board.nodes[home].name for home in item.homes & self.board.closed)
+            names = sorted(self.board.nodes[home].name for home in item.homes & self.board.reach.closed)
             if not names:
                 continue
             if item.movable:
@@ -214,7 +214,7 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
     """Why the item may go to no node as things are, and what would cure that."""
     rows, found, kinds = board.rows(item), Counter[str](), Counter[Category]()
     for info in board.nodes:
-        if info.index in board.closed or info.index in item.homes:
+        if info.index in board.reach.closed or info.index in item.homes:
             continue
         status = rows.refusals.get(info.index)
         if info.name in item.not_to:

@@ -183,7 +183,7 @@ def _course(board: Board, legs: Sequence[Leg], node: int, before: Load) -> NodeC
     highest = peaks(legs, node)
     coming = [Position(node, leg.cores, leg.memory, leg.guests) for leg in legs if leg.target == node]
     leaving = [source for leg in legs for source in leg.sources if source.node == node]
-    host, policy = board.nodes[node].node, board.policy
+    host, policy = board.nodes[node].node, board.reach.policy
     return NodeCourse(
         allocatable=Load(policy.cpu.allocatable(host), int(policy.memory.allocatable(host)), 0),
         before=before,
