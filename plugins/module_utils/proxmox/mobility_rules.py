@@ -315,9 +315,15 @@ def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str
 
 
 def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Proxmox notices a missing bridge only when the guest starts there."""
+    """Proxmox notices a missing bridge only when the guest starts there.
+
+    Bridges are shown to users with SDN.Audit on them, so one that the guest's own node does not show tells nothing.
+    """
     cards = [str(value) for key, value in config.items() if re.fullmatch(r"net\d+", key)]
     wanted = {match[1] for card in cards if (match := _BRIDGE.search(card))}
+    shown = around.nodes.get(guest.node)
+    if shown is not None:
+        wanted &= shown
     for node, bridges in around.nodes.items():
         if bridges is not None and node != guest.node and wanted - bridges:
             yield node, f"lacks the bridge {listed(sorted(wanted - bridges))}"

@@ -222,6 +222,7 @@ _MIGRATION = Row(
 
 _PATHS: dict[str, Kind] = {
     "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
+    "/access/permissions": Values(Values(flag)),
     "/cluster/resources": Rows(_RESOURCE),
     "/cluster/status": Rows(_MEMBER),
     "/cluster/tasks": Rows(_TASK),

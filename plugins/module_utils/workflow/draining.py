@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ..engine.texts import known, listed
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, PermissionDenied
 from ..model import Snapshot
 from ..plans import Goals
 from ..proxmox.drain_marks import DrainMarks
 from ..proxmox.mover import label
+from ..proxmox.reader import Reader
 from .access import Access
 from .files import write_json
 from .move_options import MoveOptions
@@ -26,6 +27,8 @@ from .plan_run import Outcome, PlanRun
 from .plugin_config import profiles_of
 
 DRAINED, ACTIVE = "drained", "active"
+
+_GUESTS, _SIGHT = "/vms", "VM.Audit"
 
 
 def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
@@ -42,6 +45,8 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     progress = move_progress(params.get("progress_file"))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
+        if params["state"] == DRAINED:
+            require_sight_of_guests(access.writer())
         drain = Drain(access, names, active=params["state"] == ACTIVE)
         run = PlanRun(access, profiles, default, options, drain.goals, view=drain.view, progress=progress)
         outcome = run.prepare()
@@ -62,6 +67,17 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     if error is not None:
         raise failed(error, result)
     return result
+
+
+def require_sight_of_guests(reader: Reader) -> None:
+    """Raise PermissionDenied when guests may be hidden from this user: a node that has only such looks empty."""
+    held = reader.get("/access/permissions", path=_GUESTS).get(_GUESTS) or {}
+    if not held.get(_SIGHT):
+        raise PermissionDenied(
+            f"a node may have guests that this user cannot see, so that it would look drained: grant {_SIGHT} on"
+            f" {_GUESTS}, with propagation",
+            path=_GUESTS,
+        )
 
 
 class Drain:

@@ -5,21 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 from support.playbook import run_tasks
 from support.versions import both_versions
 from support.waiting import until
 
-from .conftest import VMS, container, on, writes
+from .conftest import TIME_SCALE, VMS, container, description, on, writes
 
 DRAIN = {"name": ["pve1"]}
 MIGRATIONS = "/(qemu|lxc)/\\d+/migrate$"
@@ -330,3 +331,53 @@ def test_a_vm_that_is_created_during_a_drain__finds_the_room_that_is_left(
 
     assert probe["error_code"] == "NoNodesAvailable"
     assert set(VMS) <= on(cluster, "pve1")
+
+
+# --- users with few privileges ---
+
+MOVER = ("VM.Audit", "VM.Migrate", "Sys.Audit", "Datastore.Audit", "Pool.Allocate", "Pool.Audit")
+SECRET = "33333333-3333-3333-3333-333333333333"
+AS_MOVER = {"api_user": "mover@pve", "api_token_id": "tok", "api_token_secret": SECRET}
+
+
+@pytest.fixture
+def may(version: str) -> Iterator[Callable[..., SimulatedCluster]]:
+    """Start a cluster whose user mover@pve has these privileges everywhere; vm107 has a network card."""
+    networked = {"vmid": 107, "node": "pve1", "name": "vm107", "cores": 1, "memory": 1024, "status": "running"}
+    with contextlib.ExitStack() as running:
+
+        def start(*privileges: str) -> SimulatedCluster:
+            cluster = description()
+            cluster["guests"].append({**networked, "config": {"net0": "virtio,bridge=vmbr0"}})
+            cluster["roles"] = {"Mover": list(privileges)}
+            cluster["users"] = [{"name": "mover@pve"}]
+            cluster["tokens"] = [{"id": "mover@pve!tok", "secret": SECRET, "privsep": False}]
+            cluster["acl"] = [{"path": "/", "user": "mover@pve", "role": "Mover"}]
+            return running.enter_context(SimulatedCluster.start(cluster, version=version, time_scale=TIME_SCALE))
+
+        yield start
+
+
+@both_versions
+def test_drain__needs_no_privilege_to_see_bridges(
+    may: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
+) -> None:
+    cluster = may(*MOVER)
+
+    result = drain(Controller(modules, tmp_path, cluster.environment()), **AS_MOVER)
+
+    assert (result.get("msg"), on(cluster, "pve1")) == (None, set())
+
+
+@both_versions
+def test_drain__of_guests_that_may_be_hidden_is_refused(
+    may: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
+) -> None:
+    cluster = may(*(privilege for privilege in MOVER if privilege != "VM.Audit"))
+
+    result = drain(Controller(modules, tmp_path, cluster.environment()), **AS_MOVER)
+
+    assert result["error_code"] == "PermissionDenied"
+    assert "guests that this user cannot see" in result["msg"]
+    assert "grant VM.Audit on /vms" in result["msg"]
+    assert writes(cluster) == []

@@ -37,12 +37,13 @@ def interfaces(call: Call) -> list[dict[str, Any]]:
             rows += [{"iface": name, "type": "vnet", "active": 1} for name in node.vnets]
     elif wanted is not None:
         rows = [row for row in rows if row["type"] == wanted]
-    return [row for row in rows if row["type"] != "bridge" or _usable(call, str(row["iface"]))]
+    zones = {"bridge": "localnetwork", "vnet": VNET_ZONE}
+    return [row for row in rows if row["type"] not in zones or _shown(call, zones[str(row["type"])], str(row["iface"]))]
 
 
-def _usable(call: Call, bridge: str) -> bool:
-    path = f"/sdn/zones/localnetwork/{bridge}"
-    return call.allowed(f"/nodes/{call.node}", "Sys.Audit") or call.allowed(path, "SDN.Audit", "SDN.Use", any_of=True)
+def _shown(call: Call, zone: str, bridge: str) -> bool:
+    """Who may audit the node is not shown its bridges for that."""
+    return call.allowed(f"/sdn/zones/{zone}/{bridge}", "SDN.Audit", "SDN.Use", any_of=True)
 
 
 @route("GET", "/cluster/sdn/vnets")
