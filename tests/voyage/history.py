@@ -124,7 +124,7 @@ class History:
             raise Failed(f"a clean run does not reach the goal: {first['msg']}")
         second = self._clean_run()
         if second.get("failed") or second["changed"]:
-            raise Failed(f"a second clean run is not without a change: {second.get('msg', second['changed'])}")
+            raise Failed(f"a second clean run is not without a change: {second.get('msg', 'changed')}")
         self.referee.check_goal(NAMES)
 
     def _clean_run(self) -> dict[str, t.Any]:

@@ -40,6 +40,9 @@ class Loop(BaseEventLoop):
     def settle(self) -> None:
         """Run everything that is due at this moment."""
         self.run_forever()
+        # A timer that is due within the clock's resolution runs after the loop was told to stop.
+        while self._ready:  # type: ignore[attr-defined]
+            self.run_forever()
 
     def next_time(self) -> float | None:
         """When the next thing is due."""
