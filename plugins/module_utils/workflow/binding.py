@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from ..errors import CollectionError, ConnectionFailed, TaskTimeout
+from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder
 from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
-from ..proxmox.failures import AnswerLost, NodeSilent, NodeUnreachable, VMIDTaken
+from ..proxmox.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
@@ -61,24 +61,22 @@ class BindingCycle:
             job.bound = self._create(job.entry, decision)
         except CollectionError as error:
             # Nothing was made.
-            self._release(decision.vmid)
-            self._fail(job, decision, error)
+            self._lose(job, decision, error)
             return
-        if isinstance(job.bound, Created):
-            self._note_created(job, job.bound)
-            return
-        failure = job.bound.error
-        if isinstance(job.bound, NotStarted) or (isinstance(job.bound, LeftBehind) and not job.bound.stub):
-            # It is there. Should its node fail now, others know its name from the reservation alone.
-            with suppress(CollectionError):
-                self._mark_created(decision.vmid)
-        elif isinstance(failure, NodeSilent) or not isinstance(failure, (TaskTimeout, AnswerLost)):
-            self._release(decision.vmid)
-        # Otherwise the VM may yet come to be: its reservation counts until it expires or the cluster shows the VM.
-        self._fail(job, decision, failure)
-        can_be_seen = not isinstance(job.bound, Unknown) or (job.bound.begun and not job.bound.goes_on)
-        if job.state is State.FAILED and job.bound is not None and can_be_seen:
-            job.status = self._status_of(job.bound.node, job.bound.vmid)
+        match job.bound:
+            case Created():
+                self._note_created(job, job.bound)
+            case NotStarted(error=failure) | LeftBehind(error=failure, stub=False):
+                # It is there. Should its node fail now, others know its name from the reservation alone.
+                with suppress(CollectionError):
+                    self._mark_created(decision.vmid)
+                job.fail(failure, self._status_of(job.bound.node, decision.vmid))
+            case LeftBehind(error=failure) | Unknown(error=(NodeSilent() | NodeUnreachable()) as failure):
+                self._lose(job, decision, failure)
+            case Unknown(error=failure):
+                # It may yet come to be: its reservation counts until it expires or the cluster shows the VM.
+                seen = job.bound.begun and not job.bound.goes_on
+                job.fail(failure, self._status_of(job.bound.node, decision.vmid) if seen else None)
 
     def _is_among(self, nameless: Collection[Guest], job: Job) -> bool:
         """Wait until the nameless guests have names, are gone, or are found to be abandoned. Returns whether the VM is
@@ -97,25 +95,22 @@ class BindingCycle:
                 raise BeingCreated(f"{job.label}: {unclear(left)}; run again later", left)
         return False
 
-    def _fail(self, job: Job, decision: Decision, error: CollectionError) -> None:
-        """Return a VM to the queue if that is possible, or else give it up.
+    def _lose(self, job: Job, decision: Decision, error: CollectionError) -> None:
+        """Return a VM whose decision failed to the queue if that is possible, or else give it up.
 
         A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
         """
-        left_behind = isinstance(job.bound, LeftBehind) and not job.bound.stub
-        if left_behind or isinstance(job.bound, NotStarted):
-            again = False
-        elif isinstance(error, VMIDTaken):
-            again = job.entry.request.vmid is None
-        else:
-            again = isinstance(error, (ReservationLost, NodeUnreachable, NodeSilent))
+        self._release(decision.vmid)
+        lost = (ReservationLost, NodeUnreachable, NodeSilent)
+        again = job.entry.request.vmid is None if isinstance(error, VMIDTaken) else isinstance(error, lost)
+        left = job.bound if isinstance(job.bound, LeftBehind) else None
         if not (again and job.may_try_again):
-            job.fail(error)
+            job.fail(error, self._status_of(left.node, left.vmid) if left else None)
             return
         if isinstance(error, VMIDTaken):
             self._placer.taken.add(error.vmid)
-            if isinstance(job.bound, LeftBehind):
-                self.warnings.append(f"{job.label}: {job.bound.message}")
+            if left:
+                self.warnings.append(f"{job.label}: {left.message}")
         elif isinstance(error, ConnectionFailed):
             clone = decision.request.clone
             node = decision.node if clone is None else _template_of(decision, clone.templates).node

@@ -135,15 +135,14 @@ class Job:
             lost_node = isinstance(self.requeued_by, (NodeUnreachable, NodeSilent))
             self.fail(self.requeued_by if lost_node else outcome.error)
 
-    def fail(self, error: CollectionError | None) -> None:
+    def fail(self, error: CollectionError | None, status: str | None = None) -> None:
         """Do nothing more with it in this cycle."""
-        self.state, self.error = State.FAILED, error
+        self.state, self.error, self.status = State.FAILED, error, status
 
     def refuse(self, error: CollectionError) -> None:
         """Do not carry out what is planned or decided."""
-        if self.plan is not None:
-            self.status, self.plan = self.plan.status, None
-        self.fail(error)
+        self.fail(error, None if self.plan is None else self.plan.status)
+        self.plan = None
 
     def note_wait(self, seconds: float) -> None:
         """Note how long the run has waited for capacity, for what, and whether that can help at all."""

@@ -237,6 +237,17 @@ def test_answers_lost_every_time__end_in_an_error_and_no_vm(cluster, binder, how
     assert 200 not in cluster.state()["guests"]
 
 
+def test_lost_answer__leaves_the_vm_unknown_when_the_cluster_cannot_be_read(cluster, binder):
+    cluster.fault(method="POST", path=CREATE, drop="after")
+    cluster.fault(method="GET", path="^/cluster/resources$", drop="after")
+
+    bound = create(binder)
+
+    assert isinstance(bound, Unknown)
+    assert isinstance(bound.error, AnswerLost)
+    assert "cannot determine whether VM 200 was created" in bound.error.message
+
+
 def test_task_that_fails__is_told_with_its_reason_and_leaves_nothing(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, task_error="no space left on device")
 
