@@ -92,6 +92,11 @@ class Item:
         return not self.homes
 
     @property
+    def priority(self) -> int:
+        """The highest of its new VMs; 0 for guests."""
+        return max(part.request.priority for part in self.parts)
+
+    @property
     def plain(self) -> bool:
         """Whether no rule of its own makes a difference between it and another item of its size."""
         request = self.parts[0].request

@@ -26,11 +26,11 @@ class Task(t.NamedTuple):
 Order = Callable[[Task], t.Any]
 
 ORDERS: Sequence[Order] = (
-    lambda task: (-task.item.share, task.item.index),
-    lambda task: (-task.item.memory, -task.item.cores, task.item.index),
-    lambda task: (-task.item.cores, -task.item.memory, task.item.index),
+    lambda task: (-task.item.priority, -task.item.share, task.item.index),
+    lambda task: (-task.item.priority, -task.item.memory, -task.item.cores, task.item.index),
+    lambda task: (-task.item.priority, -task.item.cores, -task.item.memory, task.item.index),
 )
-"""In which orders items are placed: the largest first, by the larger share, by memory and by CPU."""
+"""In which orders items are placed: by priority, and then the largest first, by the larger share, memory or CPU."""
 
 
 @dataclass(slots=True)

@@ -163,6 +163,12 @@ def test_drain__waits_for_the_room_that_another_move_frees() -> None:
     assert plan.nodes["b"].peak.memory == plan.nodes["b"].after.memory
 
 
+def test_place__the_higher_priority_gets_the_room() -> None:
+    state = cluster([node("a", gib=10)], [guest(100, "a", gib=2)])
+    plan = make_plan(state, PROFILES, Goals(place=(vm("large", gib=8), vm("small", gib=4, priority=1))), {})
+    assert ([each.decision.request.name for each in plan.creations], [*plan.unplaced]) == (["small"], ["large"])
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_drain__names_what_stays_with_a_cure(known: bool) -> None:
     state = cluster([node("a"), node("b")], [guest(100, "a")])
