@@ -145,8 +145,10 @@ class Placer:
         items = [task.item for task in tasks]
         if len(items) < 2 or not all(item.new or item.closed_home for item in items):
             return None
-        mark = len(self.board.trail)
-        packing = Packing(self.board, items, max(self._bounds.steps - self.steps, 0) // 2)
+        mark, left = len(self.board.trail), max(self._bounds.steps - self.steps, 0) // 2
+        if len(items) * len(self.board.nodes) > left:
+            return None
+        packing = Packing(self.board, items, left)
         found = packing.run({task.item.index: task.why for task in tasks})
         self.steps += packing.steps
         if not found or not self._within(None, mark):
