@@ -216,7 +216,7 @@ def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, li
         volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
         if row.get("cdrom") and not is_cloudinit(volume):
             return (
-                f"{slot} holds the image {volume}, which only its node has",
+                f"{slot} holds the image {volume}, which is on a local storage",
                 f"eject it: set {slot} to none,media=cdrom",
             )
         if _LINKED_CLONE.search(volume):
