@@ -165,6 +165,31 @@ def container_mobility(
     )
 
 
+def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
+    """How a guest can be moved as far as the cluster's list tells: without local disks and devices."""
+    container = guest.kind == "lxc"
+    why = _first(
+        (
+            lambda: _kept_by_tag(guest, permitted),
+            lambda: _ha_state(guest),
+            lambda: _restart(guest.running, permitted) if container else None,
+            lambda: _not_permitted(guest.running, (), permitted),
+        )
+    )
+    if why is not None or not around.online(guest.node):
+        return stuck(*(why or (f"its node {guest.node} is offline", "bring the node back")))
+    how = OFFLINE if not guest.running else RESTART if container else LIVE
+    via = _via(guest)
+    return Mobility(
+        how=how,
+        via=via,
+        not_to=_joined(_against_ha(guest, around) if via == HA else ()),
+        together=_together(guest, {}, around) if via == HA else frozenset(),
+        cost=guest.memory if how == LIVE else 0,
+        map_storages=via == API,
+    )
+
+
 def storage_of(volume: str) -> str:
     """The storage that a volume is on."""
     return volume.partition(":")[0]

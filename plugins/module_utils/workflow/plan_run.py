@@ -17,6 +17,7 @@ from ..errors import CollectionError, InvalidRequest, PlanStale
 from ..model import Snapshot
 from ..plans import Goals, Mobility, Plan
 from ..proxmox.mobility import read_mobility
+from ..proxmox.mobility_rules import Surroundings, presumed
 from ..proxmox.mover import Mover
 from ..proxmox.polling import Poller
 from ..proxmox.snapshot import Needs, completed
@@ -35,6 +36,9 @@ ROUNDS = 20
 
 FRUITLESS = 3
 """How many rounds in a row may begin no move as the cluster changes all the time."""
+
+GUESSES = 10
+"""How often it is planned with guests of which not all is read, before all guests are read."""
 
 SETTLING = 2.0
 """Seconds to wait before planning again when the cluster was not as planned."""
@@ -196,17 +200,21 @@ class PlanRun:
         return cluster_state(with_moves(self._view(counted.snapshot), under_way), counted.pending), goals
 
     def _plan(self, state: ClusterState, goals: Goals) -> Plan:
-        """Plan with the guests that have to move; with all others as well where these find no room."""
-        wanted = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
-        mobility = self._mobility(state, wanted)
-        plan = self._made(state, goals, mobility)
-        blocked = [each for each in plan.stuck if not mobility.get(each.vmid, Mobility()).stuck[0]]
-        everybody = goals.repair or goals.balance is not None or goals.consolidate
-        if everybody or blocked or plan.unplaced:
-            others = {guest.vmid for guest in state if guest.vmid > 0} - mobility.keys()
-            mobility = {**mobility, **self._mobility(state, others)}
-            plan = self._made(state, goals, mobility)
-        return plan
+        """Plan with what is read of the guests that have to move, and with what is presumed of all others: how those can
+        be moved is read when the plan moves them.
+        """
+        known = self._mobility(state, {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys())
+        around = Surroundings.of(state.snapshot, {})
+        permitted = self._options.permitted
+        guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
+        for _round in range(GUESSES):
+            plan = self._made(state, goals, {**guesses, **known})
+            unread = {vmid for move in plan.moves for vmid in (move.vmid, *move.together)} - known.keys()
+            if not unread:
+                return plan
+            known |= self._mobility(state, unread)
+        known |= self._mobility(state, guesses.keys() - known.keys())
+        return self._made(state, goals, known)
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility]) -> Plan:
         return make_plan(state, self._profiles, goals, mobility, self._options.bounds, self._default, now=time.time())

@@ -1,0 +1,143 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Moves guests so that rules hold and nodes are evenly full, or empty."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_rebalance
+short_description: Move guests of a Proxmox VE cluster to repair rules, to balance nodes, or to empty nodes
+version_added: 1.1.0
+description:
+  - Moves guests by a plan that reaches the O(goals) with as few moves as possible. A cluster that meets them needs no
+    move, and the task changes nothing.
+  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). Each moment of the plan respects
+    them, with guests that are being migrated counted on both nodes.
+  - Moves no guest to a node that M(qemu_scheduler.proxmox.node_drain) keeps free of guests.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  goals:
+    description:
+      - V(repair) moves guests that break a rule (HA rules, O(rules), rules in tags) or a limit of their node.
+      - V(balance) evens out the allocated CPU and memory of the nodes, if they differ by more than O(threshold).
+      - V(consolidate) empties as many nodes as possible. It cannot be combined with V(balance).
+    type: list
+    elements: str
+    choices: [repair, balance, consolidate]
+    default: [repair]
+  threshold:
+    description:
+      - For V(balance), the difference between nodes that is acceptable, as a part of what a node may allocate. V(0.15)
+        when this is not given.
+    type: float
+  margin:
+    description:
+      - For V(balance), what a move must improve at least, as a part of what a node may allocate. V(0.02) when this is
+        not given.
+    type: float
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the complete plan. Writes nothing to the cluster and reserves nothing in the ledger.
+  diff_mode:
+    support: full
+    details:
+      - Shows the node of each guest that moves.
+seealso:
+  - module: qemu_scheduler.proxmox.node_drain
+  - module: qemu_scheduler.proxmox.qemu_schedule
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.moves
+  - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+"""
+
+EXAMPLES = r"""
+- name: Move guests that break a rule or a limit
+  qemu_scheduler.proxmox.cluster_rebalance:
+
+- name: Balance the nodes, with ten moves at most
+  qemu_scheduler.proxmox.cluster_rebalance:
+    goals: [repair, balance]
+    max_moves: 10
+
+- name: Show which nodes could be switched off at night
+  qemu_scheduler.proxmox.cluster_rebalance:
+    goals: [consolidate]
+  check_mode: true
+"""
+
+RETURN = r"""
+plan:
+  description: The plan. Its keys are described in the documentation of the plan document.
+  returned: success, and on failure after the plan was made
+  type: dict
+moves:
+  description:
+    - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
+      move was not begun) or V(unknown) (it may still be under way).
+    - Empty in check mode.
+  returned: success, and on failure after the plan was made
+  type: list
+  elements: dict
+  sample: [{id: 1, vmid: 101, name: web-1, from: pve3, to: pve1, why: balances pve3 and pve1, outcome: moved,
+    node: pve1, seconds: 11.2}]
+stuck:
+  description:
+    - The guests that stay although a goal wants them elsewhere, each with the reason (C(why)) and what would cure it
+      (C(cure)).
+  returned: success, and on failure after the plan was made
+  type: list
+  elements: dict
+  sample: []
+error_code:
+  description: Stable code of the error, such as V(GoalsNotReached) when a rule stays broken.
+  returned: on failure
+  type: str
+  sample: GoalsNotReached
+error_details:
+  description: Further data about the error.
+  returned: on failure
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rebalancing import (
+    BALANCE,
+    CONSOLIDATE,
+    REPAIR,
+    rebalance,
+)
+
+
+def argument_spec() -> Spec:
+    """The options of the module."""
+    choices = [REPAIR, BALANCE, CONSOLIDATE]
+    return {
+        **move_argument_spec(),
+        "goals": {"type": "list", "elements": "str", "choices": choices, "default": [REPAIR]},
+        "threshold": {"type": "float"},
+        "margin": {"type": "float"},
+    }
+
+
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
+    """Run the module."""
+    module = hiding_secrets(module_class)(
+        argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
+    )
+    answer(module, lambda: rebalance(module.params, check_mode=module.check_mode, warn=module.warn))
+
+
+if __name__ == "__main__":
+    main()
