@@ -200,8 +200,8 @@ class PlanRun:
         return cluster_state(with_moves(self._view(counted.snapshot), under_way), counted.pending), goals
 
     def _plan(self, state: ClusterState, goals: Goals) -> Plan:
-        """Plan with what is read of the guests that have to move, and with what is presumed of all others: how those can
-        be moved is read when the plan moves them.
+        """Plan with what is read of the guests that have to move, and with what is presumed of all others. How one of
+        those can be moved is read when the plan moves it.
         """
         known = self._mobility(state, {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys())
         around = Surroundings.of(state.snapshot, {})
