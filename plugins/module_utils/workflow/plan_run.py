@@ -15,7 +15,7 @@ from ..engine.framework.profile import Profile
 from ..engine.planner.planner import in_words, make_plan
 from ..errors import CollectionError, InvalidRequest, PlanStale
 from ..model import Snapshot
-from ..plans import Goals, Mobility, Plan
+from ..plans import Bounds, Goals, Mobility, Plan
 from ..proxmox.mobility import read_mobility
 from ..proxmox.mobility_rules import Surroundings, presumed
 from ..proxmox.mover import Mover
@@ -217,7 +217,18 @@ class PlanRun:
         return self._made(state, goals, known)
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility]) -> Plan:
-        return make_plan(state, self._profiles, goals, mobility, self._options.bounds, self._default, now=time.time())
+        return make_plan(state, self._profiles, goals, mobility, self._bounds(), self._default, now=time.time())
+
+    def _bounds(self) -> Bounds:
+        """What is left of the bounds of the run after the moves that it has made."""
+        moves = [report.move for report in self.outcome.moved] if self.outcome is not None else []
+        bounds = self._options.bounds
+        sent = sum(move.memory + move.copied for move in moves)
+        return replace(
+            bounds,
+            max_moves=None if bounds.max_moves is None else max(bounds.max_moves - len(moves), 0),
+            max_bytes=None if bounds.max_bytes is None else max(bounds.max_bytes - sent, 0),
+        )
 
     def _mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
         """How these guests can be moved, and those that move along with them; less what has failed in this run."""

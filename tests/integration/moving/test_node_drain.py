@@ -381,3 +381,19 @@ def test_drain__of_guests_that_may_be_hidden_is_refused(
     assert "guests that this user cannot see" in result["msg"]
     assert "grant VM.Audit on /vms" in result["msg"]
     assert writes(cluster) == []
+
+
+# --- active again ---
+
+
+@both_versions
+def test_active__brings_the_guests_of_the_node_back(cluster: SimulatedCluster, controller: Controller) -> None:
+    before = on(cluster, "pve1")
+    drain(controller)
+    assert on(cluster, "pve1") == set()
+
+    result = drain(controller, state="active")
+
+    assert not result.get("failed"), result["msg"]
+    assert on(cluster, "pve1") == before
+    assert not drain(controller, state="active")["changed"]
