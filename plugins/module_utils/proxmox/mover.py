@@ -112,7 +112,10 @@ class Mover:
         if unplanned:
             raise stale(move, f"{', '.join(unplanned)} would have to be copied, which the plan does not know")
         sources = {slot: storage_of(volume) for slot, volume in volumes.items()}
-        storages = {sources[slot]: target for slot, target in move.storages.items() if slot in sources}
+        pairs = {(sources[slot], target) for slot, target in move.storages.items() if slot in sources}
+        storages = dict(pairs)
+        if mapped and len(pairs) > len(storages):
+            raise stale(move, "disks of one storage would go to several, and Proxmox VE maps whole storages")
         _check_target(move, check, set(storages) if mapped else set())
         return storages
 

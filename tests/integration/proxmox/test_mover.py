@@ -54,6 +54,11 @@ def mover(session: Session, poller: Poller) -> Mover:
     return Mover(session, TaskFollower(session, timeout=300, poller=poller))
 
 
+@pytest.fixture(autouse=True)
+def _second_disk(cluster: SimulatedCluster) -> None:
+    cluster.set_guest(151, config={"scsi1": "fast:151/vm-151-disk-1.raw,size=64M"})
+
+
 def moving(vmid: int, target: str = "pve2", **more: t.Any) -> Move:
     return Move(**{"id": 1, "vmid": vmid, "name": f"mv{vmid}", "source": "pve1", "target": target, "why": "", **more})
 
@@ -107,6 +112,11 @@ def test_move__the_bandwidth_is_bounded(cluster: SimulatedCluster, session: Sess
         (116, {"how": OFFLINE}, "it is locked (backup)"),
         (101, {"source": "pve3"}, "it is no longer on pve3"),
         (104, {}, "scsi0 would have to be copied, which the plan does not know"),
+        (
+            151,
+            {"how": OFFLINE, "storages": {"scsi0": "fast", "scsi1": "tiny"}},
+            "disks of one storage would go to several",
+        ),
         (105, {"how": OFFLINE, "target": "pve3", "storages": {}}, "scsi0 would have to be copied"),
     ],
 )
