@@ -169,7 +169,7 @@ class Headroom:
         """Count what a node has left and which guests run there; return its index and its place in the order."""
         index, room = info.index, self._limits.room(info)
         self._loads[index] = _loads(info)
-        if info.node.maintenance:
+        if info.node.maintenance or info.node.drained:
             return index, (math.inf, len(self._cluster.nodes))
         if index in self._room:
             del self._order[bisect.bisect_left(self._order, (self._room[index].memory, index))]

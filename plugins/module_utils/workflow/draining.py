@@ -122,10 +122,9 @@ class Drain:
         return Goals(undo={vmid: home[vmid] for vmid in sorted(away)})
 
     def view(self, snapshot: Snapshot) -> Snapshot:
-        """The cluster with the nodes that become active as if they had no mark: their guests may come back."""
-        if not self.active:
-            return snapshot
-        nodes = (replace(node, drained=False) if node.name in self._names else node for node in snapshot.nodes)
+        """The cluster with the nodes as if they were marked already, or, where they become active, not any more."""
+        drained = not self.active
+        nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
     def begin(self) -> None:

@@ -27,7 +27,7 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
 
     By CPU and memory; storage does not count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit,
     unless others are given here. A cluster that could not absorb a loss before takes no VM at all. Nodes in HA
-    maintenance take no guests.
+    maintenance, and drained ones, take no guests.
     """
 
     name = "FailoverHeadroom"
