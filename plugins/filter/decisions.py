@@ -227,6 +227,8 @@ def _lead(vm: VM) -> str:
         reasons = _reasons(nodes)
         return f"the only node: {reasons}" if reasons else "the only node"
     lead = (passed[0]["score"] or 0.0) - (passed[1]["score"] or 0.0)
+    if lead < 0:
+        return f"{-lead:.1f} behind {passed[1]['node']}, so that all VMs fit"
     ahead = f"{lead:.1f} ahead of" if lead > 0 else "level with"
     return f"{ahead} {passed[1]['node']}, {len(passed)} of {len(nodes)} nodes fit"
 

@@ -293,7 +293,9 @@ vms:
               description: Name of the node.
               type: str
             distance:
-              description: Difference to the score of the chosen node.
+              description:
+                - Difference to the score of the chosen node. Negative if the node was chosen so that all VMs of the
+                  task fit.
               type: float
         message:
           description: The decision in one sentence.

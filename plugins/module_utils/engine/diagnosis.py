@@ -81,6 +81,8 @@ class Outcome:
         second = self.runner_up
         if second is None:
             return f"{text}: no other node passed"
+        if second.distance < 0:
+            return f"{text}, {-second.distance:.1f} behind {second.node}, so that all VMs fit"
         lead = f"{second.distance:.1f} ahead of" if second.distance > 0 else "level with"
         return f"{text}, {lead} {second.node}"
 

@@ -20,6 +20,7 @@ from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
+from ..engine.planner.batch import place_batch
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
@@ -211,7 +212,7 @@ class Placer:
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         present = known_among(self._asked, state).values()
-        outcomes = scheduler.schedule_all(requests.values(), time.time(), present)
+        outcomes = place_batch(scheduler, list(requests.values()), time.time(), present)
         for job, outcome in zip(requests, outcomes, strict=True):
             job.schedule(outcome)
             if outcome.decision is not None:

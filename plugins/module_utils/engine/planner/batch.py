@@ -29,7 +29,8 @@ def place_batch(
     """
     outcomes = scheduler.schedule_all(requests, now, present)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
-    if not homeless:
+    hopeless = any(not outcomes[number].resolvable for number in homeless)
+    if not homeless or hopeless or len(outcomes) < 2:
         return outcomes
     placed = [outcome.decision for outcome in outcomes if outcome.decision is not None]
     for decision in reversed(placed):
