@@ -31,7 +31,8 @@ VM = Mapping[str, t.Any]
 
 MANY = 20
 """From how many unchanged VMs on the table lists their names in one place."""
-CHANGED, UNCHANGED = "changed", "unchanged"
+CHANGED = "changed"
+UNCHANGED = "unchanged"
 KINDS = ("failed", "not done", CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")

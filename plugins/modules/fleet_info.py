@@ -48,6 +48,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.requests
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
   - qemu_scheduler.proxmox.attributes

@@ -75,7 +75,7 @@ class Unknown:
         return isinstance(self.error, TaskTimeout) and self.error.upid is not None
 
 
-Bound = Created | NotStarted | LeftBehind | Unknown
+Bound: t.TypeAlias = "Created | NotStarted | LeftBehind | Unknown"
 
 
 P = t.ParamSpec("P")

@@ -129,7 +129,8 @@ class PlanRun:
         A KeyboardInterrupt ends it early: nothing new is begun, and what is under way is followed for a while.
         """
         outcome = self.outcome
-        assert outcome is not None
+        if outcome is None:
+            raise AssertionError("prepare comes first")
         session = self._access.writer()
         session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))

@@ -192,7 +192,7 @@ class Run:
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
         """Plan for a VM that exists; with wait once others have created it."""
-        guest = t.cast("Guest", job.guest)
+        guest = t.cast(Guest, job.guest)
         while True:
             try:
                 job.plan = self._converger.plan(job.entry, guest, cluster)

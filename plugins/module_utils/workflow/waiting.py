@@ -76,7 +76,7 @@ class Waiting:
         now = self._clock()
         wall = time.time() - now
         for job in jobs:
-            position, outcome = job.entry.position, t.cast("Outcome", job.outcome)
+            position, outcome = job.entry.position, t.cast(Outcome, job.outcome)
             until = None if outcome.until is None else outcome.until - wall
             self._queue.put_back(position, outcome.request, now, outcome.rejected_by, until)
         pause = FIRST_PAUSE

@@ -152,7 +152,7 @@ class Relations:
             return True
         if _joins(one.request) and _joins(one.request) == _joins(other.request):
             return True
-        return _about(one, other) or _about(other, one)
+        return any(_about(*pair) for pair in ((one, other), (other, one)))
 
 
 def _joins(request: Request) -> str | None:
