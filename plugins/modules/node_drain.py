@@ -37,6 +37,13 @@ options:
     type: str
     choices: [drained, active]
     default: drained
+  prove:
+    description:
+      - Whether a solver checks the plan. The plan then states in C(optimal) whether no plan has fewer moves, in
+        C(moves_lower_bound) the fewest moves of any plan, and in C(impossible) whether there is no complete plan.
+      - Requires the Python package highspy. The solver runs for up to ten seconds.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full
@@ -135,6 +142,7 @@ def argument_spec() -> Spec:
         **move_argument_spec(),
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
+        "prove": {"type": "bool", "default": False},
     }
 
 

@@ -264,10 +264,13 @@ def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, li
 
 def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
     if not running and not permitted.offline:
-        return "it is off, and moves of guests that are off are not permitted", "permit offline moves"
+        return "it is off, and moves of guests that are off are not permitted", "permit offline moves (offline: true)"
     if disks and not permitted.local_disks:
         slots = listed(sorted(disk.slot for disk in disks))
-        return f"{slots} would have to be copied, which is not permitted", "permit the copying of local disks"
+        return (
+            f"{slots} would have to be copied, which is not permitted",
+            "permit the copying of local disks (local_disks: true)",
+        )
     return None
 
 
@@ -290,7 +293,10 @@ def _container_snapshots(
 
 def _restart(running: bool, permitted: Permitted) -> Cause | None:
     if running and not permitted.restart:
-        return "it is a running container, which moves only by being restarted", "permit restarts of containers"
+        return (
+            "it is a running container, which moves only by being restarted",
+            "permit restarts of containers (containers: restart)",
+        )
     return None
 
 

@@ -26,7 +26,8 @@ class MoveOptions:
     """What a task says of its moves.
 
     timeout is in seconds, for one move; bwlimit in KiB/s, None for Proxmox's own limit. replan: whether a new plan is
-    made after a failure. apply is the path of the plan to carry out, plan_file where the plan is kept.
+    made after a failure. apply is the path of the plan to carry out, plan_file where the plan is kept. prove: whether a
+    solver checks the plan.
     """
 
     permitted: Permitted
@@ -37,6 +38,7 @@ class MoveOptions:
     replan: bool
     apply: str | None
     plan_file: str | None
+    prove: bool = False
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> MoveOptions:
@@ -64,6 +66,7 @@ class MoveOptions:
             replan=params["on_failure"] == REPLAN,
             apply=params.get("apply"),
             plan_file=params.get("plan_file"),
+            prove=bool(params.get("prove")),
         )
 
 

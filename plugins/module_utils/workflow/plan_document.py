@@ -195,6 +195,7 @@ PLAN = {
     "feasible": Key("feasible", _flag),
     "optimal": Key("optimal", _optional(_flag)),
     "moves_lower_bound": Key("moves_lower_bound", _optional(_whole)),
+    "impossible": Key("impossible", _optional(_flag)),
     "moves": Key("moves", _list_of(_record(Move, MOVE)), _each(_written(MOVE))),
     "stuck": Key("stuck", _list_of(_record(Stuck, STUCK)), _each(_written(STUCK))),
     "nodes": Key("nodes", _map_of(_record(NodeCourse, NODE)), _values(_written(NODE))),

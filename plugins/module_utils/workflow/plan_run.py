@@ -29,6 +29,7 @@ from .move_options import MoveOptions
 from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
 from .plan_document import read_plan
 from .premises import Premises, changes_since
+from .proof import proved
 from .stopping import Stop
 
 ROUNDS = 20
@@ -110,7 +111,7 @@ class PlanRun:
         """
         if self._options.apply is None:
             state, goals = self._look()
-            plan = self._plan(state, goals)
+            plan = self._plan(state, goals, prove=self._options.prove)
             self.outcome = Outcome(plan, Premises.of(plan, state.snapshot), plan)
             return self.outcome
         document = read_plan(self._options.apply, "apply")
@@ -200,22 +201,25 @@ class PlanRun:
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         return cluster_state(with_moves(self._view(counted.snapshot), under_way), counted.pending), goals
 
-    def _plan(self, state: ClusterState, goals: Goals) -> Plan:
+    def _plan(self, state: ClusterState, goals: Goals, *, prove: bool = False) -> Plan:
         """Plan with what is read of the guests that have to move, and with what is presumed of all others. How one of
-        those can be moved is read when the plan moves it.
+        those can be moved is read when the plan moves it. prove: whether a solver checks the plan.
         """
         known = self._mobility(state, {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys())
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
         guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
         for _round in range(GUESSES):
-            plan = self._made(state, goals, {**guesses, **known})
+            mobility = {**guesses, **known}
+            plan = self._made(state, goals, mobility)
             unread = {vmid for move in plan.moves for vmid in (move.vmid, *move.together)} - known.keys()
             if not unread:
-                return plan
+                break
             known |= self._mobility(state, unread)
-        known |= self._mobility(state, guesses.keys() - known.keys())
-        return self._made(state, goals, known)
+        else:
+            mobility = known | self._mobility(state, guesses.keys() - known.keys())
+            plan = self._made(state, goals, mobility)
+        return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility]) -> Plan:
         return make_plan(state, self._profiles, goals, mobility, self._bounds(), self._default, now=time.time())

@@ -57,6 +57,15 @@ def test_drain__empties_the_node_in_a_playbook_and_then_changes_nothing(
     assert planned.last["diff"]["before"]["101 vm101"] == "pve1"
 
 
+def test_drain__has_its_plan_proved_on_request(cluster: SimulatedCluster, controller: Controller) -> None:
+    pytest.importorskip("highspy")
+    plain = drain(controller, check=True)["plan"]
+    assert (plain["optimal"], plain["moves_lower_bound"], plain["impossible"]) == (None, None, None)
+    plan = drain(controller, check=True, prove=True)["plan"]
+    assert plan["moves"] == plain["moves"]
+    assert (plan["optimal"], plan["moves_lower_bound"], plan["impossible"]) == (True, len(plan["moves"]), False)
+
+
 def test_drain__takes_at_most_three_requests_for_a_move_beside_the_polls(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
@@ -103,7 +112,7 @@ def test_drain__restarts_containers_only_when_it_may(cluster: SimulatedCluster, 
             "name": "ct110",
             "node": "pve1",
             "why": "it is a running container, which moves only by being restarted",
-            "cure": "permit restarts of containers",
+            "cure": "permit restarts of containers (containers: restart)",
         }
     ]
     assert on(cluster, "pve1") == {110}

@@ -101,9 +101,9 @@ def test_mobility__says_why_a_guest_is_stuck_and_what_would_cure_that(
 def test_mobility__holds_back_what_is_not_permitted(read: Read) -> None:
     found = read(102, 104, 201, offline=False, local_disks=False)
 
-    assert found[102].stuck[1] == "permit offline moves"
+    assert found[102].stuck[1] == "permit offline moves (offline: true)"
     assert found[104].stuck[0] == "scsi0 would have to be copied, which is not permitted"
-    assert found[201].stuck[1] == "permit offline moves"
+    assert found[201].stuck[1] == "permit offline moves (offline: true)"
 
 
 def test_mobility__a_tag_may_keep_a_guest_where_it_is(snapshot: Snapshot, moving_cluster: SimulatedCluster) -> None:
@@ -146,7 +146,8 @@ def test_mobility__a_container_moves_only_when_it_may_be_restarted(
     try:
         session = Session.connect(parameters(moving_cluster))
         running = read_settled(session)
-        assert read_mobility(session, running, [200], Permitted())[200].stuck[1] == "permit restarts of containers"
+        _why, cure = read_mobility(session, running, [200], Permitted())[200].stuck
+        assert cure == "permit restarts of containers (containers: restart)"
         assert read_mobility(session, running, [200], Permitted(restart=True))[200].how == "restart"
     finally:
         moving_cluster.set_guest(200, status="stopped")
