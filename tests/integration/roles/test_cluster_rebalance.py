@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook that repairs and balances a cluster, as a user runs it."""
+
+from __future__ import annotations
+
+import re
+
+from simulated_cluster.client import SimulatedCluster
+
+from .conftest import Play
+
+BALANCE = {"cluster_rebalance_goals": "balance", "cluster_rebalance_options": {"max_moves": 2, "threshold": 0.05}}
+
+
+def places(cluster: SimulatedCluster) -> dict[int, str]:
+    return {vmid: guest["node"] for vmid, guest in cluster.state()["guests"].items()}
+
+
+def test_rebalance__shows_the_plan_and_then_carries_it_out(cluster: SimulatedCluster, play: Play) -> None:
+    before = places(cluster)
+
+    planned = play("rebalance", BALANCE, "--check")
+    assert re.search(r"balance.*: 2 move\(s\)", planned.output), planned.output
+    assert places(cluster) == before
+
+    done = play("rebalance", BALANCE)
+    assert "changed=1 " in done.output, done.output
+    moved = {vmid for vmid, node in places(cluster).items() if before[vmid] != node}
+    assert len(moved) == 2
+
+
+def test_rebalance__changes_nothing_where_nothing_is_broken(cluster: SimulatedCluster, play: Play) -> None:
+    run = play("rebalance", {})
+    assert run.code == 0, run.output
+    assert "changed=0 " in run.output
