@@ -19,7 +19,7 @@ import pytest
 
 from .cases import KINDS, SECRET, TASKS, run_module, whole_cluster
 
-CASES = int(os.environ.get("HOSTILE_CASES", "400"))
+CASES = int(os.environ.get("HOSTILE_CASES", "200"))
 ONE = os.environ.get("HOSTILE_CASE")
 BATCHES = 8
 

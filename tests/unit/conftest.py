@@ -12,7 +12,15 @@ from collections.abc import Callable
 import pytest
 from support.recordings import recording as load_recording
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import TAKEN_BY_ANSIBLE, WITHOUT_TERMINAL
+
 Recording = Callable[[str, str], dict[str, t.Any]]
+
+
+@pytest.fixture(autouse=True)
+def _width_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as without a terminal, wherever the tests run."""
+    monkeypatch.setenv("COLUMNS", str(WITHOUT_TERMINAL + TAKEN_BY_ANSIBLE))
 
 
 @pytest.fixture

@@ -66,6 +66,9 @@ def codes() -> set[str]:
     return {error.code for error in classes}
 
 
+POOLS = {"lan": {"network": "192.0.2.0/24"}}
+
+
 class Stage:
     """A cluster and a controller, and the ways in which a task on it fails."""
 
@@ -226,6 +229,18 @@ class Stage:
         self.cluster.fault(method="POST", path="/migrate$", task_error="migration aborted")
         return self.controller.run("node_drain", name=["pve1"], on_failure="stop")
 
+    def removal_refused(self) -> Result:
+        return self.run(name="app-1", memory=None, state="absent", only_tags=["none"])
+
+    def address_conflict(self) -> Result:
+        self.cluster.set_guest(101, config={"ipconfig0": "ip=192.0.2.7/24"})
+        return self.run(address_pools=POOLS, ipconfig={"ipconfig0": "ip=192.0.2.7/24"})
+
+    def no_address_available(self) -> Result:
+        pools = {"lan": {**POOLS["lan"], "ranges": ["192.0.2.50"]}}
+        pair = [{"name": "a"}, {"name": "b"}]
+        return self.run(name=None, vms=pair, address_pools=pools, addresses={"ipconfig0": "lan"})
+
     def _until_asked(self, method: str, end: str) -> None:
         until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))
 
@@ -264,6 +279,9 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "GoalsNotReached": Stage.goals_not_reached,
     "PlanStale": Stage.plan_stale,
     "MoveFailed": Stage.move_failed,
+    "RemovalRefused": Stage.removal_refused,
+    "AddressConflict": Stage.address_conflict,
+    "NoAddressAvailable": Stage.no_address_available,
 }
 
 
