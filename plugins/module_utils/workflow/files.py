@@ -29,7 +29,11 @@ def write_json(option: str, dest: str, data: Mapping[str, t.Any]) -> None:
             return
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
             file.write(text)
-        os.replace(file.name, path)
+        try:
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidRequest(f"{option}: cannot write {dest!r}: {reason}") from error
