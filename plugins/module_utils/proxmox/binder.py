@@ -27,11 +27,8 @@ from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .sending import BUSY_PAUSE, SENDINGS
-from .tasks import TaskResult, Upid
+from .tasks import TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
-
-# Clocks of nodes differ a little from the one that the API's answers tell.
-_CLOCK_SLACK = 5.0
 
 TEMPLATE = "template"
 """An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
@@ -316,12 +313,10 @@ class Binder(Leftovers):
 
     def _own_task(self, making: Making, since: float | None) -> str | None:
         """Return the task that makes the VM, if it can be identified."""
-        tasks = [Upid.parse(row["upid"]) for row in self._task_rows(making) if row.get("type") == making.task_type]
-        new = [
-            task
-            for task in tasks
-            if task.user == self._session.user and since is not None and task.started >= since - _CLOCK_SLACK
-        ]
+        if since is None:
+            return None
+        rows = task_rows(self._session, making.task_node, making.task_id)
+        new = [task for task in begun_since(rows, {making.task_type}, since) if task.user == self._session.user]
         # A clone's task names only its source, of which others may be made meanwhile.
         if not new or (making.task_type != "qmcreate" and len(new) > 1):
             return None

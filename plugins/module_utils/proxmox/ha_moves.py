@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout
+from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from ..plans import Move
 from .session import Session
-from .tasks import TaskFollower, Upid
+from .tasks import TaskFollower, begun_since, task_rows
 
 MOVING = frozenset({"migrate", "relocate"})
 """States of HA resources that are on their way."""
@@ -23,7 +23,6 @@ SURE_AFTER = 3.0
 """Seconds for which a guest has to be seen at rest: rows of the cluster's list are up to two seconds old."""
 
 _WORKERS = frozenset({"qmigrate", "vzmigrate"})
-_CLOCK_SLACK = 5.0
 
 Row = Mapping[str, t.Any]
 
@@ -92,9 +91,8 @@ class HAMoves:
 
     def _worker(self, move: Move, since: float | None) -> str | None:
         try:
-            rows = self._session.get(f"/nodes/{move.source}/tasks", vmid=move.vmid, source="all", limit=50)
-        except (ApiError, ConnectionFailed, PermissionDenied):
+            rows = task_rows(self._session, move.source, move.vmid)
+        except ConnectionFailed:
             return None
-        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in _WORKERS]
-        late = [task for task in tasks if since is None or task.started >= since - _CLOCK_SLACK]
+        late = begun_since(rows, _WORKERS, 0.0 if since is None else since)
         return max(late, key=lambda task: task.started).text if late else None

@@ -10,14 +10,14 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed, TaskTimeout
+from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
 from .bound import Ended, LeftBehind, Unknown
 from .creations import removal_of
 from .failures import VMIDTaken
 from .freshness import BEING_MADE, read_config
 from .lifecycle import Lifecycle
 from .outcomes import is_killed
-from .tasks import Upid
+from .tasks import Upid, task_rows
 
 # Proxmox compares the whole name: a token of this user is another one.
 _ROOT = "root@pam"
@@ -100,7 +100,7 @@ class Leftovers(Lifecycle):
         created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False
-        rows = self._task_rows(making)
+        rows = task_rows(self._session, making.task_node, making.task_id)
         ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
         later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
         return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
@@ -116,15 +116,6 @@ class Leftovers(Lifecycle):
             self.delete(making.node, making.vmid)
         except CollectionError as second:
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
-
-    def _task_rows(self, making: Making) -> list[Mapping[str, t.Any]]:
-        """Return the latest tasks about the VM (a clone: about its source) that this user may see."""
-        path = f"/nodes/{making.task_node}/tasks"
-        try:
-            rows: list[Mapping[str, t.Any]] = self._session.get(path, vmid=making.task_id, source="all", limit=50)
-        except (ApiError, PermissionDenied):
-            return []
-        return rows
 
 
 def identity_of(config: Mapping[str, t.Any]) -> _Identity:

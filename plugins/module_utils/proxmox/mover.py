@@ -21,13 +21,10 @@ from .move_outcomes import cause_of
 from .outcomes import is_busy, is_missing
 from .sending import BUSY_PAUSE, SENDINGS
 from .session import Session
-from .tasks import TaskFollower, Upid
+from .tasks import TaskFollower, Upid, begun_since, task_rows
 
 MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
 """The types of tasks that a request to migrate starts."""
-
-# Clocks of nodes differ a little from the one that the API's answers tell.
-_CLOCK_SLACK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +163,13 @@ class Mover:
 
     def _begun(self, move: Move, since: float | None) -> str | None:
         """The task of a request whose answer was lost."""
-        try:
-            rows = self._session.get(f"/nodes/{move.source}/tasks", vmid=move.vmid, source="all", limit=50)
-        except (ApiError, ConnectionFailed, PermissionDenied):
+        if since is None:
             return None
-        tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in MIGRATIONS]
-        own = [
-            task
-            for task in tasks
-            if task.user == self._session.user and since is not None and task.started >= since - _CLOCK_SLACK
-        ]
+        try:
+            rows = task_rows(self._session, move.source, move.vmid)
+        except ConnectionFailed:
+            return None
+        own = [task for task in begun_since(rows, MIGRATIONS, since) if task.user == self._session.user]
         return max(own, key=lambda task: task.started).text if own else None
 
     # --- after ---

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import (
@@ -28,6 +29,8 @@ _FIRST_LOOK_AFTER = 0.1
 _REFUSALS = 10
 _LOG_PAGE = 500
 _LOG_TAIL = 10
+# Seconds by which the clock of a task's node may be behind that of the node that answered.
+_CLOCK_SLACK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,21 @@ class Upid:
         if len(parts) != 9 or parts[0] != "UPID" or not re.fullmatch(r"[0-9A-Fa-f]+", parts[4]):
             raise ApiError(f'expected the UPID of a task, got "{text}"')
         return cls(str(text), parts[1], int(parts[4], 16), parts[5], parts[6], parts[7])
+
+
+def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, t.Any]]:
+    """Return the latest tasks on node about a guest, as far as this user may see them. Raises ConnectionFailed."""
+    try:
+        rows: list[Mapping[str, t.Any]] = reader.get(f"/nodes/{node}/tasks", vmid=about, source="all", limit=50)
+    except (ApiError, PermissionDenied):
+        return []
+    return rows
+
+
+def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], since: float) -> list[Upid]:
+    """Return the tasks of these types that began at since or later; since is the time of the server that was asked."""
+    tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in types]
+    return [task for task in tasks if task.started >= since - _CLOCK_SLACK]
 
 
 @dataclass(frozen=True, slots=True)
