@@ -106,44 +106,30 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.address_pools import (
-    address_pools_argument_spec,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import guard_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
-    with_defaults,
+    vms_argument_spec,
 )
 
 
 def argument_spec() -> Spec:
     """The options of the module."""
-    one_vm = _one_vm()
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
-        **address_pools_argument_spec(),
-        **with_defaults(one_vm),
-        "shapes": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
+        **vms_argument_spec("shapes"),
         "n_plus_one": {"type": "bool", "default": False},
     }
-
-
-def _one_vm() -> Spec:
-    """The options of one VM and of the host that it becomes."""
-    return {**one_vm_argument_spec(), **host_argument_spec(), **guard_argument_spec()}
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: count_capacity(module.params, _one_vm()))
+    answer(module, lambda: count_capacity(module.params, one_vm_argument_spec()))
 
 
 if __name__ == "__main__":

@@ -421,31 +421,22 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.address_pools import (
-    address_pools_argument_spec,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import count_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import guard_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.host_facts import host_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
-    with_defaults,
+    vms_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 
 def argument_spec() -> Spec:
     """The options of the module."""
-    one_vm = _one_vm()
     return {
         **cluster_argument_spec(),
         **run_argument_spec(),
-        **address_pools_argument_spec(),
-        **with_defaults(one_vm),
-        "vms": {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}},
+        **vms_argument_spec(),
         "all_or_nothing": {"type": "bool", "default": True},
         "decision_nodes": {"type": "int", "default": 50},
         "force": {"type": "bool", "default": False},
@@ -456,17 +447,12 @@ def argument_spec() -> Spec:
     }
 
 
-def _one_vm() -> Spec:
-    """The options of one VM and of the host that it becomes."""
-    return {**one_vm_argument_spec(), **host_argument_spec(), **guard_argument_spec()}
-
-
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(
         module,
-        lambda: schedule(module.params, _one_vm(), check_mode=module.check_mode, warn=module.warn),
+        lambda: schedule(module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
     )
 
 

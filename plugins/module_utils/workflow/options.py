@@ -12,8 +12,12 @@ import typing as t
 
 from ..proxmox.login import connection_argument_spec
 from ..proxmox.options.table import vm_argument_spec
+from .address_pools import address_pools_argument_spec
+from .counted import count_argument_spec
 from .device_options import device_classes_argument_spec, devices_argument_spec
+from .guards import guard_argument_spec
 from .guest_rules import guest_rules_argument_spec
+from .host_facts import host_argument_spec
 from .rules import rules_argument_spec
 from .states import STATES
 
@@ -72,13 +76,17 @@ def one_vm_argument_spec() -> Spec:
         **placement_argument_spec(),
         **rules_argument_spec(),
         **devices_argument_spec(),
+        **host_argument_spec(),
+        **guard_argument_spec(),
     }
 
 
-def with_defaults(one_vm: Spec) -> Spec:
-    """The options of one VM as they are at the top level, where they are the defaults of all entries."""
+def vms_argument_spec(key: str = "vms", *, required: bool = False) -> Spec:
+    """A list of VMs, called key, and at the top level the options of one VM as the defaults of all entries."""
+    one_vm = one_vm_argument_spec()
+    entry = {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}}
     defaults = {name: {**one_vm[name], "default": value} for name, value in DEFAULTS.items()}
-    return {**one_vm, **defaults}
+    return {**one_vm, **defaults, key: {**entry, "required": True} if required else entry}
 
 
 def live_argument_spec() -> Spec:
@@ -108,5 +116,6 @@ def run_argument_spec() -> Spec:
         **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
+        **address_pools_argument_spec(),
         **device_classes_argument_spec(),
     }

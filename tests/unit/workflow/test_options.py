@@ -18,11 +18,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.en
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     DEFAULTS,
     one_vm_argument_spec,
-    with_defaults,
+    vms_argument_spec,
 )
 
 ENTRY = one_vm_argument_spec()
-SPEC = {**with_defaults(ENTRY), "vms": {"type": "list", "elements": "dict", "options": ENTRY}}
+SPEC = vms_argument_spec()
 TOP = {**yaml.safe_load(Identity.DOCUMENTATION)["options"], **yaml.safe_load(Placement.DOCUMENTATION)["options"]}
 
 
