@@ -14,15 +14,12 @@ from ..errors import InvalidRequest, PermissionDenied
 from ..model import Snapshot
 from ..plans import Goals
 from ..proxmox.drain_marks import DrainMarks
-from ..proxmox.mover import label
 from ..proxmox.reader import Reader
 from .access import Access
-from .files import write_json
 from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import failed, failure_of, result_of, told
 from .node_facts import facts_of
-from .plan_document import document_of
 from .plan_run import Outcome, PlanRun
 from .plugin_config import profiles_of
 
@@ -50,8 +47,6 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         drain = Drain(access, names, active=params["state"] == ACTIVE)
         run = PlanRun(access, profiles, default, options, drain.goals, view=drain.view, progress=progress)
         outcome = run.prepare()
-        if options.plan_file is not None:
-            write_json("plan_file", options.plan_file, document_of(outcome.plan, outcome.premises))
         if not check_mode:
             drain.begin()
             run.execute()
@@ -99,9 +94,9 @@ class Drain:
 
     def warnings(self, outcome: Outcome) -> list[str]:
         """What the user should know beside what becomes of the task."""
-        texts = [f"{label(report.move)}: {text}" for report in outcome.reports for text in report.warnings]
         stuck = outcome.last.stuck
-        return [*texts, f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else texts
+        lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
+        return [*outcome.warnings, *lacking]
 
     def goals(self, snapshot: Snapshot) -> Goals:
         """What the cluster is to become. Raises InvalidRequest for a node that there is not."""

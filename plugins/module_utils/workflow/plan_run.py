@@ -18,16 +18,17 @@ from ..model import Snapshot
 from ..plans import Bounds, Goals, Mobility, Plan
 from ..proxmox.mobility import read_mobility
 from ..proxmox.mobility_rules import Surroundings, presumed
-from ..proxmox.mover import Mover
+from ..proxmox.mover import Mover, label
 from ..proxmox.polling import Poller
 from ..proxmox.snapshot import Needs, completed
 from ..proxmox.tasks import TaskFollower
-from .access import Access, subjects_of
+from .access import Access
 from .counting import cluster_state, count_reservations, with_moves
+from .files import write_json
 from .move_gate import MoveGate
 from .move_options import MoveOptions
 from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
-from .plan_document import read_plan
+from .plan_document import document_of, read_plan
 from .premises import Premises, changes_since
 from .proof import proved
 from .stopping import Stop
@@ -70,6 +71,11 @@ class Outcome:
     def moved(self) -> list[MoveReport]:
         return [report for report in self.reports if report.outcome == MOVED]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of moves that were made, each text with its guest."""
+        return [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
+
 
 class PlanRun:
     """One run over one cluster's guests.
@@ -100,29 +106,34 @@ class PlanRun:
         self._stop = Stop()
         self._failures: dict[int, dict[str, str]] = {}
         self._fruitless = 0
-        self._subjects = subjects_of(profiles.values())
         self.outcome: Outcome | None = None
 
     def prepare(self) -> Outcome:
-        """Plan, or read the plan that is to be applied. Writes nothing.
+        """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
 
         Raises PlanStale when the cluster is not as the applied plan assumes, and InvalidRequest when that plan is for
         other goals.
         """
-        if self._options.apply is None:
-            state, goals = self._look()
-            plan = self._plan(state, goals, prove=self._options.prove)
-            self.outcome = Outcome(plan, Premises.of(plan, state.snapshot), plan)
-            return self.outcome
-        document = read_plan(self._options.apply, "apply")
+        outcome = self._planned() if self._options.apply is None else self._applied(self._options.apply)
+        if self._options.plan_file is not None:
+            write_json("plan_file", self._options.plan_file, document_of(outcome.plan, outcome.premises))
+        self.outcome = outcome
+        return outcome
+
+    def _planned(self) -> Outcome:
+        state, goals = self._look()
+        plan = self._plan(state, goals, prove=self._options.prove)
+        return Outcome(plan, Premises.of(plan, state.snapshot), plan)
+
+    def _applied(self, path: str) -> Outcome:
+        document = read_plan(path, "apply")
         state, goals = self._look()
         if document.plan.goal != in_words(goals):
             raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {in_words(goals)}")
         changed = changes_since(document.plan, document.premises, state)
         if changed:
             raise PlanStale(f"apply: the cluster is not as planned: {'; '.join(changed)}", changed=changed)
-        self.outcome = Outcome(document.plan, document.premises, document.plan)
-        return self.outcome
+        return Outcome(document.plan, document.premises, document.plan)
 
     def execute(self) -> Outcome:
         """Carry out what was prepared, and go on with new plans from what is.

@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InvalidRequest
 from ..plans import Balance, Goals
-from ..proxmox.mover import label
 from .access import Access
-from .files import write_json
 from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import failed, failure_of, result_of
 from .node_facts import facts_of
-from .plan_document import document_of
 from .plan_run import PlanRun
 from .plugin_config import profiles_of
 
@@ -38,15 +35,12 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     try:
         run = PlanRun(access, profiles, default, options, lambda snapshot: goals, progress=progress)
         outcome = run.prepare()
-        if options.plan_file is not None:
-            write_json("plan_file", options.plan_file, document_of(outcome.plan, outcome.premises))
         if not check_mode:
             run.execute()
     finally:
         access.close()
-    for report in outcome.reports:
-        for text in report.warnings:
-            warn(f"{label(report.move)}: {text}")
+    for text in outcome.warnings:
+        warn(text)
     result = result_of(outcome, wrote=not check_mode)
     error = failure_of(outcome, "not all that is broken can be repaired" if goals.repair else None)
     if error is not None:
