@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidRequest
@@ -15,6 +15,8 @@ from .patterns.names import name_pattern
 from .selectors import selects, selects_request
 from .tag_rules import PIN, pins_of, terms_of
 from .texts import known
+
+_Expressions = tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,8 @@ class StandingRules:
         names = _by_lower_case(snapshot.nodes)
         guests = []
         for guest in snapshot.guests:
-            terms, expressions = self._of_tags(guest.tags, names)
-            for rule, about_nodes in rules:
-                if selects(rule.selector, guest):
-                    terms += (rule.term,) if rule.term else ()
-                    expressions += about_nodes
+            own = [bound for bound in rules if selects(bound[0].selector, guest)]
+            terms, expressions = self._of(guest.tags, names, own)
             if terms or expressions:
                 guest = replace(guest, constraints=merged(guest.constraints, terms, expressions))
             guests.append(guest)
@@ -65,32 +64,38 @@ class StandingRules:
 
     def on_request(self, request: Request, nodes: Collection[Node]) -> Request:
         """Return the request with these rules. Raises InvalidRequest for a rule or a pin about unknown nodes."""
+        own = [(rule, self._expressions(rule, nodes)) for rule in self.rules if selects_request(rule.selector, request)]
+        if not own and not (self.tags and request.tags):
+            return request
         names = _by_lower_case(nodes)
         unknown = [pin for pin in pins_of(request.tags) if pin not in names] if self.tags else []
         if unknown:
             raise InvalidRequest(
                 f"tags: {PIN}{unknown[0]} names no node of the cluster; its nodes: {known(names.values(), unknown[0])}"
             )
-        terms, expressions = self._of_tags(request.tags, names)
-        for rule in self.rules:
-            if selects_request(rule.selector, request):
-                terms += (rule.term,) if rule.term else ()
-                expressions += self._expressions(rule, nodes)
+        terms, expressions = self._of(request.tags, names, own)
         if not terms and not expressions:
             return request
         found = merged(request.constraints, terms, expressions)
         return replace(request, affinity=found.affinity, node_required=found.node_required)
 
-    def _of_tags(
-        self, tags: Iterable[str], names: dict[str, str]
-    ) -> tuple[tuple[AffinityTerm, ...], tuple[Expression, ...]]:
-        if not self.tags:
-            return (), ()
-        pins = tuple(names[pin] for pin in pins_of(tags) if pin in names)
-        return terms_of(tags), (Expression(NODE_KEY, "In", pins),) if pins else ()
+    def _of(
+        self, tags: Iterable[str], names: Mapping[str, str], rules: Iterable[tuple[StandingRule, _Expressions]]
+    ) -> tuple[list[AffinityTerm], list[Expression]]:
+        """What these tags and these rules, each with what it requires of nodes, say of one guest or request."""
+        terms: list[AffinityTerm] = []
+        expressions: list[Expression] = []
+        if self.tags:
+            terms += terms_of(tags)
+            pins = tuple(names[pin] for pin in pins_of(tags) if pin in names)
+            expressions += [Expression(NODE_KEY, "In", pins)] if pins else []
+        for rule, about_nodes in rules:
+            terms += [rule.term] if rule.term else []
+            expressions += about_nodes
+        return terms, expressions
 
     @staticmethod
-    def _expressions(rule: StandingRule, nodes: Collection[Node]) -> tuple[Expression, ...]:
+    def _expressions(rule: StandingRule, nodes: Collection[Node]) -> _Expressions:
         """What a rule about nodes requires of them."""
         if not rule.nodes:
             return ()
