@@ -304,6 +304,11 @@ class Scheduler:
                 group.append(queued)
         return group
 
+    def stand(self, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
+        """Whether Permit lets all of these stand that were placed, with nothing left to be decided."""
+        run = Run(Numbered(enumerate(placed)), unplaced=Numbered(enumerate(failed)))
+        return all(self._final(run, request) is None for request in run.placed.values())
+
     def _final(self, run: Run, request: Request) -> Status | None:
         """What Permit says of a placed request when no other is left to be decided."""
         return self._run_permit(run, request, Numbered().all(), run.unplaced.all())

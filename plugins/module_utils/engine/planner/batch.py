@@ -5,27 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ...model import Request
 from ...plans import Bounds, Goals
 from ..diagnosis import Outcome
 from ..scheduling_cycle import Scheduler
-from .planner import make_plan
+from .planner import NO_BOUNDS, make_plan
 
 
 def place_batch(
     scheduler: Scheduler,
     requests: Sequence[Request],
     now: float = 0.0,
-    present: Iterable[Request] = (),
-    bounds: Bounds | None = None,
+    present: Collection[Request] = (),
+    bounds: Bounds = NO_BOUNDS,
 ) -> list[Outcome]:
     """What Scheduler.schedule_all does; but where it leaves VMs without a place, places are searched for all together.
 
-    What was found is taken only if every VM has a place then; otherwise the outcomes are those of schedule_all. VMIDs
-    follow the order of the requests in both cases. bounds limits the steps of the search.
+    What was found is taken only if every VM has a place then and Permit plugins let all of them stand; otherwise the
+    outcomes are those of schedule_all. VMIDs follow the order of the requests in both cases. bounds limits the steps of
+    the search.
     """
     outcomes = scheduler.schedule_all(requests, now, present)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
@@ -36,34 +37,34 @@ def place_batch(
     for decision in reversed(placed):
         scheduler.undo(decision)
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]
-    found = _searched(scheduler, [outcomes[number].request for number in numbers], now, bounds or Bounds())
-    if found is None:
-        for decision in placed:
-            scheduler.cluster.assume(decision)
+    wanted = [outcomes[number].request for number in numbers]
+    failed = [outcome.request for number, outcome in enumerate(outcomes) if number not in numbers]
+    found = _searched(scheduler, wanted, now, bounds)
+    if len(found) == len(wanted) and scheduler.stand([*present, *wanted], failed):
+        for number, outcome in zip(numbers, found, strict=True):
+            outcomes[number] = outcome
         return outcomes
-    for number, outcome in zip(numbers, found, strict=True):
-        outcomes[number] = outcome
+    for outcome in reversed(found):
+        if outcome.decision is not None:
+            scheduler.undo(outcome.decision)
+    for decision in placed:
+        scheduler.cluster.assume(decision)
     return outcomes
 
 
-def _searched(scheduler: Scheduler, requests: Sequence[Request], now: float, bounds: Bounds) -> list[Outcome] | None:
-    """The outcomes when all requests are placed together; None, and nothing is assumed, when they cannot be."""
+def _searched(scheduler: Scheduler, requests: Sequence[Request], now: float, bounds: Bounds) -> list[Outcome]:
+    """The outcomes, in the order of the requests, when all of them are placed together; fewer when they cannot be."""
     named = {id(request): number for number, request in enumerate(requests)}
     goals = Goals(place=tuple(requests))
     try:
         plan = make_plan(scheduler.cluster, scheduler.profiles, goals, {}, bounds, scheduler.default_profile, now)
     except CollectionError:
-        return None
-    if not plan.feasible:
-        return None
+        return []
     found: dict[int, Outcome] = {}
-    for creation in plan.creations:
+    for creation in plan.creations if plan.feasible else ():
         decision = creation.decision
         outcome = scheduler.schedule(decision.request, now, (decision.node, decision.vmid))
         if outcome.decision is None:
-            for done in found.values():
-                if done.decision is not None:
-                    scheduler.undo(done.decision)
-            return None
+            break
         found[named[id(decision.request)]] = outcome
-    return [found[number] for number in range(len(requests))]
+    return [found[number] for number in sorted(found)]

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from support.small_cluster import cluster, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PermitPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.requests import Requests
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
+    Status,
+    unschedulable,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoNodesAvailable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import AffinityTerm, Request, Selector
@@ -51,3 +57,19 @@ def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
     assert outcomes[0].decision is not None
     assert isinstance(outcomes[1].error, NoNodesAvailable)
     assert [each.vmid for each in state] == [100]
+
+
+class NotMoreThanFive(PermitPlugin):
+    """Lets at most five VMs stand at once."""
+
+    name = "NotMoreThanFive"
+
+    def permit(self, request: Request, placed: Requests, waiting: Requests, failed: Requests) -> Status | None:
+        return unschedulable("too many", "five are enough") if len(placed) > 5 else None
+
+
+def test_place_batch__asks_permit_plugins_about_what_it_finds() -> None:
+    state = cluster([node("a", gib=10), node("b", gib=10)])
+    own = scheduler(state, own=[NotMoreThanFive])
+    outcomes = place_batch(own, [vm(f"vm-{n}", gib=gib) for n, gib in enumerate([3, 3, 4, 4, 3, 3])])
+    assert sum(o.decision is not None for o in outcomes) == len(list(state)) == 5
