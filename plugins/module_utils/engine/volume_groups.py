@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Disk, Guest, Request, StorageClass
-from .cache import NodeInfo
+from .cache import ClusterState, NodeInfo
+from .framework.cycle_state import CycleState
+from .framework.interface import SharedPlugin
 from .framework.status import Status
 from .volumes import class_of, drives_on, room, suitable
 
@@ -108,3 +110,25 @@ class VolumeGroups:
             least = min(least, -negated)
             taken[name] = taken.get(name, 0) + disk.size
         return least
+
+
+class SharedByVolumes(SharedPlugin):
+    """A plugin whose verdicts depend on the storages that a request's drives go to.
+
+    Its C(pre_filter) leaves the VolumeGroups of the request in the state under the plugin's name.
+    """
+
+    regroups = True
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.disks, request.clone
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        groups: VolumeGroups = state[self.name]
+        return groups.group(node)
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        groups: VolumeGroups = state[self.name]
+        return groups.update(guest, node)

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-
-from ....model import Guest, Request
+from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ...framework.interface import Event, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, Status
-from ...volume_groups import VolumeGroups
+from ...volume_groups import SharedByVolumes, VolumeGroups
 from ...volumes import volumes_on
 
 
-class StorageBalance(SharedPlugin, PreFilterPlugin, ScorePlugin):
+class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
     """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
     mean of them.
 
@@ -25,21 +23,7 @@ class StorageBalance(SharedPlugin, PreFilterPlugin, ScorePlugin):
 
     name = "StorageBalance"
     bounded = True
-    regroups = True
     events = frozenset({Event.GUEST, Event.STORAGE})
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.disks, request.clone
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        groups: VolumeGroups = state[self.name]
-        return groups.group(node)
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        groups: VolumeGroups = state[self.name]
-        return groups.update(guest, node)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         state[self.name] = VolumeGroups(request, self.policy.storage_classes)

@@ -6,22 +6,22 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 
 from ....errors import InvalidRequest
-from ....model import Disk, Guest, Request
+from ....model import Disk, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, SharedPlugin, Subject
+from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import SKIP, Category, Status
 from ...storage_classes import parse_storage_classes
-from ...volume_groups import VolumeGroups
+from ...volume_groups import SharedByVolumes, VolumeGroups
 from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
 
 
-class VolumeBinding(SharedPlugin, PreFilterPlugin, FilterPlugin, ReservePlugin):
+class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node where a drive finds no storage that exists there, is active, has the content type and has the
     space; or where an ISO image, or what is imported, is not there.
 
@@ -32,7 +32,6 @@ class VolumeBinding(SharedPlugin, PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     name = "VolumeBinding"
     category = Category.STORAGE
-    regroups = True
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
     reads = frozenset({Subject.VOLUMES})
     settings = {
@@ -47,19 +46,6 @@ class VolumeBinding(SharedPlugin, PreFilterPlugin, FilterPlugin, ReservePlugin):
         for disk in request.disks:
             class_of(disk, self.policy.storage_classes)
         return None
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.disks, request.clone
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        groups: VolumeGroups = state[self.name]
-        return groups.group(node)
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        groups: VolumeGroups = state[self.name]
-        return groups.update(guest, node)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         if not request.disks and request.clone is None:
