@@ -86,4 +86,13 @@ options:
         C(done), C(total), C(name), C(vmid), C(from), C(to), C(outcome), C(seconds) and C(error) (a code, or null).
       - If the module runs on the controller, the task output shows a line for each move in any case.
     type: path
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the complete plan. Writes nothing to the cluster and reserves nothing in the ledger.
+  diff_mode:
+    support: full
+    details:
+      - Shows the node of each guest that moves.
 """

@@ -232,7 +232,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for expression in filters:
             try:
                 passed = self._compose(expression, untrusted(variables))
-            except Exception as error:
+            except Exception as error:  # An expression of the user may raise anything.
                 if self.get_option("strict"):
                     name = variables["proxmox_name"] or variables["proxmox_vmid"]
                     raise AnsibleParserError(f'filters: cannot evaluate "{expression}" for {name}: {error}') from error

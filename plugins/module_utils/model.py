@@ -21,8 +21,6 @@ VMID_MAX = 999_999_999
 OFF = frozenset({"stopped", "unknown"})
 """The status of guests that use nothing of their node, as far as is known. QEMU has many words for the others."""
 
-_EMPTY: Mapping[str, t.Any] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Constraints:

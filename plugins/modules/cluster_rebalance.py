@@ -38,15 +38,6 @@ options:
       - For V(balance), what a move must improve at least, as a part of what a node may allocate. V(0.02) when this is
         not given.
     type: float
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Returns the complete plan. Writes nothing to the cluster and reserves nothing in the ledger.
-  diff_mode:
-    support: full
-    details:
-      - Shows the node of each guest that moves.
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
   - module: qemu_scheduler.proxmox.qemu_schedule

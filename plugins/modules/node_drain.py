@@ -44,15 +44,6 @@ options:
       - Requires the Python package highspy. The solver runs for up to ten seconds.
     type: bool
     default: false
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Returns the complete plan. Writes nothing to the cluster and reserves nothing in the ledger.
-  diff_mode:
-    support: full
-    details:
-      - Shows the node of each guest that moves.
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
 extends_documentation_fragment:

@@ -21,8 +21,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.row
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import agent_addresses
 
-GROUPINGS = ("node", "pool", "status", "tag", "ha")
-
 # A running VM is called so until some seconds after a live migration.
 _STATUS = {"postmigrate": "running"}
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ..engine.texts import known
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
-from .failures import NotImplementedHere
 from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row
@@ -93,7 +92,7 @@ def _noted(found: NodeHealth, subject: str, look: Callable[[], Iterable[str]]) -
     """Note the problems that a check finds, or why it could not be made."""
     try:
         found.problems.extend(look())
-    except (ApiError, PermissionDenied, NotImplementedHere) as error:
+    except (ApiError, PermissionDenied) as error:
         found.unchecked.append(f"{subject}: {error.message}")
     except ConnectionFailed as error:
         found.problems.append(f"{subject}: {error.message}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
-from support.controller import Controller, ModuleServer, module_server
+from support.controller import Controller, ModuleServer
 from support.place import VMIDS_PER_TEST, Cluster, Corner
 from support.versions import VERSIONS
 
@@ -48,12 +48,6 @@ def real_environment() -> dict[str, str]:
     elif "PROXMOX_PASSWORD" not in given:
         pytest.exit("neither PROXMOX_TOKEN_SECRET nor PROXMOX_PASSWORD is set", returncode=4)
     return given
-
-
-@pytest.fixture(scope="session")
-def modules() -> Iterator[ModuleServer]:
-    with module_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

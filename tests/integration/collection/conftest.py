@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
-from support.controller import Controller, ModuleServer, module_server
+from support.controller import Controller, ModuleServer
 from support.ledgers import empty_postgres, postgres_url
 from support.playbook import PlayRun, run_tasks
-from support.versions import VERSIONS
 
 __all__ = ["empty_postgres", "postgres_url"]
 
@@ -24,18 +23,6 @@ TIME_SCALE = 0.05
 """Real seconds per Proxmox second: new VMs are shown whole half a second after they were made."""
 
 MODULES = ("qemu_schedule", "vmid_pick")
-
-
-@pytest.fixture(scope="session")
-def modules() -> Iterator[ModuleServer]:
-    with module_server() as server:
-        yield server
-
-
-@pytest.fixture
-def version() -> str:
-    """The version of Proxmox VE; tests marked with both_versions run against each."""
-    return VERSIONS[0]
 
 
 @pytest.fixture

@@ -59,11 +59,6 @@ Inventory = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def version() -> str:
-    return "9.2"
-
-
-@pytest.fixture
 def time_scale() -> float:
     return 0.02
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller, ModuleServer, module_server
-from support.versions import VERSIONS
+from support.controller import Controller, ModuleServer
 
 TIME_SCALE = 0.02
 NODES = ("pve1", "pve2", "pve3")
@@ -70,17 +69,6 @@ def container(vmid: int = 110) -> dict[str, Any]:
         "status": "running",
         "config": {"rootfs": f"shared:vm-{vmid}-disk-0,size=8G"},
     }
-
-
-@pytest.fixture(scope="session")
-def modules() -> Iterator[ModuleServer]:
-    with module_server() as server:
-        yield server
-
-
-@pytest.fixture
-def version() -> str:
-    return VERSIONS[0]
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller, ModuleServer, module_server
-from support.versions import VERSIONS
+from support.controller import Controller, ModuleServer
 
 Lab = tuple[SimulatedCluster, Controller]
 
@@ -60,18 +59,6 @@ CLUSTER: dict[str, Any] = {
     ],
 }
 """Three nodes; thick and local are local storages of each, ceph and nfs shared."""
-
-
-@pytest.fixture(scope="session")
-def modules() -> Iterator[ModuleServer]:
-    with module_server() as server:
-        yield server
-
-
-@pytest.fixture
-def version() -> str:
-    """The version of Proxmox VE; tests marked with both_versions run against each."""
-    return VERSIONS[0]
 
 
 @pytest.fixture

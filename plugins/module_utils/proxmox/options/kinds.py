@@ -15,7 +15,6 @@ from contextlib import suppress
 from .properties import Property, PropertyKind
 
 _TEXT = Property()
-_SET = Property("set")
 _FLAG = Property("boolean")
 _OFF = Property("boolean", default="0")
 _ON = Property("boolean", default="1")
