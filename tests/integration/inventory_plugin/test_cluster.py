@@ -201,7 +201,7 @@ def test_inventory__keeps_what_it_read_in_the_cache(
     assert [path for path in paths(cluster) if "agent" not in path] == []
 
 
-@pytest.mark.parametrize("time_scale", [1.0])
+@pytest.mark.parametrize("time_scale", [3.0])
 def test_inventory__reads_names_that_come_late(inventory: Inventory, cluster: SimulatedCluster) -> None:
     login = {"api_user": cluster.user, "api_password": cluster.password}
     session = Session.connect(
