@@ -59,13 +59,14 @@ Inventory = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def time_scale() -> float:
-    return 0.02
+def tick() -> int:
+    """Seconds between two rounds of the statistics daemon."""
+    return 10
 
 
 @pytest.fixture
-def cluster(version: str, time_scale: float) -> Iterator[SimulatedCluster]:
-    with SimulatedCluster.start(CLUSTER, version=version, time_scale=time_scale) as running:
+def cluster(version: str, tick: int) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start({**CLUSTER, "tick": tick}, version=version, time_scale=0.02) as running:
         yield running
 
 
@@ -201,7 +202,7 @@ def test_inventory__keeps_what_it_read_in_the_cache(
     assert [path for path in paths(cluster) if "agent" not in path] == []
 
 
-@pytest.mark.parametrize("time_scale", [3.0])
+@pytest.mark.parametrize("tick", [1_000_000])
 def test_inventory__reads_names_that_come_late(inventory: Inventory, cluster: SimulatedCluster) -> None:
     login = {"api_user": cluster.user, "api_password": cluster.password}
     session = Session.connect(
