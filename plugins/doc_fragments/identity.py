@@ -74,8 +74,9 @@ options:
     description:
       - Whether to change an existing VM that has drifted from the request. Otherwise the drift is returned as C(drift)
         with a warning.
-      - Only the parameters that differ are sent. Disks are grown, but never shrunk, moved or replaced. If the request
-        requires that, the task fails and does not change the VM.
+      - Only the parameters that differ are sent. Disks are grown, and moved to the storage or storage class that is
+        given for them, but never shrunk or replaced. If the request requires that, the task fails and does not change
+        the VM.
       - Some changes to a running VM, such as its cores, take effect only after the VM is stopped and started. Such a
         pending change is not drift. Every run returns pending changes as C(pending) with a warning. See
         O(apply_pending).

@@ -192,6 +192,8 @@ def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
         guest.started_at = cluster.clock.now() - 3600
         guest.pid = cluster.rng.randrange(1000, 30000)
     guest.snapshots = {name: dict(config) for name, config in (entry.get("snapshots") or {}).items()}
+    for name in guest.snapshots:
+        guest.config["parent"] = name
     for key in ("agent", "acpi", "cpu_use", "memory_use"):
         if key in entry:
             setattr(guest, key, entry[key])

@@ -40,10 +40,13 @@ def unfenced() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What is changed in a fresh clone: keys of its config (C(delete) unsets), and disks to grow (slot to bytes)."""
+    """What is changed in a VM: keys of its config (C(delete) unsets), disks to grow (slot to bytes) and disks to move
+    (slot to storage).
+    """
 
     changes: Mapping[str, t.Any] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
+    moves: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +190,10 @@ class Binder(Leftovers):
         """Change config and sizes, and return what is left to do: the mark goes with the last change of all."""
         imported = allocations(adjustment.changes) & adjustment.resizes.keys()
         if ending.has_steps or imported:
-            self.update(node, vmid, adjustment.changes, adjustment.resizes)
+            self.update(node, vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
             return ending
-        self.update(node, vmid, _merged(adjustment.changes, ending.unmarking), adjustment.resizes)
+        changes = _merged(adjustment.changes, ending.unmarking)
+        self.update(node, vmid, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
     def _end(self, node: str, vmid: int, ending: Ending) -> None:

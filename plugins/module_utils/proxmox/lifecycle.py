@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
+from .disk_moves import move_disk, on_present_volumes
 from .freshness import read_config
 from .ha import join_ha
 from .options.drives import drive_size, media_of
@@ -43,21 +44,32 @@ class Lifecycle:
         self._quorum = Quorum(session, tasks.poller.clock)
 
     def update(
-        self, node: str, vmid: int, changes: Mapping[str, t.Any], resizes: Mapping[str, int] | None = None
-    ) -> None:
-        """Grow the disks in resizes (slot to bytes), then set changes in the config (C(delete) holds keys to unset).
+        self,
+        node: str,
+        vmid: int,
+        changes: Mapping[str, t.Any],
+        resizes: Mapping[str, int] | None = None,
+        moves: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        """Move the disks in moves (slot to storage), grow those in resizes (slot to bytes), then set changes in the
+        config (C(delete) holds keys to unset). Returns the logs of moves that warned.
 
         Disks that changes import are grown afterwards; one that is as large already stays.
 
         Raises:
-            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier resizes are,
-                and CD drives that came with a boot order may be.
+            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier moves and resizes
+                are, and CD drives that came with a boot order may be.
             NoQuorum: nothing was sent.
-            TaskFailed, TaskTimeout: a resize failed, or a change that makes volumes.
+            TaskFailed, TaskTimeout: a move or a resize failed, or a change that makes volumes.
         """
-        if resizes or allocations(changes):
+        if resizes or moves or allocations(changes):
             self._quorum.require(f"VM {vmid} was not changed")
         path = f"/nodes/{node}/qemu/{vmid}"
+        told: list[str] = []
+        for slot, storage in (moves or {}).items():
+            told.extend(move_disk(self._session, self._tasks, path, slot, storage))
+        if moves and changes.keys() & moves.keys():
+            changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
             if slot not in imported:
@@ -79,6 +91,7 @@ class Lifecycle:
         for slot, size in imported.items():
             if size > drive_size(slot, str(config.get(slot, ""))):
                 self._resize(path, slot, size)
+        return tuple(told)
 
     def start(self, node: str, vmid: int, name: str | None = None) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.

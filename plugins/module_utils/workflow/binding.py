@@ -9,7 +9,6 @@ import threading
 import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
@@ -154,19 +153,16 @@ class BindingCycle:
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check)
 
-        kept: list[str] = []
-
         def adjust(config: Mapping[str, t.Any]) -> Adjustment:
             devices = {device.option: device.value for device in decision.devices}
-            changes = clone_adjustments(request.options, config, storages=decision.storages, devices=devices)
-            kept.extend(f"{slot} is as in the template: {why}" for slot, why in changes.unappliable.items())
-            return adjustment_of(changes)
+            return adjustment_of(
+                clone_adjustments(request.options, config, storages=decision.storages, devices=devices)
+            )
 
         template = _template_of(decision, clone.templates)
         as_it_is = not (request.options or decision.devices)
         parameters = _clone_parameters(entry, entry.clone)
-        bound = self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence.check)
-        return replace(bound, warnings=(*bound.warnings, *kept)) if isinstance(bound, Created) else bound
+        return self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence.check)
 
 
 @contextmanager

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,12 +20,13 @@ from ..errors import (
     InvalidRequest,
     TaskFailed,
 )
-from ..model import OFF, Guest
+from ..model import OFF, Guest, Request
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ..proxmox.creations import BeingCreated
 from ..proxmox.failures import AnswerLost, NotRecorded
 from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
+from ..proxmox.options.drive_changes import obstacle_to_move
 from ..proxmox.outcomes import is_paused, is_shutdown_timeout
 from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
@@ -46,6 +47,8 @@ class Converger:
 
     Attributes:
         pools: those that this user may see.
+        displaced: for a request, and a VM's node and config, the slots of drives that are not on a storage of the class
+            that they name.
     """
 
     def __init__(self, reader: Reader, abandoned: Collection[int] = (), addresses: AddressBook | None = None) -> None:
@@ -56,6 +59,7 @@ class Converger:
         self._addresses = addresses or AddressBook({}, reader)
         self._abandoned = abandoned
         self.pools: Collection[str] = frozenset()
+        self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM with its request, by its fresh config. Only reads. An unfinished one is to be finished,
@@ -75,7 +79,8 @@ class Converger:
         made = config if begun is None else {**config, **begun.addresses}
         entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
-            changes = compare(entry.request.options, config)
+            displaced = self.displaced(entry.request, guest.node, config)
+            changes = compare(entry.request.options, config, displaced=displaced)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
             changes = clone_adjustments(
@@ -84,10 +89,10 @@ class Converger:
                 storages=begun.storages,
                 devices=begun.devices,
             )
-        if config.get(TEMPLATE):
-            changes = _without_growth(changes)
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
+        runs = status not in OFF and entry.state != "stopped"
+        changes = _with_fixed_disks(changes, config, pending, runs=runs)
         power = power_action(entry.label, entry.state, status, config.get("lock"))
         ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
         ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
@@ -188,7 +193,8 @@ class Converger:
     def _update(self, plan: ExistingPlan, binder: Binder) -> None:
         guest, ha = plan.guest, plan.entry.request.ha
         adjustment = adjustment_of(plan.changes)
-        binder.update(guest.node, guest.vmid, adjustment.changes, adjustment.resizes)
+        told = binder.update(guest.node, guest.vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
+        plan.cautions.extend(f"{plan.entry.label}: {line}" for line in told)
         if TEMPLATE in plan.changes.parameters:
             binder.convert_to_template(guest.node, guest.vmid)
         if POOL in plan.changes.changes:
@@ -253,10 +259,21 @@ class Converger:
         return PAUSED if current.get("qmpstatus") == PAUSED else str(current["status"])
 
 
-def _without_growth(changes: ChangeSet) -> ChangeSet:
-    """The changes of a template, whose disks Proxmox VE does not grow."""
-    fixed = dict.fromkeys(changes.resizes, "it is a template, whose disks cannot be grown; grow those of its clones")
-    return replace(changes, resizes={}, unappliable={**changes.unappliable, **fixed})
+def _with_fixed_disks(
+    changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
+) -> ChangeSet:
+    """The changes without the moves and the growth of disks that have to stay as they are, each with its reason."""
+    moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
+    held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
+    grown = changes.resizes if config.get(TEMPLATE) else {}
+    fixed = dict.fromkeys(grown, "it is a template, whose disks cannot be grown; grow those of its clones")
+    return replace(
+        changes,
+        moves={slot: storage for slot, storage in changes.moves.items() if slot not in held},
+        resizes={slot: size for slot, size in changes.resizes.items() if slot not in fixed},
+        unappliable={**fixed, **held, **changes.unappliable},
+        unplaced=tuple(slot for slot in changes.unplaced if slot not in held),
+    )
 
 
 def _is_rebooted(plan: ExistingPlan) -> bool:
@@ -275,4 +292,4 @@ def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustme
     unset = [key for key in changes.delete if key not in without]
     if unset:
         parameters["delete"] = ",".join(unset)
-    return Adjustment(parameters, changes.resizes)
+    return Adjustment(parameters, changes.resizes, changes.moves)

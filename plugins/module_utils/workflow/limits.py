@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from ..engine.framework.status import Category, Status
 from ..engine.plugins.diagnosis.what_if import amount_text, missing_on
 from ..engine.scheduling_cycle import Scheduler
 from ..engine.texts import first, listed, of_one
+from ..engine.volumes import allowed, class_of
 from ..errors import CollectionError, LimitExceeded
 from ..model import MIB, Disk, Guest, Request
 from ..proxmox.options.drives import drive_size
@@ -49,8 +51,8 @@ class Growth:
 def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
     """Ask for each VM that exists whether it may grow and start, in their order: what one takes counts for the next.
 
-    New drives that name no storage get one. A plan gains cautions where limits are only warned of, and where the VM
-    breaks its own rules; one that must not be carried out is refused.
+    New drives that name no storage, and drives outside their storage class, get one. A plan gains cautions where limits
+    are only warned of, and where the VM breaks its own rules; one that must not be carried out is refused.
     """
     for job in jobs:
         plan = job.plan
@@ -60,6 +62,21 @@ def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
             _check(scheduler, plan, now)
         except CollectionError as error:
             job.refuse(error)
+
+
+def displaced(scheduler: Scheduler, request: Request, node: str, config: Mapping[str, t.Any]) -> frozenset[str]:
+    """The slots of a VM's drives that are not on a storage of the class that the request names for them.
+
+    Raises InvalidRequest for an unknown class.
+    """
+    info, classes = scheduler.cluster.node(node), scheduler.profile(request).policy.storage_classes
+    storages = info.storages if info is not None else {}
+    found = set()
+    for disk in request.disks:
+        storage = storages.get(str(config.get(disk.slot, "")).partition(":")[0])
+        if storage is not None and not allowed(storage, class_of(disk, classes)):
+            found.add(disk.slot)
+    return frozenset(found)
 
 
 def growth_of(plan: ExistingPlan) -> Growth | None:
@@ -132,7 +149,7 @@ def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -
         plan.cautions.append(text)
     if plan.changes.unplaced:
         storages = scheduler.storages_on(growth.request, plan.guest.node, now)
-        chosen = {slot: storages[slot] for slot in plan.changes.unplaced}
+        chosen = {slot: storages[slot] for slot in plan.changes.unplaced if slot in storages}
         plan.changes = plan.changes.with_storages(plan.entry.request.options, plan.config, chosen)
 
 
@@ -215,14 +232,18 @@ def _as_it_is(plan: ExistingPlan) -> Request:
 
 
 def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
-    """What an update takes of storages: its new drives, and by how much others grow."""
+    """What an update takes of storages: its new drives, those that are moved, and by how much others grow."""
     if not {"update", "finish"} & set(plan.actions):
         return ()
     changes, drives = plan.changes, drives_of(plan.entry.request.options)
-    new = {*allocations(changes.parameters), *changes.unplaced} & drives.keys()
+    moved = {*changes.moves, *(plan.config.keys() & set(changes.unplaced))}
+    new = {*allocations(changes.parameters), *changes.unplaced} & drives.keys() - moved
     made = [disk for slot in sorted(new) if (disk := drives[slot].to_disk()) is not None]
+    for slot in sorted(moved):
+        size = max(drives[slot].size, drive_size(slot, str(plan.config[slot])))
+        made.append(Disk(slot, size, changes.moves.get(slot), drives[slot].storage_class))
     for slot, size in sorted(changes.resizes.items()):
-        if slot not in new:
+        if slot not in new | moved:
             current = str(plan.config[slot])
             grown = size - drive_size(slot, current)
             made.append(Disk(slot, size=grown, storage=current.partition(":")[0]))
@@ -244,4 +265,4 @@ def _grown(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
 
 def _storage_of(plan: ExistingPlan, slot: str) -> str | None:
     value = str(plan.changes.parameters.get(slot, ""))
-    return value.partition(":")[0] or None
+    return plan.changes.moves.get(slot) or value.partition(":")[0] or None

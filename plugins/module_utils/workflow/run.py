@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
+from functools import partial
 
 from ..errors import CollectionError, GuestVanished, Interrupted
 from ..model import Guest
@@ -28,7 +29,7 @@ from .existing import Converger
 from .existing_plan import ExistingPlan
 from .foresight import Foresight
 from .job import Job, State
-from .limits import check_limits
+from .limits import check_limits, displaced
 from .matching import unclear
 from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
@@ -175,6 +176,7 @@ class Run:
         if existing:
             cluster = ReadOnce(self._access.reader)
             self._converger.pools = placement.snapshot.pools
+            self._converger.displaced = partial(displaced, placement.scheduler)
             with self._stop.threads(self._parallel) as pool:
                 for future in [pool.submit(self._plan_one, job, cluster, wait=not write) for job in existing]:
                     future.result()

@@ -181,6 +181,42 @@ def test_new_drive__that_fits_nowhere_is_refused(controller: Controller, cluster
     assert writes(cluster) == []
 
 
+@both_versions
+def test_disk__moves_to_the_storage_or_the_class_that_the_task_names(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    classes = {"storage_classes": {"network": {"shared": True}}}
+    asked = {"name": "app-1", "scsi": {"scsi0": {"size": 40, "ssd": True, "storage_class": "network"}}, **classes}
+    (warning,) = controller.schedule(**asked)["warnings"]
+    assert "scsi0 is local-lvm:vm-100-disk-0,size=32G, requested (storage class network):40,ssd=1" in warning
+    planned = controller.schedule(**asked, update=True, check=True)
+    assert planned["vms"][0]["drift"]["scsi0"]["new"] == "shared:40,ssd=1"
+    assert writes(cluster) == []
+    assert controller.schedule(**asked, update=True)["vms"][0]["drift"] == planned["vms"][0]["drift"]
+    assert config_of(cluster, 100)["scsi0"] == "shared:vm-100-disk-0,size=40G,ssd=1"
+    volumes = [volume["volid"] for volume in cluster.state()["volumes"] if volume["vmid"] == 100]
+    assert volumes == ["shared:vm-100-disk-0"]
+    assert controller.schedule(**asked, update=True)["changed"] is False
+    # A task that names no storage leaves it where it is.
+    assert controller.schedule(name="app-1", scsi={"scsi0": {"size": 40}}, update=True)["changed"] is False
+
+
+def test_disk__is_not_moved_to_a_storage_without_room(controller: Controller, cluster: SimulatedCluster) -> None:
+    asked = {"name": "app-2", "update": True}
+    failed = controller.fail("LimitExceeded", **asked, scsi={"scsi0": "local-lvm:600"})
+    assert "pve2 had too little space on storage 'local-lvm' (scsi0 needs 600 GiB" in failed["msg"]
+    failed = controller.fail("LimitExceeded", **asked, scsi={"scsi0": "local:16"})
+    assert "pve2 had storage 'local' without content type 'images'" in failed["msg"]
+    failed = controller.fail("InvalidRequest", **asked, scsi={"scsi0": {"size": 16, "storage_class": "none"}})
+    assert "scsi0: unknown storage_class 'none'" in failed["msg"]
+    assert writes(cluster) == []
+
+
+def test_start__is_not_kept_from_a_vm_that_lacks_a_drive(controller: Controller) -> None:
+    result = controller.schedule(name="spare", scsi={"scsi1": {"size": 10}}, state="started")
+    assert result["vms"][0]["actions"] == ["start"]
+
+
 def test_broken_rule__is_warned_of_and_the_vm_stays(controller: Controller, cluster: SimulatedCluster) -> None:
     apart = {"affinity": [{"type": "apart", "name": "app-2|spare"}]}
     result = controller.schedule(vms=[{"name": "app-2", **apart}, {"name": "spare"}, {"name": "app-1", **apart}])

@@ -101,6 +101,17 @@ def test_disk__is_grown_though_the_answer_was_lost(cluster, binder, when):
     assert "size=10G" in config(cluster, 100)["scsi0"]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_disk__is_moved_once_though_the_answer_was_lost(cluster, binder, when):
+    cluster.fault(method="POST", path="/move_disk$", count=1, drop=when)
+
+    assert binder.update("pve1", 100, {}, {}, {"scsi0": "shared"}) == ()
+
+    assert config(cluster, 100)["scsi0"].startswith("shared:")
+    cluster.fault(method="POST", path="/move_disk$", task_error="WARNINGS: 1")
+    assert binder.update("pve1", 100, {}, {}, {"scsi0": "shared"}) == ()
+
+
 def test_disk_that_would_shrink__is_an_error(cluster, binder):
     with pytest.raises((ApiError, TaskFailed), match="shrink"):
         binder.update("pve1", 100, {}, {"scsi0": GIB})

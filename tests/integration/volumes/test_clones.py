@@ -140,16 +140,15 @@ def test_smaller_disk_than_the_templates__is_refused_before_anything_is_written(
     assert writes(cluster) == []
 
 
-def test_what_a_clone_does_not_get__is_told(controller: Controller) -> None:
+def test_clone__moves_to_the_storage_of_the_task_where_no_filter_asks_for_the_templates(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
     off = {"enable": False}
     unruled = {"filters": {"VolumeBinding": off}, "reserves": {"VolumeBinding": off}}
     drives = {"scsi0": {"size": 20, "storage": "thick"}}
     result = controller.schedule(name="copy", clone="shared-template", scsi=drives, plugin_config=unruled)
-    told = [warning for warning in result["warnings"] if "scsi0" in warning]
-    assert told == [
-        'VM "copy": scsi0 is as in the template: it is on storage ceph and is not moved to thick; '
-        "move it with Proxmox VE, or request storage ceph"
-    ]
+    config = cluster.state()["guests"][result["vmid"]]["config"]
+    assert (config["scsi0"].partition(":")[0], config["scsi0"][-8:]) == ("thick", "size=20G")
 
 
 def test_template_whose_node_is_offline__is_no_source_when_another_copy_is(

@@ -158,10 +158,43 @@ def test_warning_of_drift__calls_what_is_not_set_unset() -> None:
 def test_drift_that_cannot_be_updated__is_not_promised() -> None:
     asked = entry(cores=4, scsi={"scsi0": {"size": 4}, "scsi1": {"storage": "fast", "size": 8}})
     config = {"scsi0": "local:vm-100-disk-0,size=8G", "scsi1": "slow:vm-100-disk-1,size=8G"}
-    changeable, smaller, moved = told(plan(asked, config))
-    assert changeable.endswith("cores is unset, requested 4. Set update=true to apply.")
+    changeable, smaller = told(plan(asked, config))
+    assert changeable.endswith(
+        "cores is unset, requested 4, scsi1 is slow:vm-100-disk-1,size=8G, requested fast:8. Set update=true to apply."
+    )
     assert smaller.endswith("It cannot be updated: it has 8G and cannot shrink to 4G; request at least its size")
-    assert moved.endswith("is not moved to fast; move it with Proxmox VE, or request storage slow")
+
+
+DISK = {"scsi0": "slow:vm-100-disk-0,size=8G"}
+
+
+@pytest.mark.parametrize(
+    ("drive", "config", "status", "reason"),
+    [
+        ({}, {**DISK, "template": 1}, "stopped", "it is a template, whose disks are not moved"),
+        ({}, {"scsi0": "slow:base-9-disk-0/vm-100-disk-0,size=8G"}, "stopped", "a linked clone of base-9-disk-0"),
+        ({}, {"scsi0": "slow:9/base-9-disk-0.raw/100/vm-100-disk-0.raw"}, "stopped", "a linked clone of base-9"),
+        ({}, {**DISK, "parent": "before"}, "stopped", "the VM has snapshots"),
+        ({}, {**DISK, "pending": True}, "running", "it has pending changes"),
+        ({"scsi0": "fast:cloudinit"}, {"scsi0": "slow:vm-100-cloudinit,media=cdrom"}, "running", "the VM runs"),
+    ],
+)
+@pytest.mark.parametrize("update", [False, True])
+def test_disk_that_cannot_be_moved__says_why_and_stays(
+    drive: dict[str, str], config: dict[str, Any], status: str, reason: str, update: bool
+) -> None:
+    asked = entry(scsi={"scsi0": {"storage": "fast", "size": 8}, **drive}, update=update)
+    rows = [{"key": key, "value": value} for key, value in {**config, "name": "web"}.items()]
+    if config.get("pending"):
+        rows[0]["pending"] = f"{DISK['scsi0']},ssd=1"
+    planner = converger(config, **{f"{PATH}/pending": rows})
+    found = guest(100, "pve1", name="web", status=status)
+    if update:
+        with pytest.raises(DriftNotApplicable, match=f"scsi0: .*{reason}"):
+            planner.plan(asked, found)
+    else:
+        (warning,) = (text for text in told(planner.plan(asked, found)) if "drifted" in text)
+        assert reason in warning.partition("It cannot be updated: ")[2]
 
 
 def test_disk_of_a_template__is_not_grown() -> None:

@@ -11,7 +11,7 @@ counts as the one that is wanted.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from .conversions import Value
@@ -26,14 +26,16 @@ class ChangeSet:
     """Differences between a VM's config and its request.
 
     changes is all of them, by API parameter, for people: C({"old": ..., "new": ...}) with None for what is not set,
-    secrets masked. To be applied are parameters (to C(PUT .../config), with the names in delete) and resizes (slot to
-    bytes, to C(PUT .../resize)). unappliable says of parameters why they cannot be changed. unplaced are new drives for
-    which a storage has to be chosen first. parameters may hold a secret.
+    secrets masked. To be applied are moves (slot to storage, to C(POST .../move_disk)), parameters (to
+    C(PUT .../config), with the names in delete) and resizes (slot to bytes, to C(PUT .../resize)). unappliable says of
+    parameters why they cannot be changed. unplaced are drives, new ones and some to be moved, for which a storage has
+    to be chosen first. parameters may hold a secret.
     """
 
     changes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
     parameters: Mapping[str, str | int] = field(default_factory=dict, repr=False)
     delete: tuple[str, ...] = ()
+    moves: Mapping[str, str] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
     unappliable: Mapping[str, str] = field(default_factory=dict)
     unplaced: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class ChangeSet:
             self,
             changes={**self.changes, **placed.changes},
             parameters={**self.parameters, **placed.parameters},
+            moves={**self.moves, **placed.moves},
             resizes={**self.resizes, **placed.resizes},
             unplaced=tuple(slot for slot in self.unplaced if slot not in storages),
         )
@@ -73,15 +76,17 @@ def compare(
     config: Mapping[str, t.Any],
     *,
     storages: Mapping[str, str] | None = None,
+    displaced: Collection[str] = (),
 ) -> ChangeSet:
     """Return how a VM's config differs from the wanted options.
 
     Args:
         wanted: options by API name, as to_api gives them; an empty text means that the option is to be unset.
         config: the answer of C(GET .../config).
-        storages: where drives that name no storage and do not exist are to be made, by slot.
+        storages: where drives that name no storage have to be, by slot.
+        displaced: the slots of drives that are not on a storage of the class that they name.
     """
-    return _differences(wanted, config, storages or {}).change_set()
+    return _differences(wanted, config, storages or {}, displaced).change_set()
 
 
 def clone_adjustments(
@@ -106,13 +111,18 @@ def clone_adjustments(
     return found.change_set()
 
 
-def _differences(wanted: Mapping[str, Value], config: Mapping[str, t.Any], storages: Mapping[str, str]) -> _Differences:
+def _differences(
+    wanted: Mapping[str, Value],
+    config: Mapping[str, t.Any],
+    storages: Mapping[str, str],
+    displaced: Collection[str] = (),
+) -> _Differences:
     found = _Differences()
     for key, value in wanted.items():
         current = config.get(key)
         if isinstance(value, Drive):
             storage = value.storage or storages.get(key)
-            found.compare_drive(value, None if current is None else str(current), storage)
+            found.compare_drive(value, None if current is None else str(current), storage, displaced=key in displaced)
         else:
             found.compare_option(key, value, current)
     if media_of(found.parameters) and wanted.get("boot"):
@@ -128,6 +138,7 @@ class _Differences:
         self.changes: dict[str, dict[str, t.Any]] = {}
         self.parameters: dict[str, str | int] = {}
         self.delete: list[str] = []
+        self.moves: dict[str, str] = {}
         self.resizes: dict[str, int] = {}
         self.unappliable: dict[str, str] = {}
         self.unplaced: list[str] = []
@@ -150,11 +161,13 @@ class _Differences:
         elif present is None or not conversion_of(key).same(value, present):
             self.set(key, value, current)
 
-    def compare_drive(self, drive: Drive, current: str | None, storage: str | None) -> None:
-        change = compare_drive(drive, current, storage)
+    def compare_drive(self, drive: Drive, current: str | None, storage: str | None, *, displaced: bool) -> None:
+        change = compare_drive(drive, current, storage, displaced=displaced)
         if change is None:
             return
         self.changes[drive.slot] = {"old": current, "new": change.new}
+        if change.move is not None:
+            self.moves[drive.slot] = change.move
         if change.value is not None:
             self.parameters[drive.slot] = change.value
         if change.resize is not None:
@@ -169,6 +182,7 @@ class _Differences:
             changes=self.changes,
             parameters=self.parameters,
             delete=tuple(self.delete),
+            moves=self.moves,
             resizes=self.resizes,
             unappliable=self.unappliable,
             unplaced=tuple(self.unplaced),

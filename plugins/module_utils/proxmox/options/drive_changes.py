@@ -3,42 +3,49 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a drive of an existing VM differs from the requested one, and what can be changed without losing data.
 
-Proxmox names the volumes, so a volume's name never differs. A volume is never replaced, shrunk or moved, only grown.
+Proxmox names the volumes, so a volume's name never differs. A volume is moved and grown, never replaced or shrunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import typing as t
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ...engine.volumes import ROUNDING
 from .drives import CREATION_ONLY, Drive, is_cloudinit, is_medium, kind_of
 from .values import format_size, size_in_config
 
-MOVED = "it is on storage {0} and is not moved to {1}; move it with Proxmox VE, or request storage {0}"
+_LINKED = re.compile(r"[:/](base-\d+-[^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
 class DriveChange:
     """What has to change of one drive.
 
-    new is the drive as it should be, for people. value is what to set it to (None: nothing), resize the bytes to grow
-    to (None: no growth), before it is set or, where an image is imported, afterwards. reasons say what cannot be
-    changed and why. unplaced: it is new, and its storage is still to be chosen.
+    new is the drive as it should be, for people. value is what to set it to (None: nothing), with the volume that it
+    has now, resize the bytes to grow to (None: no growth), before it is set or, where an image is imported, afterwards.
+    move is the storage to move it to before all else (None: it stays). reasons say what cannot be changed and why.
+    unplaced: it is new or has to be moved, and its storage is still to be chosen.
     """
 
     new: str
     value: str | None = None
     resize: int | None = None
+    move: str | None = None
     reasons: tuple[str, ...] = ()
     unplaced: bool = False
 
 
-def compare_drive(drive: Drive, current: str | None, storage: str | None) -> DriveChange | None:
+def compare_drive(
+    drive: Drive, current: str | None, storage: str | None, *, displaced: bool = False
+) -> DriveChange | None:
     """Return what has to change, None when nothing has to.
 
-    current is the value in the VM's config, None when it has no such drive. storage is where a missing drive is made,
-    None when that was not decided. Properties of a drive that are not requested stay as they are.
+    current is the value in the VM's config, None when it has no such drive. storage is where the drive has to be, None
+    when that was not decided or is of no matter. displaced: it is not where it has to be. Properties of a drive that
+    are not requested stay as they are.
     """
     if current is None and drive.unsized:
         return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
@@ -50,9 +57,34 @@ def compare_drive(drive: Drive, current: str | None, storage: str | None) -> Dri
     reason = _occupied(drive, current)
     if reason is not None:
         return DriveChange(_shown(drive, storage), reasons=(reason,))
+    target = drive.storage or storage
+    if drive.cloudinit and is_cloudinit(file):
+        return _move(drive, file, target, displaced=displaced)
     if drive.cdrom or drive.cloudinit:
         return _compare_medium(drive, file, present, storage)
-    return _compare_disk(drive, file, present)
+    return _compare_disk(drive, file, present, _move(drive, file, target, displaced=displaced))
+
+
+def obstacle_to_move(slot: str, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool) -> str | None:
+    """Return why a drive of a VM cannot be moved to another storage, or what would be lost; None when it can be.
+
+    pending are the keys of the config that wait for the VM to be stopped and started.
+    """
+    linked = _LINKED.search(str(config[slot]))
+    if config.get("template"):
+        return (
+            "it is a template, whose disks are not moved, as linked clones may stand on them; move those of its clones"
+        )
+    if linked:
+        return f"it is a linked clone of {linked[1]} and stays with it; make a full clone instead"
+    if config.get("parent"):
+        return "the VM has snapshots, which Proxmox VE does not move; remove them first"
+    if slot in pending:
+        return "it has pending changes, which name the present volume; stop and start the VM first"
+    medium = is_medium(kind_of(slot).read(str(config[slot])))
+    if runs and (medium or slot.startswith("tpmstate")):
+        return "the VM runs, and Proxmox VE copies this drive only while it is stopped; set state=stopped to stop it"
+    return None
 
 
 def _occupied(drive: Drive, current: str) -> str | None:
@@ -73,35 +105,40 @@ def _occupied(drive: Drive, current: str) -> str | None:
     return None
 
 
-def _compare_disk(drive: Drive, file: str, present: dict[str, str]) -> DriveChange | None:
+def _move(drive: Drive, file: str, target: str | None, *, displaced: bool) -> DriveChange | None:
+    """Return the change of a drive that is on another storage than the target, or is displaced without a target."""
+    here = file.partition(":")[0]
+    if target == here or not (target or displaced):
+        return None
+    return DriveChange(_shown(drive, target), move=target, unplaced=target is None)
+
+
+def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveChange | None) -> DriveChange | None:
     kind = kind_of(drive.slot)
     size = size_in_config(present.pop("size", ""))
     wanted = {**present, **{key: value for key, value in drive.options.items() if key not in CREATION_ONLY}}
     differ = not kind.same(wanted, present)
-    reasons = _fixed(drive, file, size, differ=differ)
+    reasons = _fixed(drive, size, differ=differ)
     grows = bool(drive.size and size and drive.size > size and not drive.small)
     if not (differ or grows or reasons):
-        return None
+        return move
 
     value = kind.format({**wanted, "file": file, **_size(size)})
     if reasons:
         new = _shown(drive, file.partition(":")[0])
     else:
         new = kind.format({**wanted, "file": file, **_size(drive.size if grows else size)})
-    return DriveChange(
-        new=new,
+    return replace(
+        move or DriveChange(new),
         value=value if differ and not drive.small else None,
         resize=drive.size if grows else None,
         reasons=tuple(reasons),
     )
 
 
-def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[str]:
+def _fixed(drive: Drive, size: int | None, *, differ: bool) -> list[str]:
     """Return why a part of the request cannot be applied."""
-    storage = file.partition(":")[0]
     reasons = []
-    if drive.storage is not None and drive.storage != storage:
-        reasons.append(MOVED.format(storage, drive.storage))
     if drive.small:
         if differ:
             reasons.append("its properties are fixed when it is created")
@@ -113,12 +150,7 @@ def _fixed(drive: Drive, file: str, size: int | None, *, differ: bool) -> list[s
 
 
 def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage: str | None) -> DriveChange | None:
-    """Compare CD-ROM and cloud-init drives: a medium can be changed freely, but for a cloud-init drive."""
-    if drive.cloudinit and is_cloudinit(file):
-        there = file.partition(":")[0]
-        if drive.storage in (None, there):
-            return None
-        return DriveChange(_shown(drive, there), reasons=(MOVED.format(there, drive.storage),))
+    """Compare a CD-ROM drive with what it, or a cloud-init drive in its place, shall be: a medium can be changed."""
     if drive.cloudinit:
         return _add(drive, storage)
     given = {key: value for key, value in present.items() if key != "size"}
@@ -138,7 +170,7 @@ def _add(drive: Drive, storage: str | None) -> DriveChange:
 
 
 def _shown(drive: Drive, storage: str | None) -> str:
-    return drive.to_api(drive.storage or storage or "(any storage)")
+    return drive.to_api(drive.storage or storage or f"(storage class {drive.storage_class})")
 
 
 def _size(size: int | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.disk_moves import on_present_volumes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drift import (
     ChangeSet,
     clone_adjustments,
@@ -205,13 +206,11 @@ def test_larger_disk_with_other_properties__is_set_in_its_size_and_then_resized(
     ("given_drive", "current", "reason"),
     [
         ("vmdata:1", "vmdata:vm-120-disk-0,size=8G", "cannot shrink to 1G"),
-        ("other:8", "vmdata:vm-120-disk-0,size=8G", "on storage vmdata and is not moved to other"),
         ("vmdata:vm-9-disk-0", "vmdata:vm-120-disk-0,size=8G", "not replaced by vmdata:vm-9-disk-0"),
         ("vmdata:8", "none,media=cdrom", "a CD-ROM or cloud-init drive exists"),
         ("none,media=cdrom", "vmdata:vm-120-disk-0,size=8G", "a disk exists"),
         ("vmdata:cloudinit", "vmdata:vm-120-disk-0,size=8G", "a disk exists"),
         ("none,media=cdrom", "vmdata:vm-120-cloudinit,media=cdrom", "the cloud-init drive exists"),
-        ("other:cloudinit", "vmdata:vm-120-cloudinit,media=cdrom", "not moved to other"),
     ],
 )
 def test_what_would_lose_data__is_reported_and_never_sent(given_drive: t.Any, current: str | None, reason: str) -> None:
@@ -220,6 +219,32 @@ def test_what_would_lose_data__is_reported_and_never_sent(given_drive: t.Any, cu
     assert reason in found.unappliable["scsi0"]
     assert "scsi0" in found.changes
     assert (found.parameters, found.resizes, found.delete) == ({}, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("given_drive", "current", "move", "shown"),
+    [
+        ("other:8", "vmdata:vm-120-disk-0,size=8G", "other", "other:8"),
+        ("other:cloudinit", "vmdata:vm-120-cloudinit,media=cdrom", "other", "other:cloudinit"),
+        ({"storage": "other"}, "vmdata:vm-120-disk-0,size=8G", "other", "other"),
+        ({"storage_class": "fast", "size": 8}, "vmdata:vm-120-disk-0,size=8G", None, "(storage class fast):8"),
+    ],
+)
+def test_disk_on_another_storage__is_moved(given_drive: t.Any, current: str, move: str | None, shown: str) -> None:
+    asked = vm_request({"name": "runner", "clone": "any", "scsi": {"scsi0": given_drive}}).options
+    found = compare(asked, {"scsi0": current}, displaced={"scsi0"})
+    assert found.changes["scsi0"] == {"old": current, "new": shown}
+    assert (found.moves, found.unplaced) == (({"scsi0": move}, ()) if move else ({}, ("scsi0",)))
+    assert (found.parameters, found.resizes, found.unappliable) == ({}, {}, {})
+
+
+def test_disk_that_moves__grows_and_changes_as_well() -> None:
+    asked = vm_request({"name": "runner", "scsi": {"scsi0": {"storage": "other", "size": 9, "ssd": True}}}).options
+    found = compare(asked, {"scsi0": "vmdata:vm-120-disk-0,size=8G"})
+    assert (found.moves, found.resizes) == ({"scsi0": "other"}, {"scsi0": 9 * GIB})
+    # Its volume is another one after the move.
+    sent = on_present_volumes(found.parameters, found.moves, {"scsi0": "other:vm-120-disk-3,size=8G"})
+    assert sent == {"scsi0": "other:vm-120-disk-3,size=8G,ssd=1"}
 
 
 def test_new_disk__without_a_storage_is_to_be_placed_first() -> None:
