@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...model import Disk, Guest, HAIntent, HARule, Request
-from ...plans import Mobility
+from ...plans import LocalDisk, Mobility
 from ..allocatable import Policy
 from ..cache import NodeInfo
 from ..ha_rules import kept_together
@@ -48,11 +48,21 @@ class Part:
     cores: float = 0.0
     memory: int = 0
 
+    @property
+    def copied(self) -> list[LocalDisk]:
+        """What a move copies, the disks of each storage as one: they all go to one storage, as Proxmox VE maps whole
+        storages.
+        """
+        of: dict[str, list[LocalDisk]] = {}
+        for disk in self.mobility.disks:
+            of.setdefault(disk.storage, []).append(disk)
+        return [replace(disks[0], size=sum(disk.size for disk in disks)) for disks in of.values()]
+
     def request_on(self, info: NodeInfo) -> Request:
         """What the filters are asked about on one node: disks that are copied keep their storage where there is one of
         that name, if it can be chosen at all.
         """
-        copied = self.mobility.disks if self.guest is not None else ()
+        copied = self.copied if self.guest is not None else ()
         if not copied:
             return self.request
         free = self.mobility.map_storages and any(disk.storage not in info.storages for disk in copied)

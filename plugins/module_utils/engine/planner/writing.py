@@ -108,7 +108,6 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
     others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
     copied = sum(disk.size for part in leg.parts for disk in part.mobility.disks)
     cost = sum(part.mobility.cost for part in leg.parts)
-    drafts = [board.drafts[part.vmid] for part in leg.parts if part.vmid in board.drafts]
     source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
     return Move(
         id=ids[leg.number],
@@ -122,11 +121,20 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         how=mobility.how,
         via=HA if others else mobility.via,
         memory=leg.memory,
-        storages={slot: name for draft in drafts if draft.node == target for slot, name in draft.storages.items()},
+        storages={slot: name for part in leg.parts for slot, name in _storages(board, part, target).items()},
         copied=copied,
         together=others,
         estimate=round(SECONDS_PER_MOVE + cost / BYTES_PER_SECOND, 1),
     )
+
+
+def _storages(board: Board, part: Part, target: str) -> dict[str, str]:
+    """The storage on the target of each disk that is copied."""
+    draft = board.drafts.get(part.vmid)
+    if draft is None or draft.node != target:
+        return {}
+    chosen = {disk.storage: draft.storages[disk.slot] for disk in part.copied}
+    return {disk.slot: chosen[disk.storage] for disk in part.mobility.disks}
 
 
 def _decision(board: Board, leg: Leg) -> Decision:

@@ -19,6 +19,7 @@ from support.small_cluster import cluster, guest, node, profile, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
     AffinityTerm,
     Constraints,
     HARule,
@@ -26,11 +27,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Selector,
     Snapshot,
     SpreadConstraint,
+    Storage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Plan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, LocalDisk, Mobility, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 PROFILES = {"balanced": profile()}
+DRAIN_A = Goals(drain=frozenset({"a"}))
 FEW_GUESTS = {"GuestLimit": {"config": {"max_guests": 3}}}
 STOPPED_TOO = {name: {"config": {"include_stopped": True}} for name in ("CPUOvercommit", "MemoryOvercommit")}
 
@@ -177,3 +180,19 @@ def test_drain__names_what_stays_with_a_cure(known: bool) -> None:
     assert not plan.feasible
     assert plan.stuck[0].vmid == 100
     assert (plan.stuck[0].cure == "eject ide2") is known
+
+
+def test_move__takes_the_disks_of_one_storage_to_one_storage() -> None:
+    storages = (
+        Storage("local", "a", total=99 * GIB),
+        Storage("hdd1", "b", total=8 * GIB),
+        Storage("hdd2", "b", total=8 * GIB),
+    )
+    disks = tuple(LocalDisk(slot, "local", 6 * GIB) for slot in ("scsi0", "scsi1"))
+    there = {"guests": [guest(100, "a")], "storages": storages}
+    split = make_plan(cluster([node("a"), node("b")], **there), PROFILES, DRAIN_A, {100: Mobility(disks=disks)})
+    assert [(stuck.vmid, "storage" in stuck.cure) for stuck in split.stuck] == [(100, True)]
+
+    there["storages"] = (*storages, Storage("big", "c", total=20 * GIB))
+    whole = make_plan(cluster([node("a"), *map(node, "bc")], **there), PROFILES, DRAIN_A, {100: Mobility(disks=disks)})
+    assert [(move.target, dict(move.storages)) for move in whole.moves] == [("c", {"scsi0": "big", "scsi1": "big"})]
