@@ -88,11 +88,11 @@ class NoStorageAvailable(CollectionError):
 
 
 class PlanUnlawful(CollectionError):
-    """The decisions of a run break a rule that is in force: a bug in this collection, or in a plugin of the user.
+    """The decisions of a run, or a move, break a rule that is in force: a bug in this collection or in your plugin.
 
     Cure: run again without user plugins. If the run still fails, report the message, the Ansible task and a recording
-    made with M(qemu_scheduler.proxmox.cluster_snapshot_info). C(error_details.broken) lists all broken rules. Nothing
-    was reserved or created.
+    made with M(qemu_scheduler.proxmox.cluster_snapshot_info). C(error_details.broken) lists all broken rules. What
+    the message names was not begun.
     """
 
     code = "PlanUnlawful"

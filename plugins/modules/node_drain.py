@@ -91,7 +91,7 @@ plan:
 moves:
   description:
     - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
-      move was not begun) or V(unknown) (it may still be under way).
+      move was not begun), V(unlawful) (it breaks a rule, and was not begun) or V(unknown) (it may still be under way).
     - Empty in check mode.
   returned: success, and on failure after the plan was made
   type: list

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-OUTCOMES = {"stale": "not moved, no longer as planned", "unknown": "may still be moving"}
+OUTCOMES = {
+    "stale": "not moved, no longer as planned",
+    "unknown": "may still be moving",
+    "unlawful": "not moved, breaks a rule",
+}
 
 
 def move_line(step: dict[str, t.Any]) -> str:

@@ -20,7 +20,7 @@ from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import failed, failure_of, result_of, told
 from .node_facts import facts_of
-from .plan_run import Outcome, PlanRun
+from .plan_run import Outcome, PlanRun, live_look
 from .plugin_config import profiles_of
 
 DRAINED, ACTIVE = "drained", "active"
@@ -45,7 +45,8 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         if params["state"] == DRAINED:
             require_sight_of_guests(access.writer())
         drain = Drain(access, names, active=params["state"] == ACTIVE)
-        run = PlanRun(access, profiles, default, options, drain.goals, view=drain.view, progress=progress)
+        look = live_look(access, drain.goals, drain.view)
+        run = PlanRun(access, profiles, default, options, look, view=drain.view, progress=progress)
         outcome = run.prepare()
         if not check_mode:
             drain.begin()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate behind every scheduling pass: what breaks the law is not sent.
+"""The gate behind every scheduling pass and before every move: what breaks the law is not sent.
 
 Rules that are switched off are not in force, nor are those of a point where a plugin of the user's own decides as well.
 """
@@ -16,9 +16,12 @@ from ..engine.framework.interface import Plugin
 from ..engine.framework.profile import Profile
 from ..engine.law.law import broken
 from ..engine.law.state import NAMES, InForce, Overcommit, State
+from ..engine.law.steps import broken_step
 from ..engine.plugins.builtin import BUILTIN
 from ..errors import PlanUnlawful
 from ..model import Decision, Request, Snapshot
+from ..plans import Move
+from ..proxmox.mover import label
 
 REASONS_TOLD = 10
 """How many broken rules the message names."""
@@ -40,9 +43,16 @@ def check_lawful(
     guests = (replace(g, status="running") if g.vmid in starting else g for g in cluster.guests)
     decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in decisions)
     reasons = broken(State(replace(cluster, guests=tuple(guests)), decided)) if decided else []
-    if reasons:
-        told = "; ".join(reasons[:REASONS_TOLD])
-        raise PlanUnlawful(f"the decisions break rules that are in force, and nothing was sent: {told}", broken=reasons)
+    _require_none(reasons, "the decisions break")
+
+
+def check_lawful_move(cluster: Snapshot, move: Move, in_force: InForce) -> None:
+    """Raise PlanUnlawful when the move must not start.
+
+    cluster is as it is now, with what others have reserved, and with guests that are being moved on both nodes.
+    """
+    reasons = broken_step(cluster, (), move, in_force)
+    _require_none(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
 
 def rules_in_force(profile: Profile) -> InForce:
@@ -67,3 +77,9 @@ def rules_in_force(profile: Profile) -> InForce:
 def _overcommit(limit: Limit, plugin: Plugin | None) -> Overcommit:
     include_stopped = plugin is not None and plugin.config["include_stopped"]
     return Overcommit(limit.ratio, limit.reserved, limit.pools, limit.tags, include_stopped)
+
+
+def _require_none(reasons: list[str], subject: str) -> None:
+    if reasons:
+        told = "; ".join(reasons[:REASONS_TOLD])
+        raise PlanUnlawful(f"{subject} rules that are in force, and nothing was sent: {told}", broken=reasons)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from ..engine.framework.profile import Profile
 from ..engine.planner.admission import Admission
 from ..engine.planner.items import guest_part, with_disks
 from ..engine.texts import of_one
-from ..model import Disk, Snapshot
+from ..model import Disk, Guest, Request, Snapshot
 from ..plans import OFFLINE, Mobility, Move
 from ..proxmox.mover import stale
 from ..reservations.fence import Fence
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation, move_name
 from .access import Access
-from .counting import Counted, cluster_state, count_reservations, with_moves
+from .counting import Counted, cluster_state, count_reservations, with_moves, with_reservations
+from .lawful import check_lawful_move, rules_in_force
 
 
 class Pass:
@@ -45,18 +47,29 @@ class MoveGate:
         in_progress: VMIDs whose reservations are to be renewed.
     """
 
-    def __init__(self, access: Access, profile: Profile, view: Callable[[Snapshot], Snapshot]) -> None:
-        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot."""
+    def __init__(
+        self,
+        access: Access,
+        profile: Profile,
+        view: Callable[[Snapshot], Snapshot],
+        claimed: Collection[int] = (),
+    ) -> None:
+        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot. claimed are
+        VMIDs that this run has reserved for what comes after the moves.
+        """
         self._access = access
         self._profile = profile
+        self._in_force = rules_in_force(profile)
         self._view = view
-        self.in_progress: set[int] = set()
+        self._claimed = frozenset(claimed)
+        self.in_progress: set[int] = set(claimed)
 
     def admit(self, move: Move) -> Pass:
         """Look at the cluster, with what others have reserved, and reserve the move. One request.
 
-        Raises PlanStale when the guest or its target is not as planned, or the room is gone, and what the ledger
-        raises: AlreadyReserved when another process moves the guest.
+        Raises PlanStale when the guest or its target is not as planned, or the room is gone, PlanUnlawful when the
+        law forbids the move all the same, and what the ledger raises: AlreadyReserved when another process moves the
+        guest.
         """
         access = self._access
         cluster, holder = access.identity(), access.holder
@@ -87,12 +100,14 @@ class MoveGate:
         self.in_progress.difference_update(_vmids(move))
 
     def _counted(self, cycle: Cycle) -> Counted:
-        counted = count_reservations(self._view(self._access.glance()), cycle.reservations())
+        reservations = [each for each in cycle.reservations() if each.vmid not in self._claimed]
+        counted = count_reservations(self._view(self._access.glance()), reservations)
         cycle.confirm(counted.fulfilled)
         return counted
 
     def _check(self, move: Move, counted: Counted) -> None:
-        state = cluster_state(with_moves(counted.snapshot, counted.under_way), counted.pending)
+        cluster = with_moves(counted.snapshot, counted.under_way)
+        state = cluster_state(cluster, counted.pending)
         guest, target = state.get(move.vmid), state.node(move.target)
         if guest is None:
             raise stale(move, "it is gone")
@@ -102,13 +117,23 @@ class MoveGate:
             raise stale(move, f"it was {'started' if guest.running else 'stopped'}")
         if target is None:
             raise stale(move, f"node {move.target} is gone")
-        state.remove(move.vmid)
-        part = guest_part(guest, Mobility(), self._profile.policy, ())
-        disks = [Disk(slot, move.copied, storage) for slot, storage in _copied_to(move).items()]
+        guests = [guest, *filter(None, map(state.get, move.together))]
+        for each in guests:
+            state.remove(each.vmid)
         admission = Admission(state, lambda request: self._profile, time.time())
-        refusal = admission.refusal(with_disks(part.request, disks), target)
-        if refusal is not None:
-            raise stale(move, f"{move.target} {of_one(refusal.text)}")
+        disks = [Disk(slot, move.copied, storage) for slot, storage in _copied_to(move).items()]
+        for each in guests:
+            request = self._request(each, counted.snapshot)
+            refusal = admission.refusal(with_disks(request, disks) if each is guest else request, target)
+            if refusal is not None:
+                raise stale(move, f"{move.target} {of_one(refusal.text)}")
+            state.restore(replace(each, node=move.target))
+        check_lawful_move(with_reservations(cluster, counted.pending), move, self._in_force)
+
+    def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
+        """What the filters are asked about a guest. Those that it must be with may come after it."""
+        request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
+        return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 
     def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
         guests = {guest.vmid: guest for guest in snapshot.guests}

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..errors import CollectionError, PlanStale, TaskTimeout
+from ..errors import CollectionError, PlanStale, PlanUnlawful, TaskTimeout
 from ..plans import Move, Plan
 from ..proxmox.failures import AnswerLost
 from ..proxmox.mover import Mover
@@ -26,7 +26,10 @@ from .move_gate import MoveGate
 from .stopping import Stop
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
-"""The results of a move. stale: the cluster was not as planned, and it was not begun; unknown: it may still go on."""
+UNLAWFUL = "unlawful"
+"""The results of a move. stale: the cluster was not as planned, and it was not begun; unknown: it may still go on;
+unlawful: the law forbids it, and it was not begun.
+"""
 
 
 @dataclass(slots=True)
@@ -122,8 +125,8 @@ class Executor:
         self._stop.check()
         try:
             admitted = gate.admit(move)
-        except CollectionError:
-            report.outcome = STALE
+        except CollectionError as error:
+            report.outcome = UNLAWFUL if isinstance(error, PlanUnlawful) else STALE
             raise
         try:
             admitted.begin()

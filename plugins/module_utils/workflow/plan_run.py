@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.planner.planner import in_words, make_plan
 from ..errors import CollectionError, InvalidRequest, PlanStale
-from ..model import Snapshot
+from ..model import HARule, Snapshot
 from ..plans import Bounds, Goals, Mobility, Plan
 from ..proxmox.mobility import read_mobility
 from ..proxmox.mobility_rules import Surroundings, presumed
@@ -27,11 +27,13 @@ from .counting import cluster_state, count_reservations, with_moves
 from .files import write_json
 from .move_gate import MoveGate
 from .move_options import MoveOptions
-from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
+from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep
 from .plan_document import document_of, read_plan
 from .premises import Premises, changes_since
 from .proof import proved
 from .stopping import Stop
+
+View = Callable[[Snapshot], Snapshot]
 
 ROUNDS = 20
 """How often a run plans."""
@@ -48,7 +50,8 @@ SETTLING = 2.0
 TRIES = 2
 """How many moves of one guest may fail before it stays."""
 
-GoalsOf = Callable[[Snapshot], Goals]
+Look = Callable[[], tuple[ClusterState, Goals]]
+"""Reads the cluster, with what others have reserved, and says what is wanted of it."""
 
 
 @dataclass(slots=True)
@@ -77,11 +80,38 @@ class Outcome:
         return [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
 
 
+def as_it_is(snapshot: Snapshot) -> Snapshot:
+    """The view of a plan that looks at the cluster as it is."""
+    return snapshot
+
+
+def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View = as_it_is) -> Look:
+    """Looks at a live cluster. goals_of says what is wanted, given the cluster; view is how the plan looks at it."""
+
+    def look() -> tuple[ClusterState, Goals]:
+        reservations = access.ledger.reservations(access.identity())
+        snapshot = access.read()
+        needs = replace(needs_of_moves(snapshot), maintenance=True)
+        counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
+        goals = goals_of(counted.snapshot)
+        # Of a guest that has left a node to be drained nothing is left to do there.
+        under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
+        return cluster_state(with_moves(view(counted.snapshot), under_way), counted.pending), goals
+
+    return look
+
+
+def needs_of_moves(snapshot: Snapshot) -> Needs:
+    """What has to be known of a cluster before its guests are moved."""
+    return Needs(bridges=True, ha_rules=any(guest.ha_managed for guest in snapshot.guests))
+
+
 class PlanRun:
     """One run over one cluster's guests.
 
     Attributes:
         outcome: what came of it, as far as it got; None before the first plan.
+        claimed: VMIDs that this run has reserved beside those of the guests that it moves.
     """
 
     def __init__(
@@ -90,23 +120,25 @@ class PlanRun:
         profiles: Mapping[str, Profile],
         default_profile: str,
         options: MoveOptions,
-        goals_of: GoalsOf,
+        look: Look,
         *,
-        view: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        view: View = as_it_is,
         progress: Callable[[MoveStep], None] = lambda step: None,
     ) -> None:
-        """goals_of says what the plan shall reach, given the cluster; view is how the cluster is looked at."""
+        """view is how the plan looks at the cluster."""
         self._access = access
         self._profiles = profiles
         self._default = default_profile
         self._options = options
-        self._goals_of = goals_of
+        self._look = look
         self._view = view
         self._progress = progress
         self._stop = Stop()
         self._failures: dict[int, dict[str, str]] = {}
         self._fruitless = 0
+        self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
+        self.claimed: Collection[int] = ()
 
     def prepare(self) -> Outcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
@@ -121,13 +153,13 @@ class PlanRun:
         return outcome
 
     def _planned(self) -> Outcome:
-        state, goals = self._look()
+        state, goals = self._looked()
         plan = self._plan(state, goals, prove=self._options.prove)
         return Outcome(plan, Premises.of(plan, state.snapshot), plan)
 
     def _applied(self, path: str) -> Outcome:
         document = read_plan(path, "apply")
-        state, goals = self._look()
+        state, goals = self._looked()
         if document.plan.goal != in_words(goals):
             raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {in_words(goals)}")
         changed = changes_since(document.plan, document.premises, state)
@@ -146,7 +178,7 @@ class PlanRun:
         session = self._access.writer()
         session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
-        gate = MoveGate(self._access, self._profiles[self._default], self._view)
+        gate = MoveGate(self._access, self._profiles[self._default], self._as_planned, self.claimed)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:
@@ -168,13 +200,14 @@ class PlanRun:
                 return
             if self._fruitless:
                 self._stop.sleep(SETTLING)
-            outcome.last = self._planned_again(outcome)
+            before = max(move.id for move in outcome.last.moves)
+            outcome.last = numbered_after(before, self._planned_again(outcome))
 
     def _planned_again(self, outcome: Outcome) -> Plan:
         """Plan from the present state. A guest that is back where this run moved it away from is not moved there again:
         the HA manager undoes what its rules forbid.
         """
-        state, goals = self._look()
+        state, goals = self._looked()
         plan = self._plan(state, goals)
         left = {(report.move.vmid, report.move.source): report.move.target for report in outcome.moved}
         undone = [move for move in plan.moves if (move.vmid, move.source) in left]
@@ -193,24 +226,20 @@ class PlanRun:
         if not troubled:
             return self._options.apply is None
         self._fruitless = 0 if any(report.outcome in (MOVED, FAILED) for report in reports) else self._fruitless + 1
-        if self._fruitless == FRUITLESS or any(report.outcome == UNKNOWN for report in troubled):
+        if self._fruitless == FRUITLESS or any(report.outcome in (UNKNOWN, UNLAWFUL) for report in troubled):
             return False
         return self._options.replan and self._options.apply is None
 
-    # --- reading and planning ---
+    # --- planning ---
 
-    def _look(self) -> tuple[ClusterState, Goals]:
-        """The cluster now, with what others have reserved, and what is wanted of it."""
-        access = self._access
-        reservations = access.ledger.reservations(access.identity())
-        snapshot = access.read()
-        managed = any(guest.ha_managed for guest in snapshot.guests)
-        needs = Needs(bridges=True, maintenance=True, ha_rules=managed)
-        counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
-        goals = self._goals_of(counted.snapshot)
-        # Of a guest that has left a node to be drained nothing is left to do there.
-        under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
-        return cluster_state(with_moves(self._view(counted.snapshot), under_way), counted.pending), goals
+    def _looked(self) -> tuple[ClusterState, Goals]:
+        state, goals = self._look()
+        self._ha_rules = state.snapshot.ha_rules
+        return state, goals
+
+    def _as_planned(self, snapshot: Snapshot) -> Snapshot:
+        """A glance at the cluster, which does not show HA rules, with those that are known."""
+        return replace(self._view(snapshot), ha_rules=self._ha_rules)
 
     def _plan(self, state: ClusterState, goals: Goals, *, prove: bool = False) -> Plan:
         """Plan with what is read of the guests that have to move, and with what is presumed of all others. How one of
@@ -264,6 +293,12 @@ class PlanRun:
         if len(causes) >= TRIES:
             return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))
         return replace(mobility, not_to={**mobility.not_to, **told})
+
+
+def numbered_after(last: int, plan: Plan) -> Plan:
+    """The plan with the numbers of its moves after that one."""
+    moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
+    return replace(plan, moves=tuple(moves))
 
 
 def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:

@@ -15,7 +15,7 @@ from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import failed, failure_of, result_of
 from .node_facts import facts_of
-from .plan_run import PlanRun
+from .plan_run import PlanRun, live_look
 from .plugin_config import profiles_of
 
 REPAIR, BALANCE, CONSOLIDATE = "repair", "balance", "consolidate"
@@ -33,7 +33,8 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     progress = move_progress(params.get("progress_file"))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
-        run = PlanRun(access, profiles, default, options, lambda snapshot: goals, progress=progress)
+        look = live_look(access, lambda snapshot: goals)
+        run = PlanRun(access, profiles, default, options, look, progress=progress)
         outcome = run.prepare()
         if not check_mode:
             run.execute()

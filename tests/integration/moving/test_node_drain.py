@@ -226,6 +226,7 @@ def test_drain__plans_anew_after_a_move_that_failed(cluster: SimulatedCluster, c
 
     assert not result.get("failed"), result["msg"]
     first, second = [m for m in result["moves"] if m["vmid"] == 101]
+    assert len({m["id"] for m in result["moves"]}) == len(result["moves"])
     assert (first["outcome"], first["error_code"], second["outcome"]) == ("failed", "MoveFailed", "moved")
     assert first["to"] != second["to"]
     assert on(cluster, "pve1") == set()

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a move has to pass before it is sent: the filters first, and then the law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.small_cluster import profile
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.overcommit import Overcommit
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HARule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
+
+APART = HARule("apart", "resource-affinity", frozenset({101, 201}), positive=False)
+
+
+@pytest.fixture
+def access(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[Access]:
+    params = {
+        "api_host": [cluster.host],
+        "api_port": cluster.port,
+        "api_user": cluster.token_user,
+        "api_token_id": cluster.token_id,
+        "api_token_secret": cluster.token_secret,
+        "ca_path": cluster.ca_path,
+        "reservations": str(tmp_path / "ledger.db"),
+    }
+    opened = Access.open(params, lambda nodes: {})
+    yield opened
+    opened.close()
+
+
+def move(vmid: int, source: str = "pve1", **more: object) -> Move:
+    return Move(1, vmid, f"vm{vmid}", source, "pve2", "test", **more)  # type: ignore[arg-type]
+
+
+def test_gate__asks_the_filters_and_then_the_law(
+    cluster: SimulatedCluster, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = MoveGate(access, profile(), lambda snapshot: replace(snapshot, ha_rules=(APART,)))
+    for vmid in (102, 103):
+        cluster.set_guest(vmid, config={"tags": "plb_affinity_pair"})
+    cluster.advance(30)
+
+    with pytest.raises(PlanStale, match="HA rule 'apart'"):
+        gate.admit(move(101, via=HA))
+    # Two that must be together go one after the other.
+    gate.admit(move(102))
+    cluster.add_guest(vmid=202, node="pve2", name="vm202", memory=9 * 1024, status="running")
+    cluster.advance(30)
+    with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+        gate.admit(move(104))
+    monkeypatch.setattr(Overcommit, "filter", lambda *_asked: None)
+    with pytest.raises(PlanUnlawful, match=r'the move of VM "vm104" \(104\) from pve1 to pve2 breaks') as raised:
+        gate.admit(move(104))
+
+    assert raised.value.details["broken"] == ["memory of pve2: more is taken than there is room for"]
+    assert [each.vmid for each in access.ledger.reservations(access.identity())] == [102]
