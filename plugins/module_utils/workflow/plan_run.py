@@ -303,6 +303,7 @@ def numbered_after(last: int, plan: Plan) -> Plan:
 
 def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
     """The first error that is not one of a move which was tried again with success."""
+    reports = list(reports)
     moved = {report.move.vmid for report in reports if report.outcome == MOVED}
     errors: t.Iterator[CollectionError] = (
         report.error for report in reports if report.error is not None and report.move.vmid not in moved

@@ -254,6 +254,38 @@ def test_drain__stops_after_a_failure_when_it_shall(cluster: SimulatedCluster, c
     assert len(posts(cluster)) == 1
 
 
+def test_drain__names_every_guest_that_stays_after_a_failure(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.set_guest(102, config={"ide2": "local:iso/boot.iso,media=cdrom"})
+    cluster.fault(method="POST", path=MIGRATIONS, task_error="migration aborted")
+
+    result = drain(controller, on_failure="stop", parallel={"cluster": 1})
+
+    assert {each["vmid"] for each in result["stuck"]} == on(cluster, "pve1")
+    failed, *_rest = [move["vmid"] for move in result["moves"]]
+    why = {each["vmid"]: each["why"] for each in result["stuck"]}
+    assert "migration aborted" in why.pop(failed)
+    assert "ide2 holds the image" in why.pop(102)
+    assert set(why.values()) == {"its move was not begun, as another one failed"}
+    assert f"{len(why) + 2} guest(s) stay" in result["msg"]
+
+
+def test_drain__moves_guests_that_must_be_together_one_after_the_other(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    for vmid in (102, 103):
+        cluster.set_guest(vmid, config={"tags": "plb_affinity_pair"})
+    cluster.advance(30)
+
+    result = drain(controller)
+
+    assert not result.get("failed"), result["msg"]
+    assert {move["outcome"] for move in result["moves"]} == {"moved"}
+    assert on(cluster, "pve1") == set()
+    assert len({move["to"] for move in result["moves"] if move["vmid"] in (102, 103)}) == 1
+
+
 def test_drain__a_guest_that_is_started_meanwhile_is_planned_anew(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
