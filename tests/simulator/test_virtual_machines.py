@@ -307,7 +307,7 @@ def test_stopped_task__ends_and_a_cloned_vm_vanishes() -> None:
     in_lab("9.2", work, time_scale=1.0)
 
 
-def test_token__sees_its_task_by_upid_but_not_in_the_list() -> None:
+def test_token__sees_its_task_by_upid_and_on_its_node_but_not_in_the_clusters_list() -> None:
     async def work(lab: Lab) -> None:
         login = "token:op@pve!tok"
         answer = await (await lab.ask("POST", "/nodes/pve1/qemu", {"vmid": 150, "pool": "lab"}, login)).json()
@@ -315,6 +315,9 @@ def test_token__sees_its_task_by_upid_but_not_in_the_list() -> None:
         status = (await (await lab.ask("GET", f"/nodes/pve1/tasks/{answer['data']}/status", auth=login)).json())["data"]
         assert (status["user"], status["tokenid"], status["exitstatus"]) == ("op@pve", "tok", "OK")
         assert (await (await lab.ask("GET", "/cluster/tasks", auth=login)).json())["data"] == []
+        own = (await (await lab.ask("GET", "/nodes/pve1/tasks", auth=login)).json())["data"]
+        assert [row["id"] for row in own] == ["150"]
+        assert (await (await lab.ask("GET", "/nodes/pve1/tasks", auth="token:nobody@pve!tok")).json())["data"] == []
         listed = (await (await lab.ask("GET", "/cluster/tasks")).json())["data"]
         assert [row["status"] for row in listed] == ["OK"]
 

@@ -4,7 +4,7 @@
 """VMs that others are creating: waiting for them, and telling those that nobody is creating any more.
 
 A task that is killed, or a node that crashes, leaves a VM locked by its creation for good. The node's list of running
-tasks tells, to a user with Sys.Audit on the node.
+tasks tells, to a user with Sys.Audit on the node; others see only their own tasks there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from ..engine.texts import listed
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from ..model import Guest
 from .failures import NotRecorded
 from .freshness import BEING_MADE, CLONING, read_config
+from .outcomes import is_killed
 from .polling import Poller
 from .reader import Reader
+from .tasks import task_rows
 
 # A task is in the list some moments after it was begun.
 _CERTAIN_AFTER = 3.0
@@ -60,6 +63,7 @@ class Creations:
         self._poller = Poller(clock, sleep)
         self._deadline: float | None = None
         self._idle_since: dict[int, float] = {}
+        self._unseen: set[str] = set()
         self.abandoned: set[int] = set()
 
     def wait(self, guests: Collection[Guest]) -> bool:
@@ -72,6 +76,17 @@ class Creations:
         if not guests or now >= self._deadline:
             return False
         return bool(self._poller.until(lambda: self._is_any_over(guests) or None, self._deadline - now))
+
+    def doubt(self, guests: Collection[Guest]) -> str:
+        """Return the end of a message about VMs that are still locked: that this user cannot see whether a task is
+        creating them. Empty where that was seen.
+        """
+        unseen = [guest for guest in guests if guest.node in self._unseen]
+        if not unseen:
+            return ""
+        privileges = listed(sorted({f"Sys.Audit on /nodes/{guest.node}" for guest in unseen}))
+        removal = f"'{removal_of(unseen[0].vmid)}' on {unseen[0].node}"
+        return f"; without {privileges}, you cannot see whether a task creates it: if none does, run {removal} as root"
 
     def _is_any_over(self, guests: Collection[Guest]) -> bool:
         # Each is looked at, as this is how it comes to be known for how long nobody has been creating it.
@@ -110,9 +125,17 @@ class Creations:
                 return True
             # Who may not read this is not shown the tasks of others either.
             self._reader.get(f"/nodes/{guest.node}/status")
+        except PermissionDenied:
+            self._unseen.add(guest.node)
+            return not self._was_killed(guest)
         except _UNREADABLE:
             return True
         return False
+
+    def _was_killed(self, guest: Guest) -> bool:
+        """Whether it was this user who created the VM, and the task was killed."""
+        newest = max(task_rows(self._reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
+        return newest.get("type") == "qmcreate" and is_killed(str(newest.get("status")))
 
 
 def removal_of(vmid: int) -> str:

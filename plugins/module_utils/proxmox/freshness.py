@@ -15,7 +15,7 @@ import dataclasses
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
@@ -36,6 +36,14 @@ _DELETING = frozenset({"qmdestroy", "vzdestroy"})
 _TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
 # These name the source, not the new guest: any guest of the node may be meant.
 CLONING = frozenset({"qmclone", "vzclone"})
+# The status in which these leave a VM.
+_LEAVING = {
+    "qmcreate": "stopped",
+    "qmstart": "running",
+    "qmreboot": "running",
+    "qmstop": "stopped",
+    "qmshutdown": "stopped",
+}
 # Three rounds of the statistics, for clocks that differ between nodes.
 _LATE_FOR = 30.0
 
@@ -55,20 +63,29 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownGuest:
-    """What the caller knows of a guest that may be shown late: its name, and whether it has been made to its end."""
+    """What the caller knows of a guest that may be shown late.
+
+    Attributes:
+        name: its name.
+        whole: whether it has been made to its end.
+        proven: whether the caller reads its config anyway, which will prove what is known, and only its status is
+            wanted.
+    """
 
     name: str
     whole: bool
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, and further
-    places where there may be new guests."""
+    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, further places
+    where there may be new guests, and the status of VMs as their tasks tell it, None where they do not."""
 
     vmids: frozenset[int]
     deleted: frozenset[int]
-    places: frozenset[Place]
+    places: frozenset[Place] = frozenset()
+    statuses: Mapping[int, str | None] = field(default_factory=dict)
 
 
 def settle(
@@ -89,13 +106,15 @@ def settle(
 
     Args:
         known: guests whose name and sizes the caller knows already, by VMID: they are not waited for, and read again
-            only where something speaks against what is known.
+            only where something speaks against what is known. The status of those that are proven is corrected.
         auditor: whether the user has Sys.Audit and so sees all tasks. None: found out where it matters. Without it,
             every node with guests is read.
     """
     doubts = _doubts(reader, snapshot, auditor)
     listed = {guest.vmid for guest in snapshot.guests}
-    doubtful = (doubts.vmids | listed & known.keys()) - _trusted(snapshot, known, doubts)
+    trusted = _trusted(snapshot, known, doubts)
+    snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
+    doubtful = (doubts.vmids | listed & known.keys()) - trusted
     awaited = doubtful - {vmid for vmid, guest in known.items() if not guest.whole}
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
@@ -129,7 +148,7 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     tasks = _tasks(reader)
     if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
-        return _Doubts(everyone, everyone, frozenset())
+        return _Doubts(everyone, everyone)
     recent = _recent(tasks, reader.server_time())
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
@@ -137,27 +156,59 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
     listed = {guest.vmid for guest in snapshot.guests}
     places = _places_of_new_guests(recent, listed)
-    return _Doubts(told | unfinished, deleted, frozenset(places))
+    doubtful = told | unfinished
+    statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
+    return _Doubts(doubtful, deleted, frozenset(places), statuses)
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
     return frozenset(vmid for task in tasks if task["type"] in types and (vmid := _vmid_of(task)) is not None)
 
 
+def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | None:
+    """Return the status in which recent tasks left a VM, None where they do not tell.
+
+    One that no task is about was cloned, if anything was: the tasks of clones do not name it, and nothing started it.
+    """
+    own = [task for task in tasks if task["type"] in _TELLING and _vmid_of(task) == vmid]
+    if not own:
+        return "stopped" if cloning else None
+    if any(task["type"] not in _LEAVING or task.get("status") != "OK" for task in own):
+        return None
+    newest = max(_began(task) for task in own)
+    left = {_LEAVING[task["type"]] for task in own if _began(task) == newest}
+    return left.pop() if len(left) == 1 else None
+
+
+def _began(task: Row) -> tuple[float, bool]:
+    """When a task began, in whole seconds: in the second in which a VM is created it may be started, after that."""
+    return float(task.get("starttime") or 0), task["type"] != "qmcreate"
+
+
+def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
+    guests = (dataclasses.replace(guest, status=statuses.get(guest.vmid) or guest.status) for guest in snapshot.guests)
+    return dataclasses.replace(snapshot, guests=tuple(guests))
+
+
 def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
     """Return the VMIDs of known guests that nothing speaks against.
 
     A row under another name is a late one, or that of a guest that has the VMID by now. One that was made to its end is
-    not being made again.
+    not being made again. A row that contradicts the tasks is older than they are, or the guest stopped by itself.
     """
-    against = {
-        guest.vmid
-        for guest in snapshot.guests
-        if (of := known.get(guest.vmid)) is not None
-        and (guest.name not in (None, of.name) or (of.whole and guest.lock in BEING_MADE))
-    }
-    replaced = {vmid for vmid in doubts.deleted & known.keys() if known[vmid].whole}
-    return frozenset(known.keys() - against - replaced)
+    rows = {guest.vmid: guest for guest in snapshot.guests}
+    return frozenset(
+        vmid
+        for vmid, of in known.items()
+        if not (of.whole and vmid in doubts.deleted) and not (vmid in rows and _speaks_against(rows[vmid], of, doubts))
+    )
+
+
+def _speaks_against(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
+    if row.name not in (None, known.name) or (known.whole and row.lock in BEING_MADE):
+        return True
+    told = doubts.statuses.get(row.vmid)
+    return known.proven and row.vmid in doubts.vmids and (told is None or row.status not in ("unknown", told))
 
 
 def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:

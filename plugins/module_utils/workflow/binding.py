@@ -91,7 +91,7 @@ class BindingCycle:
                 self.warnings.extend(abandoned(guest) for guest in guests if guest.vmid in creations.abandoned)
                 break
             if not creations.wait(left):
-                raise BeingCreated(f"{job.label}: {unclear(left)}; run again later", left)
+                raise BeingCreated(f"{job.label}: {unclear(left)}; run again later{creations.doubt(left)}", left)
         return False
 
     def _lose(self, job: Job, decision: Decision, error: CollectionError) -> None:

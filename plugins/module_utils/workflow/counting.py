@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
@@ -17,6 +18,7 @@ from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.freshness import BEING_MADE, KnownGuest
 from ..proxmox.static_addresses import static_addresses
 from ..reservations.records import Reservation
+from .entries import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +35,52 @@ class Counted:
     under_way: tuple[Guest, ...] = ()
 
 
-def known_guests(
-    reservations: Iterable[Reservation], wanted: Collection[str | int | None] = ()
-) -> dict[int, KnownGuest]:
-    """What reservations tell of VMs, by VMID; nothing of those that are wanted by their name or VMID."""
-    return {
-        reservation.vmid: KnownGuest(reservation.name, reservation.phase == "created")
-        for reservation in reservations
-        if not reservation.source and not {reservation.name, reservation.vmid} & set(wanted)
-    }
+def known_guests(reservations: Iterable[Reservation], entries: Iterable[Entry] = ()) -> dict[int, KnownGuest]:
+    """What reservations tell of VMs, by VMID.
+
+    The config of a VM that exists and is one of the entries is read anyway, and proves the name; its status is nobody's
+    business where it is wanted as C(present). Of other VMs that are named in entries nothing is taken as known.
+    """
+    named: dict[str | int | None, list[Entry]] = {}
+    for entry in entries:
+        for key in {entry.request.name or None, entry.request.vmid} - {None}:
+            named.setdefault(key, []).append(entry)
+    known = {}
+    for reservation in reservations:
+        meant = [*named.get(reservation.name, ()), *named.get(reservation.vmid, ())]
+        whole = reservation.phase == "created"
+        plainly = whole and all(_is_plainly(entry, reservation) for entry in meant)
+        if not reservation.source and (plainly or not meant):
+            known[reservation.vmid] = KnownGuest(reservation.name, whole, proven=bool(meant))
+    return known
+
+
+def _is_plainly(entry: Entry, reservation: Reservation) -> bool:
+    request = entry.request
+    same = request.name == reservation.name and request.vmid in (None, reservation.vmid)
+    return same and entry.state == "present"
 
 
 def count_reservations(
     snapshot: Snapshot,
     reservations: Iterable[Reservation],
-    known: Collection[int] = (),
+    known: Mapping[int, KnownGuest] = MappingProxyType({}),
     is_gone: Callable[[str, int], bool] = lambda node, vmid: False,
 ) -> Counted:
     """Lay the reservations over the snapshot.
 
     A VMID that the snapshot shows under another name was lost to another process: its holder will learn that when it
     creates, and the guest that is there counts. So does the guest that is being made on the VMID of a VM that was made
-    already: that VM was deleted. known are VMIDs whose sizes were not read again. is_gone is asked about a VM that was
-    made and is not in the snapshot: whether there is none with this VMID on its node.
+    already: that VM was deleted. known are guests whose sizes were not read again; those that are proven count as they
+    are shown, completed by the reservation, which stays for the next run. is_gone is asked about a VM that was made and
+    is not in the snapshot: whether there is none with this VMID on its node.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
     pending: list[Reservation] = []
     fulfilled: set[int] = set()
     under_way: list[Guest] = []
+    proven = {vmid for vmid, guest in known.items() if guest.proven}
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
         if reservation.source:
@@ -78,6 +97,8 @@ def count_reservations(
         if lost:
             if not _still_being_made(reservation):
                 fulfilled.add(reservation.vmid)
+        elif guest is not None and guest.vmid in proven and guest.name in (None, reservation.name):
+            shown[guest.vmid] = guest if is_settled(guest) else _completed(guest, reservation)
         elif guest is None or not is_settled(guest) or guest.name != reservation.name:
             pending.append(reservation)
         elif not _still_being_made(reservation) and (
@@ -87,7 +108,7 @@ def count_reservations(
         else:
             pending.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
-    guests = tuple(guest for guest in snapshot.guests if guest.vmid not in hidden)
+    guests = tuple(guest for vmid, guest in shown.items() if vmid not in hidden)
     return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled), tuple(under_way))
 
 
@@ -144,6 +165,19 @@ def guest_of(reservation: Reservation) -> Guest:
         constraints=reservation.constraints,
         storage_pending=reservation.storage_bytes,
         devices=tuple(_device(text) for _node, text in reservation.devices),
+    )
+
+
+def _completed(guest: Guest, reservation: Reservation) -> Guest:
+    """A guest that is shown without its name and sizes, with them."""
+    stand_in = guest_of(reservation)
+    return replace(
+        guest,
+        name=stand_in.name,
+        cores=stand_in.cores,
+        memory=stand_in.memory,
+        storage_pending=stand_in.storage_pending,
+        devices=stand_in.devices,
     )
 
 

@@ -141,7 +141,7 @@ class Placer:
         access = self._access
         entries = [job.entry for job in jobs]
         reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
-        known = known_guests(reservations, {w for entry in entries for w in (entry.request.name, entry.request.vmid)})
+        known = known_guests(reservations, entries)
         # It matters which VMs others are creating where one is placed, or may be the same.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = self._without_unreachable(access.read(known, patience=settling))

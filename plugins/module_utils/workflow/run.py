@@ -202,7 +202,7 @@ class Run:
                 if wait and self._creations.wait(error.guests):
                     continue
                 if wait:
-                    job.fail(error)
+                    job.fail(BeingCreated(error.message + self._creations.doubt(error.guests), error.guests))
             except CollectionError as error:
                 job.fail(error)
             return

@@ -37,8 +37,11 @@ def test_vm_whose_name_the_list_does_not_show_yet__is_found(
     controller = control(lagging)
     first = controller.schedule(name="web-1", memory=1024, reservations=reservations)
     for _run in range(2):
+        lagging.reset_requests()
         again = controller.schedule(name="web-1", memory=1024, reservations=reservations)
         assert (again["changed"], again["vmid"]) == (False, first["vmid"])
+        if reservations == "default":
+            assert len(lagging.requests()) == 2 + 1, "the cluster's resources and tasks, and the config of each VM"
     assert names(lagging).count("web-1") == 1
 
 

@@ -63,14 +63,19 @@ def node_tasks(call: Call) -> Reply:
     for task in call.cluster.tasks.of_node(call.node):
         if (task.running and source == "archive") or (not task.running and source == "active"):
             continue
-        if (audit or _own(task, call.who)) and _wanted(call, task):
+        if (audit or _is_by(task, call.who)) and _wanted(call, task):
             rows.append(task.node_row(active=source != "archive"))
     start, limit = int(call.get("start", 0)), int(call.get("limit", 50))
     return Reply(rows[start : start + limit] if limit else rows[start:], {"total": len(rows)})
 
 
+def _is_by(task: Task, who: Identity) -> bool:
+    """In a node's list a token sees its own tasks, and a user those of its tokens as well."""
+    return task.who.full == who.full or _own(task, who)
+
+
 def _own(task: Task, who: Identity) -> bool:
-    """Proxmox compares the full token name with the task's plain user: a token sees none of its own."""
+    """In the cluster's list Proxmox compares the full token name with the plain user: a token sees none of its own."""
     return who.token is None and task.who.user == who.user
 
 

@@ -131,16 +131,30 @@ def test_wait__a_task_that_was_seen_in_between_begins_the_time_anew():
     assert 7 <= world.now < 10
 
 
+KILLED = {**CREATING, "starttime": 90, "endtime": 100, "status": "unexpected status"}
+
+
 @pytest.mark.parametrize(
-    "world",
+    ("world", "doubt"),
     [
-        lambda: World([], status=PermissionDenied("no"), patience=60),
-        lambda: World(PermissionDenied("no"), patience=60),
-        lambda: World(ConnectionFailed("no"), patience=60),
+        (lambda: World([], status=PermissionDenied("no"), patience=60), True),
+        # Its own task for the VMID ended as it should, and the VM that it made is not the one that is locked now.
+        (lambda: World([KILLED, {**KILLED, "starttime": 95, "status": "OK"}], PermissionDenied("no"), 60), True),
+        (lambda: World(PermissionDenied("no"), patience=60), True),
+        (lambda: World(ConnectionFailed("no"), patience=60), False),
     ],
 )
-def test_wait__a_user_who_does_not_see_all_tasks_cannot_tell(world: Callable[[], World]):
+def test_wait__a_user_who_does_not_see_all_tasks_cannot_tell(world: Callable[[], World], doubt: bool):
     shown = world()
 
     assert shown.creations.wait([GUEST]) is False
     assert shown.creations.abandoned == set()
+    assert ("without Sys.Audit on /nodes/pve1" in shown.creations.doubt([GUEST])) is doubt
+
+
+def test_wait__a_user_who_sees_only_its_own_tasks_learns_that_the_one_which_created_the_vm_was_killed():
+    world = World([KILLED], status=PermissionDenied("no"))
+
+    assert world.creations.wait([GUEST]) is True
+    assert 3 <= world.now < 6
+    assert world.creations.abandoned == {100}

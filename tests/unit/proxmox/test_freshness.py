@@ -26,6 +26,7 @@ NODES = [{"type": "node", "node": name, "status": "online", "maxcpu": 8, "maxmem
 FULL = {"mac_prefix": "BC:24:11"}
 MADE = KnownGuest("web", whole=True)
 BINDING = KnownGuest("web", whole=False)
+PROVEN = KnownGuest("web", whole=True, proven=True)
 
 
 class Answers:
@@ -268,6 +269,51 @@ def test_settle__a_guest_that_another_is_making_is_not_read_by_who_does_not_see_
     reader = cluster([unknown(100, lock="create")], [], pve1=[listed(100, name="new")])
 
     assert settled(reader, auditor=False, known={100: BINDING})[100].name is None
+
+
+CREATED = task("qmcreate", 100, starttime=900)
+
+
+@pytest.mark.parametrize(
+    ("shown", "tasks", "status"),
+    [
+        (unknown(100), [CREATED], "stopped"),
+        (row(100, name="web"), [CREATED], "stopped"),
+        # The creation ends in the second in which its start begins, or later.
+        (unknown(100), [task("qmstart", 100, starttime=900, ended=991), CREATED], "running"),
+        (unknown(100), [task("qmstart", 100, starttime=901), task("qmstop", 100, starttime=905)], "stopped"),
+        # The task of a clone does not name it.
+        (unknown(100), [task("qmclone", 9000, "pve2")], "stopped"),
+        # Its tasks are over for so long that its row is up to date.
+        (row(100, name="web", status="running"), [task("qmcreate", 100, ended=900)], "running"),
+    ],
+)
+def test_settle__a_vm_whose_config_will_prove_it_has_the_status_in_which_its_tasks_left_it(shown, tasks, status):
+    reader = cluster([shown], tasks, pve2=[])
+
+    assert settled(reader, known={100: PROVEN})[100].status == status
+    assert "/nodes/pve1/qemu" not in reader.calls
+
+
+@pytest.mark.parametrize(
+    ("shown", "tasks"),
+    [
+        # It was started by the creation, and stopped by itself; or its row is not up to date.
+        (row(100, name="web"), [task("qmstart", 100, starttime=901), CREATED]),
+        (unknown(100), [CREATED, task("qmstart", 100, ended=None)]),
+        (unknown(100), [CREATED, task("qmstart", 100, status="start failed")]),
+        (unknown(100), [CREATED, task("qmstart", 100, starttime=905), task("qmstop", 100, starttime=905)]),
+        (unknown(100), [CREATED, task("qmtemplate", 100)]),
+        (unknown(100), [CREATED, task("qmdestroy", 100)]),
+        (unknown(100), []),
+        (row(100, name="other"), [CREATED]),
+        (unknown(100, lock="create"), [CREATED]),
+    ],
+)
+def test_settle__a_vm_whose_config_will_prove_it_is_read_where_its_tasks_do_not_tell_its_status(shown, tasks):
+    reader = cluster([shown], tasks, pve1=[listed(100, name="web", status="paused")])
+
+    assert settled(reader, known={100: PROVEN}, auditor=True)[100].status == "paused"
 
 
 def test_missing_clock__takes_the_time_of_the_newest_task():

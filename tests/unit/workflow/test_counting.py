@@ -26,6 +26,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Selector,
     Snapshot,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import KnownGuest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import from_row, to_row
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
@@ -35,6 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     known_guests,
     reservation_of,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
 
 CREATED = {"phase": "created"}
 BINDING = {"phase": "binding"}
@@ -53,7 +55,8 @@ def counted(
 ) -> Counted:
     nodes = (node("pve1", online=online),)
     guests = () if shown is None else (shown,)
-    return count_reservations(Snapshot(nodes=nodes, guests=guests), [held], [held.vmid] if known else [], **more)
+    of = {held.vmid: KnownGuest(held.name, whole=True)} if known else {}
+    return count_reservations(Snapshot(nodes=nodes, guests=guests), [held], of, **more)
 
 
 def outcome(result: Counted) -> str:
@@ -109,6 +112,47 @@ def test_row_that_may_be_late__is_believed_only_when_it_agrees(
     shown: Guest, expected: str, why: dict[str, bool]
 ) -> None:
     assert outcome(counted(shown, mine(), **why)) == expected
+
+
+def entry(name: str = "", vmid: int | None = None, state: str = "present") -> Entry:
+    return Entry(0, Request(name, vmid=vmid), state)
+
+
+@pytest.mark.parametrize(
+    ("entries", "phase", "expected"),
+    [
+        ([], "binding", KnownGuest("web-1", whole=False)),
+        ([entry("web-2", 101)], "created", KnownGuest("web-1", whole=True)),
+        ([entry("web-1")], "created", KnownGuest("web-1", whole=True, proven=True)),
+        ([entry("web-1", 100)], "created", KnownGuest("web-1", whole=True, proven=True)),
+        # What is to be done depends on more than the config.
+        ([entry("web-1")], "binding", None),
+        ([entry("web-1", state="started")], "created", None),
+        ([entry("web-1", state="absent")], "created", None),
+        # It may have been renamed, or its VMID may be that of another VM by now.
+        ([entry("web-1", 101)], "created", None),
+        ([entry("web-2", 100)], "created", None),
+        ([entry(vmid=100)], "created", None),
+        ([entry("web-1"), entry(vmid=100)], "created", None),
+    ],
+)
+def test_known_guests__what_an_entry_means_is_known_only_where_its_config_will_prove_it(
+    entries: list[Entry], phase: str, expected: KnownGuest | None
+) -> None:
+    assert known_guests([mine(phase=phase)], entries) == ({} if expected is None else {100: expected})
+
+
+@pytest.mark.parametrize("shown", [web(name=None, gib=0, status="stopped"), web(name=None), web(status="stopped")])
+def test_count_reservations__a_vm_that_its_config_will_prove_counts_as_it_is_shown(shown: Guest) -> None:
+    held = mine(storage_bytes={("fast", "pve1"): 5})
+    known = {100: KnownGuest("web-1", whole=True, proven=True)}
+
+    result = count_reservations(Snapshot(nodes=(node("pve1"),), guests=(shown,)), [held], known)
+
+    (found,) = result.snapshot.guests
+    assert (found.name, found.memory, found.status) == ("web-1", GIB, shown.status)
+    assert bool(found.storage_pending) is (shown.name is None)
+    assert (result.pending, result.fulfilled) == ((), frozenset()), "the next run needs to know of it as well"
 
 
 def test_count_reservations__the_name_on_a_node_that_is_offline_may_be_that_of_a_former_guest() -> None:
