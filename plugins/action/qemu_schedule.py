@@ -12,6 +12,7 @@ from ansible.utils.display import Display
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction
 
 QUICK = 1.0
@@ -38,6 +39,8 @@ def line_of(step: dict[str, t.Any]) -> str | None:
         by = f", rejected by {listed(step['rejected_by'])}" if step["rejected_by"] else ""
         names = listed(first(step["waiting"], NAMED))
         return f"qemu_schedule: waiting for capacity: {names}{by}, {step['waited']} s of {step['patience']} s"
+    if "outcome" in step:
+        return move_line(step)
     if step["total"] == 1 and step["seconds"] < QUICK:
         return None
     name = step["name"] or step["vmid"]

@@ -16,7 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 from .engine.texts import alike
 from .errors import CollectionError, Interrupted
 from .reservations.opening import passwords_in
-from .workflow.schedule import RunFailed
+from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS
 
 _UNSUPPORTED = re.compile(

@@ -9,9 +9,9 @@ Sizes are bytes, times are seconds. Nothing here reads, writes or decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .model import Decision, Request
+from .model import Decision, Guest, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
 """How a guest is moved: while it runs, while it is stopped, or (containers) stopped, moved and started again."""
@@ -138,6 +138,21 @@ class Move:
     copied: int = 0
     together: tuple[int, ...] = ()
     estimate: float = 0.0
+
+    @property
+    def vmids(self) -> tuple[int, ...]:
+        """Those of all guests that move."""
+        return (self.vmid, *self.together)
+
+    @property
+    def copied_to(self) -> dict[tuple[str, str], int]:
+        """What is copied, by storage and node. Where disks go to several storages, all is counted on each."""
+        return {(storage, self.target): self.copied for storage in self.storages.values()}
+
+    def carried(self, guest: Guest) -> Guest:
+        """A guest of the move as it is afterwards."""
+        copied = self.copied_to if guest.vmid == self.vmid else {}
+        return replace(guest, node=self.target, storage_pending=copied)
 
 
 @dataclass(frozen=True, slots=True)

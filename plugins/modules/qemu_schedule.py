@@ -421,6 +421,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import moves_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
     cluster_argument_spec,
@@ -440,6 +441,7 @@ def argument_spec() -> Spec:
         "all_or_nothing": {"type": "bool", "default": True},
         "decision_nodes": {"type": "int", "default": 50},
         "force": {"type": "bool", "default": False},
+        "make_room": {"type": "dict", "options": moves_argument_spec()},
         "parallel_creates": {"type": "int", "default": 4},
         "timeout": {"type": "int", "default": 600},
         "wait_for_capacity": {"type": "int", "default": 0},

@@ -21,7 +21,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import RunFailed, schedule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import RunFailed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 from . import substitutes
 from .actors import Actors, Process

@@ -40,6 +40,7 @@ from ..proxmox.snapshot import (
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
+from ..reservations.records import Reservation
 from .device_options import needs_root
 from .guest_rules import standing_rules
 
@@ -62,6 +63,7 @@ class Access:
         holder: this run, in the ledger.
         shared: whether other processes see the ledger.
         standing: rules that hold for guests whether a run asks for them or not.
+        claimed: VMIDs that this run has reserved, and that it has still to decide about.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Access:
         self.holder = Holder.here()
         self.shared = shared
         self.standing = standing
+        self.claimed: frozenset[int] = frozenset()
         self._endpoint = endpoint
         self._facts = facts
         self._identity: str | None = None
@@ -112,6 +115,16 @@ class Access:
         if self.session is None:
             raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
         return self.session
+
+    def of_others(self, reservations: Iterable[Reservation]) -> list[Reservation]:
+        """The reservations without those that this run is free to decide about anew."""
+        return [each for each in reservations if each.vmid not in self.claimed or each.holder != self.holder]
+
+    def give_up_claims(self) -> None:
+        """Release what is claimed."""
+        if self.claimed:
+            self.ledger.release(self.identity(), self.claimed, self.holder)
+            self.claimed = frozenset()
 
     def check_release(self, request: Request) -> None:
         """Raise InvalidRequest when an option of the VM is newer than the cluster. Reads only where one may be."""

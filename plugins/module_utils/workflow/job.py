@@ -44,6 +44,7 @@ class Job:
         attempts: how often it was scheduled.
         waited: seconds waited for capacity; waited_for the plugins that rejected it meanwhile.
         hopeless: no wait would help it.
+        advice: what would help it, or why the run could not.
         limit_broken: the limit of its node that the VM broke, as another scheduler chose the same node.
         held_back: nothing was done with it, because of other VMs, or as the run was interrupted.
         tries: how often it went back to the queue, requeued_by what sent it there the last time.
@@ -67,6 +68,7 @@ class Job:
     waited: float = 0.0
     waited_for: frozenset[str] = frozenset()
     hopeless: bool = False
+    advice: str | None = None
     limit_broken: str | None = None
     held_back: bool = False
     tries: int = 1

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..engine.framework.profile import Profile
@@ -52,17 +52,13 @@ class MoveGate:
         access: Access,
         profile: Profile,
         view: Callable[[Snapshot], Snapshot],
-        claimed: Collection[int] = (),
     ) -> None:
-        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot. claimed are
-        VMIDs that this run has reserved for what comes after the moves.
-        """
+        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot."""
         self._access = access
         self._profile = profile
         self._in_force = rules_in_force(profile)
         self._view = view
-        self._claimed = frozenset(claimed)
-        self.in_progress: set[int] = set(claimed)
+        self.in_progress: set[int] = set(access.claimed)
 
     def admit(self, move: Move) -> Pass:
         """Look at the cluster, with what others have reserved, and reserve the move. One request.
@@ -88,7 +84,7 @@ class MoveGate:
         A row of the cluster's list may show it at the source for a moment yet: its reservation lasts until then.
         """
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
-        vmids = _vmids(move)
+        vmids = move.vmids
         self.in_progress.difference_update(vmids)
         if moved:
             ledger.mark_created(cluster, vmids, holder)
@@ -97,10 +93,10 @@ class MoveGate:
 
     def abandon(self, move: Move) -> None:
         """Nobody knows how the move ends: its reservations count until they expire."""
-        self.in_progress.difference_update(_vmids(move))
+        self.in_progress.difference_update(move.vmids)
 
     def _counted(self, cycle: Cycle) -> Counted:
-        reservations = [each for each in cycle.reservations() if each.vmid not in self._claimed]
+        reservations = self._access.of_others(cycle.reservations())
         counted = count_reservations(self._view(self._access.glance()), reservations)
         cycle.confirm(counted.fulfilled)
         return counted
@@ -121,7 +117,8 @@ class MoveGate:
         for each in guests:
             state.remove(each.vmid)
         admission = Admission(state, lambda request: self._profile, time.time())
-        disks = [Disk(slot, move.copied, storage) for slot, storage in _copied_to(move).items()]
+        slots = {storage: slot for slot, storage in move.storages.items()}
+        disks = [Disk(slot, move.copied, storage) for storage, slot in slots.items()]
         for each in guests:
             request = self._request(each, counted.snapshot)
             refusal = admission.refusal(with_disks(request, disks) if each is guest else request, target)
@@ -137,7 +134,6 @@ class MoveGate:
 
     def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
         guests = {guest.vmid: guest for guest in snapshot.guests}
-        copied = {(storage, move.target): move.copied for storage in _copied_to(move).values()}
         return [
             Reservation(
                 cluster=self._access.identity(),
@@ -148,17 +144,8 @@ class MoveGate:
                 cores=guests[vmid].cores,
                 memory=guests[vmid].memory,
                 running=guests[vmid].running,
-                storage_bytes=copied if vmid == move.vmid else {},
+                storage_bytes=move.copied_to if vmid == move.vmid else {},
             )
-            for vmid in _vmids(move)
+            for vmid in move.vmids
             if vmid in guests
         ]
-
-
-def _copied_to(move: Move) -> dict[str, str]:
-    """One slot for each storage that disks are copied to. Where there are several, all is counted on each."""
-    return {slot: storage for storage, slot in {storage: slot for slot, storage in move.storages.items()}.items()}
-
-
-def _vmids(move: Move) -> Collection[int]:
-    return (move.vmid, *move.together)

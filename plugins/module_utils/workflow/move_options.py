@@ -41,16 +41,16 @@ class MoveOptions:
     prove: bool = False
 
     @classmethod
-    def of(cls, params: Mapping[str, t.Any]) -> MoveOptions:
-        """Raises InvalidRequest for a number that is too small."""
+    def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
+        """Raises InvalidRequest for a number that is too small; where stands before the options in its message."""
         for option, least in _LEAST.items():
             value = params.get(option)
             if value is not None and value < least:
-                raise InvalidRequest(f"{option}: {value:g} is not possible, expected at least {least:g}")
+                raise InvalidRequest(f"{where}{option}: {value:g} is not possible, expected at least {least:g}")
         given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
         for key, value in given.items():
             if value < 1:
-                raise InvalidRequest(f"parallel.{key}: {value} is not possible, expected at least 1")
+                raise InvalidRequest(f"{where}parallel.{key}: {value} is not possible, expected at least 1")
         transfer = params.get("max_transfer")
         return cls(
             permitted=Permitted(
@@ -70,12 +70,31 @@ class MoveOptions:
         )
 
 
+def room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
+    """What C(make_room) says; None when guests may not be moved. Raises InvalidRequest."""
+    given = params.get("make_room")
+    if given is None:
+        return None
+    return MoveOptions.of({**given, "tag_rules": params["tag_rules"], "on_failure": REPLAN}, "make_room.")
+
+
 def move_argument_spec() -> Spec:
-    """The options of every module that moves guests."""
-    caps: Spec = {name: {"type": "int"} for name in Caps.__dataclass_fields__}
+    """The options of every module that does nothing but move guests."""
     return {
         **live_argument_spec(),
         **profile_argument_spec(),
+        **moves_argument_spec(),
+        "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
+        "plan_file": {"type": "path"},
+        "apply": {"type": "path"},
+        "progress_file": {"type": "path"},
+    }
+
+
+def moves_argument_spec() -> Spec:
+    """Which moves are permitted, and how they are made."""
+    caps: Spec = {name: {"type": "int"} for name in Caps.__dataclass_fields__}
+    return {
         "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
         "offline": {"type": "bool", "default": True},
         "local_disks": {"type": "bool", "default": True},
@@ -84,8 +103,4 @@ def move_argument_spec() -> Spec:
         "parallel": {"type": "dict", "options": caps},
         "bwlimit": {"type": "int"},
         "timeout": {"type": "int", "default": 3600},
-        "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
-        "plan_file": {"type": "path"},
-        "apply": {"type": "path"},
-        "progress_file": {"type": "path"},
     }

@@ -13,7 +13,7 @@ from ..plans import Move, Stuck
 from .moving import MOVED, UNKNOWN, MoveReport
 from .plan_document import STUCK, document_of
 from .plan_run import Outcome, error_of
-from .schedule import RunFailed
+from .result import RunFailed
 
 STUCK_TOLD = 10
 """How many guests that stay a message names."""
@@ -46,6 +46,14 @@ def _why(report: MoveReport | None) -> str:
     if report is None or report.error is None:
         return "its move was not begun, as another one failed"
     return report.error.message
+
+
+def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> None:
+    """Add the moves that a run made beside something else, or plans to make, to its result."""
+    moves = result_of(outcome, wrote=wrote)
+    result["changed"] |= moves["changed"]
+    result.update(plan=moves["plan"], moves=moves["moves"])
+    result["diff"] = [moves["diff"], *result.get("diff", ())]
 
 
 def diff_of(moves: Iterable[Move]) -> dict[str, t.Any]:

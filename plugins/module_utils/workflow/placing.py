@@ -24,6 +24,7 @@ from ..engine.planner.batch import place_batch
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
+from ..plans import Move
 from ..proxmox.creations import Creations
 from ..proxmox.freshness import SETTLING
 from ..reservations.ledger import Cycle
@@ -54,6 +55,7 @@ class Placement:
 
     Attributes:
         scheduler: the one that decided, with what it has assumed.
+        starting: VMIDs of guests that the run starts.
         nodes: how full the nodes are before and after.
         doubts: what the user should know about which VMs exist, in sentences.
     """
@@ -62,6 +64,14 @@ class Placement:
     scheduler: Scheduler
     nodes: list[NodeUsage]
     doubts: list[str]
+    starting: frozenset[int] = frozenset()
+
+    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
+        """The cluster without what was decided, and with the guests that the run starts as running."""
+        made = {decision.vmid for decision in decisions}
+        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
+        running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)
+        return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
 
 
 class Placer:
@@ -72,6 +82,7 @@ class Placer:
         addresses: the static addresses of the run's VMs.
         taken: VMIDs known to be taken although this user does not see by whom.
         unreachable: names of nodes that did not answer, which the cluster notices some seconds later.
+        moved: moves, by VMID, that count as made although they are not.
     """
 
     def __init__(
@@ -94,6 +105,7 @@ class Placer:
         self.creations = Creations(access.reader, patience=0)
         self.taken: set[int] = set()
         self.unreachable: set[str] = set()
+        self.moved: Mapping[int, Move] = {}
 
     def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
         """Go through one scheduling cycle: read the cluster, match, schedule what does not exist, and reserve it.
@@ -108,6 +120,7 @@ class Placer:
         access = self._access
         with access.ledger.scheduling_cycle(access.identity(), holder=access.holder) as cycle:
             placement = self._decide(jobs, cycle)
+            access.give_up_claims()
             if not (all_or_nothing and any(job.error for job in jobs)):
                 cycle.reserve([reservation_of(decision, access.identity()) for decision in decisions_of(jobs)])
             return placement
@@ -140,11 +153,12 @@ class Placer:
     def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
         access = self._access
         entries = [job.entry for job in jobs]
-        reservations = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
+        present = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
+        reservations = access.of_others(present)
         known = known_guests(reservations, entries)
         # It matters which VMs others are creating where one is placed, or may be the same.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
-        snapshot = self._without_unreachable(access.read(known, patience=settling))
+        snapshot = self._as_if_moved(self._without_unreachable(access.read(known, patience=settling)))
         counted = count_reservations(snapshot, reservations, known, access.is_gone)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -173,7 +187,8 @@ class Placer:
             self._schedule(new, scheduler)
         note_after(nodes, state)
         check_lawful(with_reservations(shown, pending, self.taken), decisions_of(jobs), self.profile_of, starting)
-        return Placement(snapshot, scheduler, nodes, doubts(entries, matches, counted.snapshot.guests))
+        told = doubts(entries, matches, counted.snapshot.guests)
+        return Placement(snapshot, scheduler, nodes, told, frozenset(starting))
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note what was found of a VM. What is wanted and was not found stays in the queue."""
@@ -222,6 +237,11 @@ class Placer:
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
         nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes)) if self.unreachable else snapshot
+
+    def _as_if_moved(self, snapshot: Snapshot) -> Snapshot:
+        moved = self.moved
+        guests = (moved[g.vmid].carried(g) if g.vmid in moved else g for g in snapshot.guests)
+        return replace(snapshot, guests=tuple(guests)) if moved else snapshot
 
     def _unasked(self, snapshot: Snapshot) -> set[int]:
         """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
@@ -111,7 +111,6 @@ class PlanRun:
 
     Attributes:
         outcome: what came of it, as far as it got; None before the first plan.
-        claimed: VMIDs that this run has reserved beside those of the guests that it moves.
     """
 
     def __init__(
@@ -138,7 +137,6 @@ class PlanRun:
         self._fruitless = 0
         self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
-        self.claimed: Collection[int] = ()
 
     def prepare(self) -> Outcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
@@ -178,7 +176,7 @@ class PlanRun:
         session = self._access.writer()
         session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
-        gate = MoveGate(self._access, self._profiles[self._default], self._as_planned, self.claimed)
+        gate = MoveGate(self._access, self._profiles[self._default], self._as_planned)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:
@@ -252,7 +250,7 @@ class PlanRun:
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
             plan = self._made(state, goals, mobility)
-            unread = {vmid for move in plan.moves for vmid in (move.vmid, *move.together)} - known.keys()
+            unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
                 break
             known |= self._mobility(state, unread)

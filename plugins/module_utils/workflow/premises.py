@@ -38,7 +38,7 @@ class Premises:
 
     @classmethod
     def of(cls, plan: Plan, snapshot: Snapshot) -> Premises:
-        moved = {vmid for move in plan.moves for vmid in (move.vmid, *move.together)}
+        moved = {vmid for move in plan.moves for vmid in move.vmids}
         guests = {guest.vmid: GuestPremise.of(guest) for guest in snapshot.guests if guest.vmid in moved}
         return cls(snapshot.cluster, dict(sorted(guests.items())))
 

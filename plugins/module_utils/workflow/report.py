@@ -70,6 +70,8 @@ class VMReport:
         if error is None:
             return None
         message = bound.message if isinstance(bound, LeftBehind) and bound.error is error else error.message
+        if self.job.advice is not None:
+            message = f"{message}; {self.job.advice}"
         if self.job.hopeless:
             return f"{message}; not retried, as no cluster change can make it fit"
         return f"{message}; gave up after {self.job.waited:.0f} s" if self.job.waited >= 1 else message

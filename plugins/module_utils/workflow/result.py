@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..engine.diagnosis import Outcome
 from ..engine.texts import first
 from ..engine.verdicts import NodeVerdict
-from ..errors import Interrupted, PluginFailed
+from ..errors import CollectionError, Interrupted, PluginFailed
 from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
 from .host_facts import host_facts
@@ -30,6 +30,18 @@ NODES_IN_FULL = 50
 
 BEST_TOLD = 5
 """How many nodes the others report, and of how many the names for each reason of a rejection."""
+
+
+class RunFailed(CollectionError):
+    """Some VMs of a task failed.
+
+    Cure: see the code and message of each in C(vms).
+    """
+
+    def __init__(self, message: str, code: str, result: Mapping[str, t.Any]) -> None:
+        super().__init__(message)
+        self.failed_code = code
+        self.result = dict(result)
 
 
 def result_of(

@@ -34,6 +34,7 @@ from .matching import unclear
 from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
 from .report import VMReport, report_of
+from .room import RoomMaker
 from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
@@ -57,9 +58,11 @@ class Run:
         placer: Placer,
         entries: Sequence[Entry],
         progress: Progress | None = None,
+        room: RoomMaker | None = None,
     ) -> None:
         self._access = access
         self._placer = placer
+        self._room = room
         self._progress = progress or (lambda step: None)
         self._done = 0
         self._all_or_nothing: bool = params["all_or_nothing"]
@@ -123,13 +126,23 @@ class Run:
                 self._give_back(due)
                 continue
             self.nodes = keep_before(self.nodes, placement.nodes)
+            try:
+                if self._room_is_made(due, placement, write=write):
+                    continue
+            except CollectionError as error:
+                for job in due:
+                    job.fail(error)
+                break
             # What is written already cannot be held back any more.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands:
                 self._bind(due)
             elif write:
                 self._give_back(due)
+            decided = due
             due = self._due_next(due, placement, waiting, stands=stands)
+            if not due:
+                self._advise(decided, placement)
         for job in self.jobs:
             job.held_back = not stands
 
@@ -151,6 +164,18 @@ class Run:
         if not again:
             return ()
         return unplaced if stands else due
+
+    def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+        """Move other guests, if that makes the jobs fit. Nothing moves where others fail, and all are needed."""
+        vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
+        return self._room is not None and not vain and self._room.make(due, placement, write=write)
+
+    def _advise(self, due: Sequence[Job], placement: Placement) -> None:
+        """Note what would help the jobs that fit nowhere."""
+        unplaced = [job for job in due if job.is_hopeful]
+        advice = self._room.advice(due, placement) if self._room is not None and unplaced else None
+        for job in unplaced:
+            job.advice = advice
 
     def _failed(self) -> list[Job]:
         return [job for job in self.jobs if job.error is not None]

@@ -9,7 +9,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ..errors import CollectionError, InvalidRequest
+from ..errors import InvalidRequest
 from ..proxmox.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
@@ -20,27 +20,19 @@ from .device_options import device_attributes
 from .entries import build_entries
 from .guards import Guard
 from .host_facts import check_host_vars
+from .move_options import room_options
+from .move_progress import move_progress
+from .move_results import add_moves
 from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
 from .progress import ProgressFile
-from .result import failure_of, result_of
+from .result import RunFailed, failure_of, result_of
+from .room import RoomMaker
 from .run import Run
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """The smallest value of options that are numbers."""
-
-
-class RunFailed(CollectionError):
-    """Some VMs of a task failed.
-
-    Cure: see the code and message of each in C(vms).
-    """
-
-    def __init__(self, message: str, code: str, result: Mapping[str, t.Any]) -> None:
-        super().__init__(message)
-        self.failed_code = code
-        self.result = dict(result)
 
 
 def schedule(
@@ -65,6 +57,7 @@ def schedule(
         check_host_vars(entry)
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     profiles, profile = profiles_of(params)
+    options = room_options(params)
     check_entries(entries, profiles, profile)
     attributes = device_attributes(params.get("device_attributes"))
     access = Access.open(params, facts_of(params.get("nodes")))
@@ -76,16 +69,22 @@ def schedule(
             entries = [*entries, *removals]
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         placer = Placer(access, profiles, profile, attributes, book)
-        run = Run(params, access, placer, entries, progress)
+        room = RoomMaker(access, placer, profiles, profile, options, move_progress(params.get("progress_file")))
+        run = Run(params, access, placer, entries, progress, room)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
     for text in (*cautions, *book.doubts, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None, in_full=params["decision_nodes"])
+    if room.outcome is not None:
+        add_moves(result, room.outcome, wrote=not check_mode)
     if any(report.error is not None for report in reports):
         message, code = failure_of(
-            reports, all_or_nothing=params["all_or_nothing"], wrote=run.wrote, interrupted=run.interrupted
+            reports,
+            all_or_nothing=params["all_or_nothing"],
+            wrote=run.wrote or room.moved,
+            interrupted=run.interrupted,
         )
         raise RunFailed(message, code, result)
     return result

@@ -35,7 +35,7 @@ def broken_step(
         moving = {step.decision.vmid}
         decided: tuple[tuple[Decision, InForce], ...] = ((step.decision, in_force),)
     else:
-        moving = {step.vmid, *step.together}
+        moving = set(step.vmids)
         gone = sorted(moving - there.keys())
         if gone:
             return [f"guest {vmid} is not there" for vmid in gone]
@@ -52,7 +52,7 @@ def broken_step(
 def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
     """What will be on the target when the step has ended."""
     if isinstance(step, Move):
-        return [replace(there[vmid], node=step.target) for vmid in (step.vmid, *step.together) if vmid in there]
+        return [replace(there[vmid], node=step.target) for vmid in step.vmids if vmid in there]
     decision, request = step.decision, step.decision.request
     return [
         Guest(decision.vmid, request.name, decision.node, status="assumed", cores=request.cores, memory=request.memory,
