@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -68,8 +67,9 @@ def error_codes() -> list[str]:
 
 def _errors() -> Iterator[type[CollectionError]]:
     """Every class that brings a code of its own, wherever it is defined."""
-    for module in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
-        importlib.import_module(module.name)
+    folder = Path(module_utils.__path__[0])
+    for file in folder.rglob("*.py"):
+        importlib.import_module(".".join((module_utils.__name__, *file.relative_to(folder).with_suffix("").parts)))
     waiting: list[type[CollectionError]] = [CollectionError]
     while waiting:
         error = waiting.pop()

@@ -45,6 +45,58 @@ options:
         seconds or C(down) of its O(startup). O(timeout) must be longer.
     type: bool
     default: false
+  make_room:
+    description:
+      - Moves other guests if VMs fit nowhere, so that they fit. An empty mapping permits it with the defaults. Without
+        this option no guest is moved, and the error names the moves that would help, if there are any.
+      - Guests move only if all VMs of the task fit afterwards that a change of the cluster can help.
+      - In check mode, RV(plan) has the moves. With O(snapshot), no moves are planned.
+    type: dict
+    version_added: 1.1.0
+    suboptions:
+      containers:
+        description:
+          - Whether running containers are moved. With V(restart), a container is shut down, moved and started again.
+        type: str
+        choices: [skip, restart]
+        default: skip
+      offline:
+        description: Whether guests that are stopped are moved.
+        type: bool
+        default: true
+      local_disks:
+        description: Whether guests with disks on local storages are moved. Their disks are copied to the target.
+        type: bool
+        default: true
+      max_moves:
+        description: Maximum number of moves. No limit when this is not given.
+        type: int
+      max_transfer:
+        description:
+          - Maximum amount of data that the moves send, memory and disks, in GiB. No limit when this is not given.
+        type: float
+      parallel:
+        description: Maximum number of moves at the same time.
+        type: dict
+        suboptions:
+          cluster:
+            description: In the whole cluster. V(4) when this is not given.
+            type: int
+          per_node_in:
+            description: To the same node. V(2) when this is not given.
+            type: int
+          per_node_out:
+            description: From the same node. V(2) when this is not given.
+            type: int
+      bwlimit:
+        description:
+          - Bandwidth limit of each migration, in KiB/s. Proxmox VE uses the limit of the datacenter when this is not
+            given. The HA manager ignores it.
+        type: int
+      timeout:
+        description: Timeout of one move, in seconds. After the timeout the migration continues.
+        type: int
+        default: 3600
   parallel_creates:
     description:
       - Maximum number of VMs to create or change at the same time.
@@ -72,6 +124,7 @@ options:
       - While the run waits for capacity, it occasionally appends a line with C(waiting) (the names of the VMs),
         C(rejected_by) (the plugins that reject them), C(waited) and C(patience) (the timeout). Both times are in
         seconds.
+      - When a move of O(make_room) has ended, it appends a line as M(qemu_scheduler.proxmox.node_drain) does.
       - If the module runs on the controller, the task output shows a line for each VM in any case.
     type: path
 attributes:
@@ -151,6 +204,13 @@ EXAMPLES = r"""
     name: ci-runner
     memory: 2048
     vmid_range: 5000-5999
+
+- name: Let up to three other guests move if the VM fits nowhere
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: warehouse
+    memory: 131072
+    make_room:
+      max_moves: 3
 
 - name: Use the options of proxmox_kvm, without the node
   qemu_scheduler.proxmox.qemu_schedule:
@@ -399,6 +459,18 @@ nodes:
       description: Storages for disks, with C(storage), C(shared), and C(total), C(before) and C(after) in GiB.
       type: list
       elements: dict
+plan:
+  description: The plan of moves of O(make_room). Its keys are described in the documentation of the plan document.
+  returned: when guests were or would be moved
+  type: dict
+  version_added: 1.1.0
+moves:
+  description:
+    - The result of each move of O(make_room), as M(qemu_scheduler.proxmox.node_drain) returns it. Empty in check mode.
+  returned: when guests were or would be moved
+  type: list
+  elements: dict
+  version_added: 1.1.0
 name:
   description: Name of the VM.
   returned: without O(vms)

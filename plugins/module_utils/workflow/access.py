@@ -117,7 +117,7 @@ class Access:
         return self.session
 
     def of_others(self, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """The reservations without those that this run is free to decide about anew."""
+        """The reservations without those that this run is to decide about again."""
         return [each for each in reservations if each.vmid not in self.claimed or each.holder != self.holder]
 
     def give_up_claims(self) -> None:

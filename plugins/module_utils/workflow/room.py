@@ -30,7 +30,7 @@ SUGGESTED_FOR = (32, 1000)
 """Up to so many nodes and guests, the error about a VM that fits nowhere names the moves that would make it fit."""
 
 SUGGESTION = Bounds(max_moves=10, steps=20_000)
-"""How far the search for these moves goes: some hundredths of a second."""
+"""How far the search for these moves goes: it takes up to some tenths of a second."""
 
 MOVES_TOLD = 5
 """How many moves a message names."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import signal
 import sqlite3
 import time
@@ -58,8 +57,9 @@ class Meddler(PreFilterPlugin):
 
 def codes() -> set[str]:
     """The codes of all errors, wherever they are defined."""
-    for module in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
-        importlib.import_module(module.name)
+    folder = Path(module_utils.__path__[0])
+    for file in folder.rglob("*.py"):
+        importlib.import_module(".".join((module_utils.__name__, *file.relative_to(folder).with_suffix("").parts)))
     classes = [CollectionError]
     for error in classes:
         classes.extend(error.__subclasses__())
