@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 _LIKE = 0.6
@@ -54,7 +55,7 @@ def listed(items: Sequence[str]) -> str:
 
 def of_one(reason: str) -> str:
     """The reason of a rejection in the singular; rejections are worded for several nodes."""
-    return f"was {reason.removeprefix('were ')}" if reason.startswith("were ") else reason
+    return re.sub(r"^were(?= |n't )", "was", reason)
 
 
 def first(items: Sequence[str], most: int) -> list[str]:

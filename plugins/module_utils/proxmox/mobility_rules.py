@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..engine.ha_rules import NODES, kept_together
+from ..engine.plugins.rules.ha_rules import NOT_A_NODE_OF
 from ..engine.tag_rules import ignored
 from ..engine.texts import listed
 from ..model import Guest, HARule, Snapshot
@@ -340,9 +341,9 @@ def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str
         storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
         devices = sorted(reasons.get("unavailable-resources") or ())
         if storages:
-            yield node, f"lacks the storage {listed(storages)}"
+            yield node, f"lacked the storage {listed(storages)}"
         if devices:
-            yield node, f"lacks the mapped devices of {listed(devices)}"
+            yield node, f"lacked the mapped devices of {listed(devices)}"
 
 
 def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
@@ -357,7 +358,7 @@ def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surround
         wanted &= shown
     for node, bridges in around.nodes.items():
         if bridges is not None and node != guest.node and wanted - bridges:
-            yield node, f"lacks the bridge {listed(sorted(wanted - bridges))}"
+            yield node, f"lacked the bridge {listed(sorted(wanted - bridges))}"
 
 
 def _against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
@@ -366,14 +367,14 @@ def _against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]
     for rule in around.rules:
         if rule.type == NODES and rule.strict and rule.vmids & group:
             for node in around.nodes.keys() - rule.nodes.keys():
-                yield node, f"is not a node of HA rule '{rule.name}'"
+                yield node, NOT_A_NODE_OF.format(rule.name)
 
 
 def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
     targets = around.replicated.get(guest.vmid)
     if targets is not None:
         for node in around.nodes.keys() - targets:
-            yield node, "is not a replication target of the VM"
+            yield node, "were no replication targets of the VM"
 
 
 def _together(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PermissionDenied, PlanStale, TaskFailed
 from ..plans import HA, LIVE, RESTART, Move
@@ -38,10 +39,12 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A guest after a failure: its node and config, and the names of the storages that are shared."""
+    """A guest after a failure: its node and config, each None when it cannot be read, and the names of the storages that
+    are shared.
+    """
 
     node: str | None = None
-    config: Mapping[str, t.Any] = field(default_factory=dict)
+    config: Mapping[str, t.Any] | None = None
     shared: frozenset[str] = frozenset()
 
 
@@ -75,7 +78,7 @@ class Mover:
         try:
             upid = self._sent(move, self._parameters(move, storages), since, fence)
         except ApiError as error:
-            raise self._failure(move, error.message, refused=True) from error
+            raise self._failure(move, error.message, self._found(move), refused=True) from error
         try:
             result = self._tasks.wait(upid)
             if Upid.parse(upid).type == "hamigrate":
@@ -177,15 +180,14 @@ class Mover:
     def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
         """Tell a failed move from one that has gone well but for its last steps."""
         cause = cause_of(error.details.get("log", ())) or error.message
-        failure = self._failure(move, cause)
-        if failure.details["node"] == move.target and failure.details["lock"] is None:
-            return Arrival(move.vmid, move.target, (f"it has arrived, but its migration ended with: {cause}",))
-        raise failure from error
-
-    def _failure(self, move: Move, cause: str, *, refused: bool = False) -> MoveFailed:
-        """The error about a move that failed, with where the guest is and what was left behind."""
         found = self._found(move)
-        node, lock = found.node, None if refused else found.config.get("lock")
+        if found.node == move.target and found.config is not None and not found.config.get("lock"):
+            return Arrival(move.vmid, move.target, (f"it has arrived, but its migration ended with: {cause}",))
+        raise self._failure(move, cause, found) from error
+
+    def _failure(self, move: Move, cause: str, found: _Found, *, refused: bool = False) -> MoveFailed:
+        """The error about a move that failed, with where the guest is and what was left behind."""
+        node, lock = found.node, None if refused else (found.config or {}).get("lock")
         left = [] if refused or node != move.source else self._orphans(move, found)
         parts = [f"{label(move)} could not be moved from {move.source} to {move.target}: {cause}"]
         if node not in (None, move.source):
@@ -211,6 +213,8 @@ class Mover:
 
     def _orphans(self, move: Move, found: _Found) -> list[dict[str, str]]:
         """The guest's volumes that a copy left on the target: what its config names there is on a shared storage."""
+        if found.config is None:
+            return []
         used = {str(value).partition(",")[0] for value in found.config.values()}
         orphans: list[dict[str, str]] = []
         for storage in sorted(set(move.storages.values())):
@@ -230,9 +234,13 @@ class Mover:
             rows = self._session.get("/cluster/resources")
             node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
             shared = frozenset(str(row["storage"]) for row in rows if row.get("shared"))
-            config = {} if node is None else self._session.get(f"/nodes/{node}/{move.kind}/{move.vmid}/config")
         except (ApiError, ConnectionFailed, PermissionDenied):
             return _Found()
+        config: Mapping[str, t.Any] | None = None
+        if node is not None:
+            # Its node may be down.
+            with suppress(ApiError, ConnectionFailed, PermissionDenied):
+                config = self._session.get(f"/nodes/{node}/{move.kind}/{move.vmid}/config")
         return _Found(node, config, shared)
 
 

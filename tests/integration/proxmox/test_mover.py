@@ -163,6 +163,19 @@ def test_move__a_killed_worker_leaves_a_lock_and_a_disk_that_are_told(cluster: S
     assert cluster.state()["guests"][150]["config"]["lock"] == "migrate"
 
 
+def test_move__that_failed_names_the_node_even_if_its_config_cannot_be_read(
+    cluster: SimulatedCluster, mover: Mover
+) -> None:
+    cluster.fault(method="POST", path="/qemu/150/migrate$", task_killed=True, task_seconds=4)
+    cluster.fault(method="GET", path="/qemu/150/config$", status=595)
+
+    with pytest.raises(MoveFailed) as caught:
+        mover.move(moving(150, storages={"scsi0": "fast"}))
+
+    details = caught.value.details
+    assert (details["node"], details["lock"], details["left_behind"]) == ("pve1", None, [])
+
+
 def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover: Mover) -> None:
     cluster.fault(method="POST", path="/qemu/101/migrate$", drop="after", count=1)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from ...plans import Balance
 from ..framework.status import Status
+from ..texts import of_one
 from .board import NOWHERE, Board
 from .items import Item
 from .placing import Placer, Task
@@ -106,8 +107,8 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
     for index, node in targets.items():
         item = board.items[index]
         status = board.rows(item).refusals.get(node) or board.refusal(item, node)
-        why = item.not_to.get(board.nodes[node].name) or (status.text if status is not None else "no room")
-        failed.update({part.vmid: f"{board.nodes[node].name}: {why}" for part in item.parts if part.vmid in wanted})
+        why = item.not_to.get(board.nodes[node].name) or (status.text if status is not None else "had no room")
+        failed.update({part.vmid: f"{board.nodes[node].name} {of_one(why)}" for part in item.parts if part.vmid in wanted})
     return failed
 
 

@@ -153,7 +153,7 @@ def test_undo__names_what_cannot_go_back() -> None:
     guests = [guest(100, "a", gib=10), guest(101, "b", gib=10)]
     plan = planned(nodes("a", "b"), guests, Goals(undo={100: "b"}))
     assert plan.empty
-    assert "b: would exceed the memory overcommit ratio" in plan.stuck[0].why
+    assert "b would exceed the memory overcommit ratio" in plan.stuck[0].why
 
 
 # --- balance ---
