@@ -39,9 +39,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A guest after a failure: its node and config, each None when it cannot be read, and the names of the storages that
-    are shared.
-    """
+    """A guest after a failure: its node and config, None where they cannot be read, and the names of shared storages."""
 
     node: str | None = None
     config: Mapping[str, t.Any] | None = None

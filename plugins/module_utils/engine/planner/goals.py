@@ -107,8 +107,9 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
     for index, node in targets.items():
         item = board.items[index]
         status = board.rows(item).refusals.get(node) or board.refusal(item, node)
-        why = item.not_to.get(board.nodes[node].name) or (status.text if status is not None else "had no room")
-        failed.update({part.vmid: f"{board.nodes[node].name} {of_one(why)}" for part in item.parts if part.vmid in wanted})
+        name = board.nodes[node].name
+        why = item.not_to.get(name) or (status.text if status is not None else "had no room")
+        failed.update({part.vmid: f"{name} {of_one(why)}" for part in item.parts if part.vmid in wanted})
     return failed
 
 
