@@ -38,11 +38,16 @@ def repair(board: Board, placer: Placer) -> dict[int, str]:
         tried.add(item.index)
         name = board.nodes[board.node_of(item)].name
         placer.one(item, EXTRA, f"repairs: {name} {broken[item].reason}")
-    left = {item.index: status.text for item, status in broken_rules(board).items()}
+    return broken_now(board)
+
+
+def broken_now(board: Board) -> dict[int, str]:
+    """What breaks a rule or a limit where it is, by the index of the item: the reason."""
+    found = {item.index: status.text for item, status in broken_rules(board).items()}
     for node in range(len(board.nodes)):
         if _excess(board, node) is not None:
-            left.update(dict.fromkeys(board.on[node], "more is allocated on its node than is allowed"))
-    return left
+            found.update(dict.fromkeys(board.on[node], "more is allocated on its node than is allowed"))
+    return found
 
 
 def broken_rules(board: Board) -> dict[Item, Status]:

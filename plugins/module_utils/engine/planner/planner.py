@@ -25,7 +25,7 @@ from ..scheduling_cycle import Scheduler
 from .admission import Admission
 from .board import Board
 from .exact_model import Program, program
-from .goals import balance, bring_back, consolidate, repair
+from .goals import balance, bring_back, broken_now, consolidate, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
 from .placing import Placer, Task
 from .writing import courses, loads, moves_of, ordered, replayed
@@ -66,6 +66,14 @@ def problem(
     """What has to be solved to place the new VMs and to drain the nodes of the goals; the other goals are left out."""
     planner = _Planner(state, profiles, goals, mobility, NO_BOUNDS, default_profile, math.inf)
     return program(planner.board, [task.item for task in (*planner.drains(), *planner.creations())])
+
+
+def broken_guests(
+    state: ClusterState, profiles: Mapping[str, Profile], default_profile: str = "balanced"
+) -> dict[int, str]:
+    """The guests that break a rule or a limit where they are, by VMID: the reason."""
+    board = _Planner(state, profiles, Goals(), {}, NO_BOUNDS, default_profile, math.inf).board
+    return {part.vmid: why for index, why in broken_now(board).items() for part in board.items[index].parts}
 
 
 class _Planner:

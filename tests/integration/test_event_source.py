@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The event source of ansible-rulebook, run by its entry point against a simulated cluster that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
+
+SOURCE = Path(__file__).parents[2] / "extensions" / "eda" / "plugins" / "event_source" / "cluster.py"
+WEB = {
+    "memory": 6144,
+    "cores": 2,
+    "status": "running",
+    "tags": ["plb_anti_affinity_web"],
+    "disks": {"scsi0": "ceph:8"},
+}
+
+
+def description(version: str) -> dict[str, Any]:
+    """Two nodes of 16 GiB; each has a VM of 6 GiB that must be apart from the other."""
+    return {
+        "version": version,
+        "nodes": [{"name": name, "cores": 8, "memory": 16384, "bridges": ["vmbr0"]} for name in ("pve1", "pve2")],
+        "storages": [{"name": "ceph", "type": "rbd", "shared": True, "content": ["images"], "size": 500}],
+        "guests": [
+            {"vmid": 101, "name": "web-1", "node": "pve1", **WEB},
+            {"vmid": 102, "name": "web-2", "node": "pve2", **WEB},
+        ],
+        # What the cluster shows is never older than this.
+        "timing": {"pvestatd_seconds": 0.5},
+    }
+
+
+@pytest.fixture
+def cluster(version: str) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start(description(version), time_scale=0.05) as running:
+        yield running
+
+
+@pytest.fixture
+def args(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """The arguments of the source: the connection is in the environment."""
+    for name, value in cluster.environment().items():
+        monkeypatch.setenv(name, value)
+    return lambda **more: {"interval": 0.05, **more}
+
+
+def test_source__sends_what_begins_and_what_ends(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    shape = {"cores": 1, "memory": 8192}
+    source = runpy.run_path(str(SOURCE))["main"]
+
+    async def story() -> list[dict[str, Any]]:
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        task = asyncio.create_task(source(queue, args(capacity={"shape": shape, "at_least": 2})))
+        try:
+            await asyncio.sleep(0.5)
+            assert queue.empty()
+            await asyncio.to_thread(cluster.set_node, "pve2", online=False)
+            events = [await asyncio.wait_for(queue.get(), 10) for _ in range(2)]
+            await asyncio.to_thread(cluster.set_node, "pve2", online=True)
+            events.append(await asyncio.wait_for(queue.get(), 10))
+            await asyncio.to_thread(cluster.add_guest, vmid=103, name="web-3", node="pve1", **WEB)
+            events += [await asyncio.wait_for(queue.get(), 10) for _ in range(2)]
+            return events
+        finally:
+            task.cancel()
+
+    offline, capacity, back, *broken = asyncio.run(story())
+    assert offline == {"type": "node_offline", "node": "pve2"}
+    assert (capacity["type"], capacity["fit"], capacity["at_least"], capacity["limited_by"]) == (
+        "capacity_below", 1, 2, "memory",
+    )  # fmt: skip
+    assert back == {"type": "node_back", "node": "pve2"}
+    assert {(event["type"], event["vmid"], event["node"]) for event in broken} == {
+        ("rule_broken", 101, "pve1"),
+        ("rule_broken", 103, "pve1"),
+    }
+    assert "apart from" in broken[0]["reason"]
+
+
+def test_watch__costs_one_request_and_compares_the_list_now_and_then(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    vms = [{"name": "web-1", "cores": 4}, {"name": "web-2", "cores": 2}, {"name": "web-3"}]
+    watch = Watch(args(vms=vms, drift_interval=900))
+    first = watch.look(0.0)
+    assert [(event["type"], event["name"], event["state"]) for event in first] == [
+        ("drift", "web-1", "drifted"),
+        ("drift", "web-3", "missing"),
+    ]
+    assert first[0]["drift"]["cores"] == {"old": 2, "new": 4}
+    cluster.reset_requests()
+    assert watch.look(30.0) == []
+    assert [request["path"] for request in cluster.requests()] == ["/cluster/resources"]
+    cluster.remove_guest(102)
+    assert watch.look(60.0) == []
+    assert [(event["name"], event["state"]) for event in watch.look(901.0)] == [("web-2", "missing")]
+    watch.close()
+
+
+def test_watch__tells_once_of_a_cluster_that_does_not_answer(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(events=["node_back"]))
+    assert watch.look() == []
+    cluster.fault(method="GET", path="/cluster/resources", status=595, count=1000)
+    (event,) = watch.look()
+    assert (event["type"], event["error_code"]) == ("cluster_unreachable", "ConnectionFailed")
+    assert watch.look() == []
+    cluster.clear_faults()
+    assert watch.look() == [{"type": "cluster_back"}]
+    watch.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"interval": 0}, "interval: 0 is not possible, expected seconds above 0"),
+        ({"events": ["node_of"]}, "node_offline"),
+        ({"capacity": {"at_least": 2}}, "shape"),
+        ({"vm": []}, "vm"),
+    ],
+)
+def test_watch__refuses_wrong_options(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        Watch(wrong)
