@@ -8,7 +8,6 @@ the template, or its copies on several nodes, with the volumes to copy.
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,18 +15,12 @@ from dataclasses import dataclass, field, replace
 from ..engine.cache import ClusterState
 from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
-from ..model import MIB, CloneSource, Guest, Request, Template
+from ..model import CloneSource, Guest, Request, Template
 from ..proxmox.freshness import read_config
-from ..proxmox.options.drive_changes import compare_drive
-from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_cloudinit
-from ..proxmox.options.request import drives_of, pluggable_vcpus
-from ..proxmox.options.values import size_in_config
 from ..proxmox.reader import Reader
 from ..proxmox.unfinished import unfinished
 from .entries import Clone, Entry
-
-_DRIVE = re.compile(r"(?:ide|sata|scsi|virtio)\d+|efidisk0|tpmstate0")
-_CPU_OPTIONS = frozenset({"cores", "sockets", "vcpus"})
+from .sources import check_drives, drives_from, sizes_from
 
 
 @dataclass(slots=True)
@@ -50,20 +43,12 @@ class Templates:
         configs = [self._config(guest, clone.snapname) for guest in sources]
         for guest, config in zip(sources, configs, strict=True):
             _check_source(entry, clone, guest, config)
-            _check_drives(entry, guest, config)
-        given = entry.given
-        own = {key: entry.request.options[key] for key in _CPU_OPTIONS & given}
-        sizes = [{**config, **own} for config in configs]
-        memory = entry.request.memory
-        if "memory" not in given:
-            memory = max((config.get("memory") or 512) * MIB for config in configs)
+            check_drives(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
         templates = tuple(_template(guest, config) for guest, config in zip(sources, configs, strict=True))
         return replace(
             entry.request,
             clone=CloneSource(templates, full=clone.full, storage=clone.storage),
-            cores=max(float(size.get("vcpus") or pluggable_vcpus(size)) for size in sizes),
-            cores_max=max(map(pluggable_vcpus, sizes)),
-            memory=memory,
+            **sizes_from(entry, configs),
         )
 
     def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
@@ -134,55 +119,14 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
         )
 
 
-def _check_drives(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
-    """Refuse drives that the clone would not get, as their slots hold other or larger ones of the template."""
-    for slot, drive in drives_of(entry.request.options).items():
-        reasons = _obstacles(drive, config.get(slot))
-        if reasons:
-            raise InvalidRequest(
-                f"{slot}: is not possible in a clone of VM {guest.vmid} ({guest.name}): {'; '.join(reasons)}",
-                option=slot,
-            )
-
-
-def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
-    """Why a drive cannot be had in the clone of a VM that has current in its slot. On which storage is not asked here:
-    the scheduler knows where each is made.
-    """
-    if current is None:
-        return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []
-    change = compare_drive(replace(drive, storage=None), str(current), "any")
-    if change is not None and change.reasons:
-        return change.reasons
-    return ["the template already has this disk, and import-from is for new disks"] if drive.source is not None else []
-
-
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
-    volumes: list[tuple[str, str, int]] = []
-    copied: list[str] = []
-    media: list[tuple[str, str]] = []
-    for slot, value in sorted(config.items()):
-        if not _DRIVE.fullmatch(slot):
-            continue
-        volume, _separator, rest = str(value).partition(",")
-        storage, separator, _name = volume.partition(":")
-        options = dict(part.partition("=")[::2] for part in rest.split(","))
-        size = size_in_config(options.get("size", "")) or 0
-        if not separator:
-            continue
-        if is_cloudinit(volume):
-            volumes.append((slot, storage, max(size, SMALL_VOLUME)))
-            copied.append(slot)
-        elif options.get("media") == "cdrom":
-            media.append((slot, storage))
-        else:
-            volumes.append((slot, storage, size))
+    drives = drives_from(config)
     return Template(
         vmid=guest.vmid,
         node=guest.node,
         name=guest.name or str(guest.vmid),
-        volumes=tuple(volumes),
-        copied=frozenset(copied),
-        media=tuple(media),
+        volumes=drives.volumes,
+        copied=drives.cloudinit,
+        media=drives.media,
         description=str(config.get("description") or "").rstrip("\n"),
     )

@@ -235,7 +235,7 @@ def test_container__is_never_cloned() -> None:
         ),
         (
             {"scsi": {"scsi0": {"import_from": "local:import/x.qcow2"}}},
-            "the template already has this disk, and import-from is for new disks",
+            "this disk exists already, and import-from is for new disks",
         ),
         ({"scsi": {"scsi0": {"size": 9}}}, "it has 10G and cannot shrink to 9G; request at least its size"),
         ({"efidisk0": {"efitype": "2m"}}, "its properties are fixed when it is created"),

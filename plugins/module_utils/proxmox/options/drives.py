@@ -51,6 +51,11 @@ def kind_of(slot: str) -> PropertyKind:
     return _KINDS[slot.rstrip("0123456789")]
 
 
+def is_drive(key: str) -> bool:
+    """Tell whether a key of a config is the slot of a drive."""
+    return key.rstrip("0123456789") in _KINDS
+
+
 def is_cloudinit(volume: str) -> bool:
     """Tell whether a volume of a config is a cloud-init drive."""
     return _CLOUDINIT_VOLUME.search(volume) is not None
