@@ -20,6 +20,7 @@ NAMED = 5
 PARTICIPLES = {
     "create": "created",
     "clone": "cloned",
+    "restore": "restored",
     "finish": "finished",
     "update": "updated",
     "start": "started",

@@ -37,6 +37,24 @@ options:
         clone, and disks with a larger size are grown.
       - Several templates may have the same name, one on each node. The clone is made from the copy on the chosen node.
     type: str
+  archive:
+    description:
+      - Backup to restore if the VM does not exist. Either the volume identifier of a backup, such as
+        V(nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst), or a VMID, such as V(100), for the latest backup of
+        this VM, or V(nas:100) for the latest one on the storage C(nas).
+      - The other options then replace those of the backup, and disks with a larger size are grown. What they do not
+        mention is as in the backup.
+      - The VM is placed by the sizes in the backup, on a node that sees the backup. All disks of the backup are
+        restored to one storage, the one in O(storage) or of a drive, or else the one with the most room.
+      - An existing VM is never overwritten. To return one to a backup, remove it first.
+    type: str
+    version_added: 1.1.0
+  unique:
+    description:
+      - Whether a VM that is restored from O(archive) gets new MAC addresses and a new UUID. This is the case when this
+        is not given. V(false) keeps those of the backup.
+    type: bool
+    version_added: 1.1.0
   full:
     description:
       - Whether to copy every disk. V(false) makes a linked clone, which requires a template.
@@ -45,7 +63,9 @@ options:
   storage:
     description:
       - Storage for the disks of a full clone. The template's storages when not given.
-      - O(storage), O(full), O(format) and O(snapname) require O(clone). For a new drive, set the storage in the drive.
+      - Storage for the disks of a VM that is restored from O(archive).
+      - O(full), O(format) and O(snapname) require O(clone), O(storage) requires O(clone) or O(archive). For a new
+        drive, set the storage in the drive.
     type: str
   format:
     description:

@@ -125,6 +125,16 @@ class TemplateNotFound(CollectionError):
     code = "TemplateNotFound"
 
 
+class ArchiveNotFound(CollectionError):
+    """The backup in C(archive) does not exist, or this user cannot see it.
+
+    Cure: check the volume or the VMID, and that the user has VM.Backup on the VM that the backup is of, and
+    Datastore.AllocateSpace on the backup storage.
+    """
+
+    code = "ArchiveNotFound"
+
+
 class PluginFailed(CollectionError):
     """A plugin raised an exception while it processed a VM.
 

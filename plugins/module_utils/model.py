@@ -217,7 +217,8 @@ class Disk:
     slot is its key in the VM's config (scsi0, efidisk0, ide2, ...). size is what it will take, in bytes; 0 for media
     that only has to be there. storage is None when one is to be chosen, within storage_class if given. content is the
     content type that the storage must have. volume is set when an existing volume (an ISO, say) is used: it constrains,
-    and takes no space. source is the volume that C(import-from) reads, which must be on the node as well.
+    and takes no space. source is the volume that C(import-from) reads, which must be on the node as well. others are
+    the slots of drives that can only be made together with it on one storage; size is that of all of them.
     """
 
     slot: str
@@ -227,6 +228,12 @@ class Disk:
     content: str = "images"
     volume: str | None = None
     source: str | None = None
+    others: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return f"{self.slot} with {', '.join(self.others)}" if self.others else self.slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +280,18 @@ class CloneSource:
     templates: tuple[Template, ...]
     full: bool = True
     storage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The backup that a VM is restored from: its volume, and the config in it.
+
+    unique: the VM gets MAC addresses and a UUID of its own.
+    """
+
+    volume: str
+    config: Mapping[str, t.Any] = field(repr=False)
+    unique: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +409,8 @@ class Request:
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
     sockets) where that is more. memory is in bytes. vmid is set when the user fixed it. running tells whether the VM
     will run after the call (state started). context holds upstream's keys. options are the Proxmox options by their API
-    names: the engine carries them and never looks inside; addresses are those of them that were chosen from address
-    pools, as texts. created is when the request was made, in seconds.
+    names: the engine carries them and never looks inside, nor into archive; addresses are those of the options that
+    were chosen from address pools, as texts. created is when the request was made, in seconds.
     """
 
     name: str
@@ -401,6 +420,7 @@ class Request:
     vmid: int | None = None
     disks: tuple[Disk, ...] = ()
     clone: CloneSource | None = None
+    archive: Archive | None = None
     node: str | None = None
     node_regex: str | None = None
     vmid_range: str | None = None

@@ -199,6 +199,19 @@ EXAMPLES = r"""
         scsi: {scsi0: {size: 64}}
         node_regex: pve[12]
 
+- name: Restore the latest backup of VM 240 to the best node
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: wiki
+    archive: 240
+    memory: 8192
+    state: started
+
+- name: Move a disk to another storage
+  qemu_scheduler.proxmox.qemu_schedule:
+    name: wiki
+    scsi: {scsi0: "ceph-vm:32"}
+    update: true
+
 - name: Take the VMID from a range
   qemu_scheduler.proxmox.qemu_schedule:
     name: ci-runner
@@ -262,9 +275,9 @@ vms:
       sample: create
     actions:
       description:
-        - The performed actions, in order. Any of V(create), V(clone), V(finish), V(update), V(start), V(stop),
-          V(reboot), V(restart), V(pause), V(resume), V(suspend), V(delete). V(reboot) shuts the VM down and starts it,
-          see O(apply_pending).
+        - The performed actions, in order. Any of V(create), V(clone), V(restore), V(finish), V(update), V(start),
+          V(stop), V(reboot), V(restart), V(pause), V(resume), V(suspend), V(delete). V(reboot) shuts the VM down and
+          starts it, see O(apply_pending).
         - V(finish) completes a VM that an earlier run created only in part. It does not depend on O(update).
       type: list
       elements: str

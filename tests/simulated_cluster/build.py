@@ -19,7 +19,7 @@ from .recorded import recorded_volumes
 
 DEFAULT_USER, DEFAULT_TOKEN = "automation@pve", "ansible"
 AUTOMATION_ROLE = (
-    "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit",
+    "VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit",
     "VM.Config.Disk", "VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console",
     "VM.Migrate", "VM.PowerMgmt", "Datastore.AllocateSpace", "Datastore.Audit", "Sys.Audit", "Sys.Console",
     "Pool.Allocate", "Pool.Audit", "SDN.Audit", "SDN.Use", "Mapping.Audit", "Mapping.Use",
@@ -101,10 +101,11 @@ def _files(cluster: Cluster, data: dict[str, Any]) -> None:
 def _backups(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
     for entry in entries:
         storage = cluster.storages[entry["storage"]]
-        for place in storage.sizes:
+        form = "pbs-vm" if storage.type == "pbs" else str(entry["file"]).partition(".")[2]
+        for place in [storage.place(node) for node in entry["nodes"]] if "nodes" in entry else storage.sizes:
             volume = cluster.volumes.add(Volume(
                 f"{storage.name}:backup/{entry['file']}", storage.name, place, _bytes(entry.get("size", 1), place),
-                "backup", str(entry["file"]).partition(".")[2], ctime=int(cluster.clock.now()),
+                "backup", form, ctime=int(entry.get("ctime", cluster.clock.now())),
                 backup=dict(entry["config"]), notes=str(entry.get("notes", "")),
             ))
             # A backup is of a guest, but not the guest's: it outlives it.

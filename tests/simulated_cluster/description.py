@@ -29,7 +29,7 @@ GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",
     "config", "agent", "cpu_use", "memory_use", "acpi", "snapshots",
 }
-BACKUP = {"storage", "file", "vmid", "size", "notes", "config"}
+BACKUP = {"storage", "file", "vmid", "size", "notes", "config", "nodes", "ctime"}
 MAPPING = {"id", "description", "map", "mdev", "live-migration-capable"}
 HA = {"groups", "resources", "rules"}
 VERSIONS = ("9.2", "8.4")

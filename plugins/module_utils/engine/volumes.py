@@ -54,13 +54,15 @@ class Binding:
 
     def put(self, disk: Disk, storage: str) -> None:
         """Let the drive take its space."""
-        self.storages[disk.slot] = storage
+        self.storages.update(dict.fromkeys((disk.slot, *disk.others), storage))
         if disk.size:
             self.bytes[storage] = self.bytes.get(storage, 0) + disk.size
 
     def take_back(self, disk: Disk) -> None:
         """Undo put."""
         storage = self.storages.pop(disk.slot)
+        for slot in disk.others:
+            del self.storages[slot]
         if disk.size:
             self.bytes[storage] -= disk.size
             if not self.bytes[storage]:
@@ -209,12 +211,12 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     if disk.content not in storage.content:
         return unresolvable(WRONG_CONTENT.format(name, disk.content))
     if not allowed(storage, wanted):
-        return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.slot)
+        return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.called)
     free = room(storage, wanted, binding.bytes.get(name, 0))
     # What takes nothing, as a linked clone does, fits even on an overcommitted storage.
     if disk.size > max(free, 0):
         resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
-        detail = f"{disk.slot} {_needs(disk.size, free)}"
+        detail = f"{disk.called} {_needs(disk.size, free)}"
         return _short(NO_SPACE.format(name), detail, disk.size - free, resolvable=resolvable)
     binding.put(disk, name)
     return None
@@ -265,7 +267,7 @@ class _Search:
         ]
 
     def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Status:
-        detail = f"{disk.slot} {_needs(disk.size, most)} on {name}"
+        detail = f"{disk.called} {_needs(disk.size, most)} on {name}"
         storages = suitable(self._node, disk.content, wanted)
         resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage, _limit in storages)
         return _short(NO_CANDIDATE.format(_label(disk, wanted)), detail, disk.size - most, resolvable=resolvable)
@@ -274,7 +276,7 @@ class _Search:
         inactive = sorted(
             name for name, storage, _limit in suitable(self._node, disk.content, wanted) if not storage.active
         )
-        detail = f"{disk.slot}: {', '.join(inactive)} not active" if inactive else f"{disk.slot}: there is none"
+        detail = f"{disk.called}: {', '.join(inactive)} not active" if inactive else f"{disk.called}: there is none"
         return (unschedulable if inactive else unresolvable)(NO_CANDIDATE.format(_label(disk, wanted)), detail)
 
 

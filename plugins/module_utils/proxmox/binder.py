@@ -17,10 +17,11 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
-from ..model import Decision, HAIntent, Request, Template
+from ..model import Archive, Decision, HAIntent, Request, Template
 from .bound import Bound, Created, Ended, LeftBehind, NotStarted, Unknown, to_its_end
+from .creations import is_unwritten
 from .failures import AnswerLost, VMIDTaken
-from .freshness import BEING_MADE, read_config
+from .freshness import BEING_MADE, RESTORING, read_config
 from .leftovers import Leftovers, Making, identity_of
 from .lifecycle import LOOK_FOR
 from .options.drives import drive_size
@@ -47,6 +48,10 @@ class Adjustment:
     changes: Mapping[str, t.Any] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
+
+
+Adjust: t.TypeAlias = "Callable[[Mapping[str, t.Any]], Adjustment]"
+"""Given a VM's config as Proxmox returns it, but with the description that it shall have, tells what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class Binder(Leftovers):
         decision: Decision,
         template: Template,
         params: Mapping[str, t.Any],
-        adjust: Callable[[Mapping[str, t.Any]], Adjustment] | None,
+        adjust: Adjust | None,
         *,
         fence: Callable[[], None] = unfenced,
     ) -> Bound:
@@ -150,8 +155,7 @@ class Binder(Leftovers):
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name, description and target.
-            adjust: given the clone's config as Proxmox returns it, but with the description that it shall have, tells
-                what to change. None: it stays as it is.
+            adjust: what to change in the clone. None: it stays as it is.
             fence: as for create.
 
         Raises: as create.
@@ -167,17 +171,38 @@ class Binder(Leftovers):
         if decision.node != template.node:
             sent["target"] = decision.node
         if ending.marked:
-            sent["description"] = Unfinished.clone_of(decision, ending.description).marked_description
+            sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
         path = f"/nodes/{template.node}/qemu/{template.vmid}/clone"
-        result = self._made(making, lambda: self._session.post(path, sent))
-        if adjust is not None:
-            config = self._config_of(making)
-            ending = self._removed_if_this_fails(
-                making,
-                identity_of(config),
-                lambda: self._adjust(making.node, vmid, adjust(described(config, ending.description)), ending),
-            )
-        return self._ended(making, result, ending, running=request.running)
+        return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
+
+    @to_its_end
+    def restore(
+        self,
+        decision: Decision,
+        archive: Archive,
+        params: Mapping[str, t.Any],
+        adjust: Adjust | None,
+        *,
+        fence: Callable[[], None] = unfenced,
+    ) -> Bound:
+        """Restore a backup as the decision's VM, adjust that, and start it when the request says so.
+
+        Args:
+            params: the parameters of C(POST /nodes/NODE/qemu), archive among them, without vmid and start.
+            adjust: what to change in the restored VM. None: it stays as it is.
+            fence: as for create.
+
+        Raises: as create.
+        """
+        request, node, vmid = decision.request, decision.node, decision.vmid
+        making = Making(vmid, request.name, node, RESTORING, node, str(vmid), fence)
+        description = str(request.options.get("description", archive.config.get("description", "")))
+        ending = Ending.of(request, description, marked=adjust is not None)
+        sent = {**params, "vmid": vmid}
+        if ending.marked:
+            sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
+        path = f"/nodes/{node}/qemu"
+        return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
 
     def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
         """Finish a VM that another run created or cloned and left marked.
@@ -211,6 +236,20 @@ class Binder(Leftovers):
                 raise
             # HA has moved it at once.
             self.update(row["node"], vmid, ending.unmarking)
+
+    def _copied(
+        self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
+    ) -> Bound:
+        """Make a VM of another one or of a backup, adjust it, and do what is left to do."""
+        result = self._made(making, send)
+        if adjust is not None:
+            config = self._config_of(making)
+            ending = self._removed_if_this_fails(
+                making,
+                identity_of(config),
+                lambda: self._adjust(making.node, making.vmid, adjust(described(config, ending.description)), ending),
+            )
+        return self._ended(making, result, ending, running=running)
 
     def _ended(
         self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
@@ -303,7 +342,8 @@ class Binder(Leftovers):
                 return row or {}
             # A clone for another node is made on the node of its template.
             config = read_config(self._session, row["node"], making.vmid) or {}
-            return None if BEING_MADE & {row.get("lock"), config.get("lock")} else {**row, **config}
+            unwritten = row.get("lock") in BEING_MADE or is_unwritten(self._session, row["node"], making.vmid, config)
+            return None if unwritten else {**row, **config}
 
         guest = self._poller.until(complete, self._tasks.timeout)
         if guest is None:

@@ -10,13 +10,14 @@ tasks tells, to a user with Sys.Audit on the node; others see only their own tas
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+import typing as t
+from collections.abc import Callable, Collection, Mapping
 
 from ..engine.texts import listed
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from ..model import Guest
 from .failures import NotRecorded
-from .freshness import BEING_MADE, CLONING, read_config
+from .freshness import BEING_MADE, CLONING, RESTORING, read_config
 from .outcomes import is_killed
 from .polling import Poller
 from .reader import Reader
@@ -94,7 +95,7 @@ class Creations:
         return bool(over)
 
     def _is_over(self, guest: Guest) -> bool:
-        if not self._is_locked(guest):
+        if not self._is_unwritten(guest):
             return True
         if self._may_be_created(guest):
             self._idle_since.pop(guest.vmid, None)
@@ -105,13 +106,13 @@ class Creations:
         self.abandoned.add(guest.vmid)
         return True
 
-    def _is_locked(self, guest: Guest) -> bool:
+    def _is_unwritten(self, guest: Guest) -> bool:
         """Whether the VM's config is still to be written, as far as is known."""
         try:
             config = read_config(self._reader, guest.node, guest.vmid)
         except _UNREADABLE:
             return True
-        return config is not None and config.get("lock") in BEING_MADE
+        return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
 
     def _may_be_created(self, guest: Guest) -> bool:
         """Whether a task may be creating the VM. It runs on the VM's node, a clone's on that of the template until the
@@ -135,7 +136,17 @@ class Creations:
     def _was_killed(self, guest: Guest) -> bool:
         """Whether it was this user who created the VM, and the task was killed."""
         newest = max(task_rows(self._reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
-        return newest.get("type") == "qmcreate" and is_killed(str(newest.get("status")))
+        return newest.get("type") in ("qmcreate", RESTORING) and is_killed(str(newest.get("status")))
+
+
+def is_unwritten(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> bool:
+    """Tell whether a VM's config is still to be written: it is locked by its creation, or empty until it is restored,
+    without a lock. Raises ConnectionFailed.
+    """
+    if config.get("lock") in BEING_MADE:
+        return True
+    tasks = [] if "name" in config else task_rows(reader, node, vmid)
+    return any(task.get("type") == RESTORING and "endtime" not in task for task in tasks)
 
 
 def removal_of(vmid: int) -> str:

@@ -28,7 +28,8 @@ from .reader import Reader
 from .rows import Row, guest_of_row
 
 # After these tasks a guest's row is late in its name, its sizes, its being a template, or its running.
-_CREATING = frozenset({"qmcreate", "qmrestore", "vzcreate", "vzrestore"})
+RESTORING = "qmrestore"
+_CREATING = frozenset({"qmcreate", RESTORING, "vzcreate", "vzrestore"})
 _SWITCHING = frozenset(
     f"{kind}{verb}" for kind in ("qm", "vz") for verb in ("start", "stop", "shutdown", "suspend", "resume", "reboot")
 )
@@ -80,12 +81,14 @@ class KnownGuest:
 @dataclass(frozen=True, slots=True)
 class _Doubts:
     """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, further places
-    where there may be new guests, and the status of VMs as their tasks tell it, None where they do not."""
+    where there may be new guests, the status of VMs as their tasks tell it, None where they do not, and the VMIDs of
+    VMs that are being restored."""
 
     vmids: frozenset[int]
     deleted: frozenset[int]
     places: frozenset[Place] = frozenset()
     statuses: Mapping[int, str | None] = field(default_factory=dict)
+    restoring: frozenset[int] = frozenset()
 
 
 def settle(
@@ -119,13 +122,13 @@ def settle(
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
     lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
-    settled = _merged(snapshot, lists, doubtful)
+    settled = _merged(snapshot, lists, doubtful, doubts.restoring)
     waited = 0.0
     while waited < patience and (unfinished := _unfinished(settled, lists, awaited)):
         sleep(_POLL_EVERY)
         waited += _POLL_EVERY
         lists |= _read_lists(reader, unfinished)
-        settled = _merged(snapshot, lists, doubtful)
+        settled = _merged(snapshot, lists, doubtful, doubts.restoring)
     missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
 
@@ -158,7 +161,8 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     places = _places_of_new_guests(recent, listed)
     doubtful = told | unfinished
     statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
-    return _Doubts(doubtful, deleted, frozenset(places), statuses)
+    restoring = _vmids_of((task for task in tasks if "endtime" not in task), {RESTORING})
+    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring)
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
@@ -268,8 +272,20 @@ def _read_list(reader: Reader, node: str, kind: str) -> list[Guest] | None:
     return [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
 
 
-def _merged(snapshot: Snapshot, lists: Mapping[Place, Sequence[Guest]], doubtful: Set[int]) -> Snapshot:
-    fresh = {guest.vmid: guest for guests in lists.values() for guest in guests}
+def _merged(
+    snapshot: Snapshot,
+    lists: Mapping[Place, Sequence[Guest]],
+    doubtful: Set[int],
+    restoring: Set[int] = frozenset(),
+) -> Snapshot:
+    # Proxmox does not lock a VM that it restores.
+    fresh = {
+        guest.vmid: dataclasses.replace(guest, lock="create")
+        if guest.vmid in restoring and guest.name is None
+        else guest
+        for guests in lists.values()
+        for guest in guests
+    }
     merged = []
     for guest in snapshot.guests:
         now = fresh.pop(guest.vmid, None)

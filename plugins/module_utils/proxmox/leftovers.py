@@ -14,7 +14,7 @@ from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
 from .bound import Ended, LeftBehind, Unknown
 from .creations import removal_of
 from .failures import VMIDTaken
-from .freshness import BEING_MADE, read_config
+from .freshness import BEING_MADE, RESTORING, read_config
 from .lifecycle import Lifecycle
 from .outcomes import is_killed
 from .tasks import Upid, task_rows
@@ -61,6 +61,8 @@ class Leftovers(Lifecycle):
         if isinstance(error, TaskFailed) and is_killed(error.exitstatus):
             self._tell_of_locked(making, error)
             return
+        if making.task_type == RESTORING and upid:
+            self._remove(making, error, _is_stub)
         if making.task_type == "qmcreate" and making.name and upid:
             self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
 
@@ -91,8 +93,9 @@ class Leftovers(Lifecycle):
             config = read_config(self._session, making.task_node, making.vmid)
         except CollectionError:
             return
-        if config is not None and config.get("lock") in BEING_MADE and "name" not in config:
-            cure = f"it is locked by its creation; remove it there as root with '{removal_of(making.vmid)}'"
+        locked = config is not None and (config.get("lock") in BEING_MADE or making.task_type == RESTORING)
+        if config is not None and locked and "name" not in config:
+            cure = f"its creation was broken off; remove it there as root with '{removal_of(making.vmid)}'"
             raise Ended(LeftBehind(making.vmid, making.task_node, error, cure)) from error
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
@@ -116,6 +119,11 @@ class Leftovers(Lifecycle):
             self.delete(making.node, making.vmid)
         except CollectionError as second:
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
+
+
+def _is_stub(config: Mapping[str, t.Any]) -> bool:
+    """Whether a config is what a restore that failed leaves behind."""
+    return config.keys() <= {"memory", "digest"}
 
 
 def identity_of(config: Mapping[str, t.Any]) -> _Identity:

@@ -269,7 +269,10 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
     "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),
     "/nodes/*/storage": Rows(Row(_texts("storage"), _numbers("avail", "total", "used") | {"active": flag})),
-    "/nodes/*/storage/*/content": Rows(Row(_texts("volid"), {"size": whole})),
+    "/nodes/*/storage/*/content": Rows(
+        Row(_texts("volid"), {**_texts("subtype"), "size": whole, "vmid": whole, "ctime": whole})
+    ),
+    "/nodes/*/vzdump/extractconfig": text,
     "/nodes/*/tasks": Rows(Row(_texts("upid"), _TASK.optional)),
     "/nodes/*/tasks/*/status": Row(_texts("status"), _texts("exitstatus")),
     "/nodes/*/tasks/*/log": Rows(Row(optional=_texts("t"))),

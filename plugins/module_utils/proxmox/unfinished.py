@@ -40,8 +40,8 @@ class Unfinished:
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def clone_of(cls, decision: Decision, description: str) -> Unfinished:
-        """What a clone needs to become what was decided, beside the request."""
+    def copy_of(cls, decision: Decision, description: str) -> Unfinished:
+        """What a clone or a restored VM needs to become what was decided, beside the request."""
         copied = {slot for slot, _storage, _size in decision.template.volumes} if decision.template else set()
         homeless = {
             slot

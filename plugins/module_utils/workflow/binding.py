@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
-from ..proxmox.binder import TEMPLATE, Adjustment, Binder
+from ..proxmox.binder import TEMPLATE, Adjust, Adjustment, Binder
 from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
 from ..proxmox.failures import NodeSilent, NodeUnreachable, VMIDTaken
@@ -22,6 +22,7 @@ from ..reservations.fence import Fence
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
+from .archives import left_after_restore, restore_parameters
 from .entries import Clone, Entry
 from .existing import adjustment_of
 from .job import Job, State
@@ -147,22 +148,21 @@ class BindingCycle:
         fence = Fence(self._access.ledger, self._access.identity(), decision.vmid, self._access.holder)
         fence.mark_binding()
         request = decision.request
-        clone = request.clone
+        clone, archive = request.clone, request.archive
+        if archive is not None:
+            left = left_after_restore(request)
+            parameters = restore_parameters(decision, archive)
+            adjust = _adjusting(left, decision, {}) if left else None
+            return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check)
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check)
-
-        def adjust(config: Mapping[str, t.Any]) -> Adjustment:
-            devices = {device.option: device.value for device in decision.devices}
-            return adjustment_of(
-                clone_adjustments(request.options, config, storages=decision.storages, devices=devices)
-            )
-
         template = _template_of(decision, clone.templates)
-        as_it_is = not (request.options or decision.devices)
+        devices = {device.option: device.value for device in decision.devices}
+        adjust = _adjusting(request.options, decision, devices) if request.options or devices else None
         parameters = _clone_parameters(entry, entry.clone)
-        return self._binder.clone(decision, template, parameters, None if as_it_is else adjust, fence=fence.check)
+        return self._binder.clone(decision, template, parameters, adjust, fence=fence.check)
 
 
 @contextmanager
@@ -184,6 +184,15 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
     finally:
         ended.set()
         thread.join()
+
+
+def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
+    """What turns the config of a fresh VM into the requested one."""
+
+    def adjust(config: Mapping[str, t.Any]) -> Adjustment:
+        return adjustment_of(clone_adjustments(options, config, storages=decision.storages, devices=devices))
+
+    return adjust
 
 
 def _template_of(decision: Decision, templates: Sequence[Template]) -> Template:

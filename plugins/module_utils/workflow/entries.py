@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +23,21 @@ from .states import RUNNING
 IDENTITY = ("name", "vmid")
 """What tells VMs apart, and so cannot be a default for several."""
 
-FOR_CLONES = ("full", "storage", "format", "snapname")
-"""What means nothing without a clone."""
+SOURCES = ("clone", "archive")
+"""What a VM can be made from."""
+
+FOR_SOURCES = {
+    "full": ("clone",),
+    "storage": SOURCES,
+    "format": ("clone",),
+    "snapname": ("clone",),
+    "unique": ("archive",),
+}
+"""What means nothing without one of these sources."""
+
+_STORAGE = r"[A-Za-z][\w.-]*"
+_LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
+_VOLUME = re.compile(rf"({_STORAGE}):backup/\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,22 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True)
+class Backup:
+    """What to restore, as the user wrote it: a volume, or the latest backup of a VM on its storage or on any; and how.
+
+    Attributes:
+        kept_on: the storage that the backup is on; None for any.
+        storage: where the disks go; None where the scheduler chooses.
+    """
+
+    volume: str | None = None
+    vmid: int | None = None
+    kept_on: str | None = None
+    storage: str | None = None
+    unique: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One VM of the task.
 
@@ -45,7 +75,7 @@ class Entry:
         position: its number in the task, from 0.
         request: the requested VM; request.clone is not filled in yet.
         state: present, started, stopped or absent.
-        clone: the source, if it is to be cloned.
+        clone: the source, if it is to be cloned; backup, if it is to be restored.
         update: whether drift of an existing VM is applied.
         limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
@@ -59,6 +89,7 @@ class Entry:
     request: Request
     state: str
     clone: Clone | None = None
+    backup: Backup | None = None
     update: bool = False
     limits: str = "enforce"
     apply_pending: str = "never"
@@ -103,7 +134,7 @@ def build_entries(
     entries = []
     for position, body in enumerate(bodies):
         where = f"vms[{origins[position] if origins else position}]." if vms else ""
-        _check_for_clones(where, vms[position] if vms else body, body)
+        _check_sources(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
             claims = device_claims(body.get("devices"), classes, prefix=where)
@@ -124,20 +155,22 @@ def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> di
 
 def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
     """Defaults that no VM has a use for are a mistake; that some have none is what defaults are like."""
-    if not any(body.get("clone") is not None for body in bodies):
-        for body in bodies:
-            _check_for_clones("", common, body)
+    any_of_them = {source: next((body[source] for body in bodies if body.get(source)), None) for source in SOURCES}
+    if not all(body.get("state") == "absent" for body in bodies):
+        _check_sources("", common, any_of_them)
 
 
-def _check_for_clones(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
+def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
     """Refuse options of given that mean nothing for the VM that body describes."""
-    if body.get("clone") is not None or body.get("state") == "absent":
+    if body.get("state") == "absent":
         return
-    for option in FOR_CLONES:
+    for option, sources in FOR_SOURCES.items():
         value = given.get(option)
-        if value is not None and (option, value) != ("format", "unspecified"):
+        idle = value is None or (option, value) == ("format", "unspecified")
+        if not idle and not any(body.get(source) is not None for source in sources):
             hint = "; set it in each drive, for example scsi0: local-lvm:32" if option == "storage" else ""
-            raise InvalidRequest(f"{where}{option}: {value!r} requires clone, which is not set{hint}")
+            wanted = " or ".join(sources)
+            raise InvalidRequest(f"{where}{option}: {value!r} requires {wanted}, which is not set{hint}")
 
 
 def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
@@ -158,6 +191,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         request=request,
         state=state,
         clone=_clone(body),
+        backup=_backup(where, body),
         update=bool(body.get("update")),
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
@@ -200,6 +234,23 @@ def _clone(body: Mapping[str, t.Any]) -> Clone | None:
             f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
         )
     return clone
+
+
+def _backup(where: str, body: Mapping[str, t.Any]) -> Backup | None:
+    archive = body.get("archive")
+    if archive is None:
+        return None
+    if body.get("clone") is not None:
+        raise InvalidRequest(f"{where}archive: {archive!r} contradicts clone: {body['clone']!r}; set one of them")
+    unique = body.get("unique") is not False
+    latest = _LATEST.fullmatch(str(archive))
+    if latest:
+        return Backup(vmid=int(latest[2]), kept_on=latest[1], storage=body.get("storage"), unique=unique)
+    volume = _VOLUME.fullmatch(str(archive))
+    if volume is None:
+        expected = "a backup such as nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst, or 100 or nas:100 for the "
+        raise InvalidRequest(f"{where}archive: {archive!r} is not valid, expected {expected}latest backup of VM 100")
+    return Backup(volume=str(archive), kept_on=volume[1], storage=body.get("storage"), unique=unique)
 
 
 def _check_unique(entries: list[Entry]) -> None:

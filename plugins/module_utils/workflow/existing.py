@@ -22,9 +22,8 @@ from ..errors import (
 )
 from ..model import OFF, Guest, Request
 from ..proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
-from ..proxmox.creations import BeingCreated
+from ..proxmox.creations import BeingCreated, is_unwritten
 from ..proxmox.failures import AnswerLost, NotRecorded
-from ..proxmox.freshness import BEING_MADE
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.options.drive_changes import obstacle_to_move
 from ..proxmox.outcomes import is_paused, is_shutdown_timeout
@@ -212,7 +211,7 @@ class Converger:
             stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
         if stored is None:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-        if stored.config.get("lock") in BEING_MADE:
+        if is_unwritten(self._reader, guest.node, guest.vmid, stored.config):
             if guest.vmid in self._abandoned:
                 raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
             raise BeingCreated(

@@ -50,6 +50,8 @@ def identity_argument_spec() -> Spec:
             "choices": ["cloop", "cow", "qcow", "qcow2", "qed", "raw", "vmdk", "unspecified"],
         },
         "snapname": {"type": "str"},
+        "archive": {"type": "str"},
+        "unique": {"type": "bool"},
         "state": {"type": "str", "choices": list(STATES)},
         "update": {"type": "bool"},
         "limits": {"type": "str", "choices": ["enforce", "warn"]},

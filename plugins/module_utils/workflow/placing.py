@@ -30,6 +30,7 @@ from ..proxmox.freshness import SETTLING
 from ..reservations.ledger import Cycle
 from .access import Access, subjects_of
 from .address_book import AddressBook
+from .archives import Archives
 from .counting import (
     cluster_state,
     count_reservations,
@@ -100,6 +101,7 @@ class Placer:
         self.addresses = addresses
         self._subjects = subjects_of(profiles.values())
         self._templates = Templates(access.reader)
+        self._archives = Archives(access.reader)
         # By VMID, what the run asks for of the VMs that it has found or decided about so far.
         self._asked: dict[int, Request] = {}
         self.creations = Creations(access.reader, patience=0)
@@ -171,10 +173,13 @@ class Placer:
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
+        for job in jobs:
+            self._restore(job, snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
         requests = [job.entry.request for job in new]
         devices = device_needs(requests, self._device_attributes)
         whole = access.complete(counted.snapshot, requests, self._subjects, devices)
+        whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
         taken_over = {match.take_over for match in matches}
         pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
@@ -211,6 +216,15 @@ class Placer:
             else:
                 require_creatable(job.label, job.entry.state)
                 self._access.check_rights(job.entry.request)
+        except CollectionError as error:
+            job.fail(error)
+
+    def _restore(self, job: Job, snapshot: Snapshot) -> None:
+        """Look into the backup that a new VM is restored from."""
+        if job.state is not State.QUEUED:
+            return
+        try:
+            job.entry = self._archives.resolve(job.entry, snapshot)
         except CollectionError as error:
             job.fail(error)
 

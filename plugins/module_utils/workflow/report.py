@@ -26,8 +26,8 @@ class VMReport:
     """What became, or in check mode would become, of one VM: a view of its job.
 
     Attributes:
-        actions: create, clone, finish, update, start, stop, reboot, delete: what is to be done, after the run what was
-            done.
+        actions: create, clone, restore, finish, update, start, stop, reboot, delete: what is to be done, after the run
+            what was done.
         not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
         node, vmid, status: as they are after the run; None while there is no VM.
         storages: for each drive's slot its storage, of a VM that was decided in this run.
@@ -106,18 +106,21 @@ def report_of(job: Job) -> VMReport:
 def _of_new(job: Job, decision: Decision) -> VMReport:
     """The report of a VM that was decided in this run."""
     request, bound = decision.request, job.bound
-    actions = ["create" if job.entry.clone is None else "clone", *(["start"] if request.running else [])]
+    made = "restore" if request.archive else "create" if job.entry.clone is None else "clone"
+    actions = [made, *(["start"] if request.running else [])]
     status = "running" if request.running else "stopped"
     shown = {key: conversion_of(key).shown(value) for key, value in create_parameters(request, decision).items()}
     after = {**decision.storages, **shown, "node": decision.node, "status": status}
     template = decision.template
     if template is not None:
         after["clone"] = f"{template.name} ({template.vmid} on {template.node})"
+    if request.archive is not None:
+        after["archive"] = request.archive.volume
     node, vmid = (decision.node, decision.vmid) if bound is None else (bound.node, bound.vmid)
     report = VMReport(job, actions, [], node, vmid, status, decision.storages, after=after)
     if isinstance(bound, (NotStarted, LeftBehind, Unknown)):
-        made = [] if isinstance(bound, Unknown) and not bound.begun else actions[:1]
-        report.ended_with([*made, "start"] if job.status == "running" else made, job.status)
+        begun = [] if isinstance(bound, Unknown) and not bound.begun else actions[:1]
+        report.ended_with([*begun, "start"] if job.status == "running" else begun, job.status)
         whole = isinstance(bound, NotStarted) and job.status is not None
         report.after = {**after, "status": job.status} if whole else None
     elif job.state is State.FAILED:

@@ -188,8 +188,9 @@ class Run:
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=write)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
-            if job.state is State.DECIDED and job.decision is not None and job.entry.clone is None:
-                # A clone has more options than the requested ones.
+            copied = job.entry.clone is not None or job.entry.backup is not None
+            if job.state is State.DECIDED and job.decision is not None and not copied:
+                # A copy has more options than the requested ones.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
             if job.state is State.DECIDED and job.nameless and not write:
                 job.warn(unclear(job.nameless))

@@ -46,8 +46,8 @@ def sizes_from(entry: Entry, configs: Sequence[Config]) -> Sizes:
 
 @dataclass(frozen=True, slots=True)
 class SourceDrives:
-    """The drives of a config: volumes, as (slot, storage, bytes), of which cloudinit are the slots of those that are
-    made anew; and media, the images in CD-ROM drives, as (slot, storage).
+    """The drives of a config: volumes, as (slot, storage, bytes), of which cloudinit are the slots of those that
+    hold no data of their own; and media, the images in CD-ROM drives, as (slot, storage).
     """
 
     volumes: tuple[tuple[str, str, int], ...]

@@ -228,7 +228,7 @@ def test_vmid_that_range_and_pattern_allow__is_taken(planner: Controller) -> Non
             {"context": {"nod.qemu-scheduler/regex": "x"}},
             "context: unknown key 'nod.qemu-scheduler/regex'; known keys: ",
         ),
-        ({"storage": "shared"}, "storage: 'shared' requires clone, which is not set"),
+        ({"storage": "shared"}, "storage: 'shared' requires clone or archive, which is not set"),
         ({"ha": {"state": "stopped"}, "state": "started"}, "ha.state: 'stopped' contradicts state: 'started'"),
         ({"nodes": {"pve(": {}}}, "nodes.pve(: invalid regular expression 'pve(': a group is not closed"),
         ({"nodes": {"pve1": {"lables": {}}}}, "nodes.pve1: unknown key 'lables'; known keys: "),

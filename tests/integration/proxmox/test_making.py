@@ -265,7 +265,7 @@ def test_task_whose_process_was_killed__leaves_a_locked_vm_that_is_told_and_kept
 
     assert isinstance(bound, LeftBehind)
     assert isinstance(bound.error, TaskFailed)
-    assert f"VM 200 was left behind on node pve1: it is locked by its creation; {cure}" in bound.message
+    assert f"VM 200 was left behind on node pve1: its creation was broken off; {cure}" in bound.message
     assert 200 in cluster.state()["guests"]
 
 

@@ -89,6 +89,10 @@ async def _extract(call: Call, guest: Guest, archive: Volume, options: dict[str,
             if line is not None:
                 task.say(line)
             task.say(f"new volume ID is '{new[key].volid}'")
+        for key, value in config.items():
+            if is_drive(key) and "cloudinit" in parse(str(value)).get("file", ""):
+                storage = _storage(call, str(call.get("storage") or str(value).partition(":")[0]))
+                new[key] = cluster.volumes.allocate_cloudinit(storage, guest.node, guest.vmid)
         await _read(call, archive, list(new.values()), task)
     except TaskError as error:
         for volume in new.values():
@@ -169,6 +173,9 @@ def _restored(
 ) -> dict[str, Any]:
     """The archived config on its new disks; ``unique`` makes it another machine, parameters override it."""
     cluster = call.cluster
+    excluded = [key for key in config if is_drive(key) and parse(str(config[key])).get("backup") == "0"]
+    for key in excluded:
+        config["description"] = f"{config.get('description', '')}\n{key}: {config.pop(key)}".lstrip()
     for key, volume in new.items():
         drive = parse(str(config[key]))
         config[key] = render({**drive, "file": volume.volid, "size": format_size(volume.size)})

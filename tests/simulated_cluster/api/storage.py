@@ -11,6 +11,7 @@ from ..errors import die, parameter_error
 from ..model import SHARED_TYPES, Storage
 from ..property_strings import GIB, split_list
 from ..routing import Call, route
+from .backups import may_restore
 
 _AUDIT = ("Datastore.Audit", "Datastore.AllocateSpace")
 # Content that `vmid` does not filter: it is listed whichever guest is asked for.
@@ -174,7 +175,8 @@ def content(call: Call) -> list[dict[str, Any]]:
         if call.get("vmid") and volume.content not in _WITHOUT_GUEST and volume.vmid != int(call["vmid"]):
             continue
         if volume.vmid is not None and not (
-            call.allowed(f"/storage/{storage.name}", "Datastore.Allocate")
+            may_restore(call, volume) if volume.backup is not None
+            else call.allowed(f"/storage/{storage.name}", "Datastore.Allocate")
             or call.allowed(f"/vms/{volume.vmid}", "VM.Config.Disk")
         ):
             continue

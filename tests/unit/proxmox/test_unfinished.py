@@ -49,4 +49,4 @@ def test_mark__keeps_what_was_decided_and_only_that() -> None:
     template = Template(9000, "pve1", "tpl", volumes=(("scsi0", "shared", 1), ("ide2", "shared", 1)))
     storages = {"scsi0": "shared", "ide2": "shared", "scsi1": "fast", "scsi2": "slow"}
     decision = Decision(request, "pve1", 123, storages=storages, devices=(gpu,), template=template)
-    assert Unfinished.clone_of(decision, "mine") == Unfinished("mine", {"scsi1": "fast"}, {"hostpci0": "mapping=gpu"})
+    assert Unfinished.copy_of(decision, "mine") == Unfinished("mine", {"scsi1": "fast"}, {"hostpci0": "mapping=gpu"})

@@ -67,11 +67,11 @@ def test_vm_without_a_name__is_called_by_its_vmid() -> None:
         ({"name": "a", "clone": "t", "full": False, "storage": "local"}, "storage: 'local' is for full clones only"),
         ({"name": "a", "clone": "t", "full": False, "format": "raw"}, "format: 'raw' is for full clones only"),
         ({"vms": [{"name": "a", "template": True}], "state": "started"}, "state: 'started' contradicts"),
-        ({"name": "a", "storage": "fast"}, "storage: 'fast' requires clone, which is not set; set it in each drive"),
+        ({"name": "a", "storage": "fast"}, "storage: 'fast' requires clone or archive, which is not set; set it in"),
         ({"name": "a", "full": False}, "full: False requires clone"),
         ({"name": "a", "snapname": "x", "state": "started"}, "snapname: 'x' requires clone"),
         ({"vms": [{"name": "a", "clone": "t"}, {"name": "b", "format": "raw"}]}, "vms[1].format: 'raw' requires clone"),
-        ({"vms": [{"name": "a"}, {"name": "b"}], "storage": "fast"}, "storage: 'fast' requires clone"),
+        ({"vms": [{"name": "a"}, {"name": "b"}], "storage": "fast"}, "storage: 'fast' requires clone or archive"),
         (
             {"name": "a", "ha": {"state": "stopped"}, "state": "started"},
             "ha.state: 'stopped' contradicts state: 'started'",

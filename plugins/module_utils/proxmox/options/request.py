@@ -38,10 +38,10 @@ _PATTERNS = {
 def vm_request(params: Mapping[str, t.Any]) -> Request:
     """Return the request that a VM's options make, without the placement rules and the clone source.
 
-    params are VM options and name, vmid, pool, state, node, node_regex, vmid_range, vmid_regex, context, clone; what is
-    None was not given. name may be left out when vmid is given, and is then empty. options of the request are what
-    to_api gives. cores and memory are Proxmox's defaults when not given, also for a clone: its source's sizes are not
-    known here.
+    params are VM options and name, vmid, pool, state, node, node_regex, vmid_range, vmid_regex, context, clone,
+    archive; what is None was not given. name may be left out when vmid is given, and is then empty. options of the
+    request are what to_api gives. cores and memory are Proxmox's defaults when not given, also for a VM that has those
+    of a template or a backup, which are not known here.
 
     Raises InvalidRequest, which names option, value and what was expected.
     """
@@ -49,9 +49,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         if params.get(option) == "":
             raise invalid(option, "", f"{expected}, or leave it out")
     options = to_api(params)
-    cloned = params.get("clone") is not None
-    cpu = CPU.read(str(options.get("cpu", "")))
-    nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
+    cloned = params.get("clone") is not None or params.get("archive") is not None
     _check_memory(options)
     _check_efidisk(options, cloned)
     if not cloned:
@@ -68,14 +66,32 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         vmid_range=params.get("vmid_range"),
         vmid_regex=params.get("vmid_regex"),
         context=_context(params),
-        tags=frozenset(filter(None, str(options.get("tags", "")).split(";"))),
         pool=params.get("pool"),
         running=params.get("state") in ("started", "restarted"),
-        bridges=frozenset(net["bridge"] for net in nets if "bridge" in net),
-        cpu_type=cpu.get("cputype"),
-        cpu_flags=frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
         options=options,
+        **traits_of(options),
     )
+
+
+class Traits(t.TypedDict):
+    """Fields of a request."""
+
+    tags: frozenset[str]
+    bridges: frozenset[str]
+    cpu_type: str | None
+    cpu_flags: frozenset[str]
+
+
+def traits_of(options: Mapping[str, t.Any]) -> Traits:
+    """Return what of a VM's options, or of its config, its node or other VMs' rules may depend on."""
+    cpu = CPU.read(str(options.get("cpu", "")))
+    nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
+    return {
+        "tags": frozenset(filter(None, str(options.get("tags", "")).split(";"))),
+        "bridges": frozenset(net["bridge"] for net in nets if "bridge" in net),
+        "cpu_type": cpu.get("cputype"),
+        "cpu_flags": frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
+    }
 
 
 def create_parameters(request: Request, decision: Decision) -> dict[str, str | int]:

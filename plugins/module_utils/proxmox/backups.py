@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backups of VMs on the cluster's storages: which there are, where they can be read, and the config in each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from ..errors import ApiError, ConnectionFailed, PermissionDenied
+from ..model import Snapshot
+from .failures import NotRecorded
+from .options.drives import is_drive, is_medium, kind_of
+from .parallel import in_parallel
+from .reader import Reader
+from .rows import Row
+from .shapes import WrongShape, checked
+
+_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
+# The line for a disk that the backup holds. One with backup=0 has none, and is not restored.
+_MAPPED = re.compile(r"#qmdump#map:([^:]+):.*")
+_COMMENT = re.compile(r"#(?!qmdump#|vzdump#)(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """One backup of a VM.
+
+    Attributes:
+        volume: its volume identifier.
+        vmid: the VM that it is of.
+        made: when it was made, in seconds.
+        nodes: the nodes that can read it.
+    """
+
+    volume: str
+    vmid: int
+    made: int
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Backups:
+    """What was found: backups, and for each storage whose list could not be read the reason."""
+
+    found: tuple[Backup, ...]
+    unreadable: Mapping[str, str]
+
+
+def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: int | None) -> Backups:
+    """Return the backups on one storage, or on all, of one VM, or of all, that this user may restore.
+
+    Costs one call for each shared storage for backups, and one per online node for each local one. Proxmox leaves out
+    backups for which the user lacks VM.Backup on the VM or Datastore.AllocateSpace on the storage.
+    """
+    online = {node.name for node in snapshot.nodes if node.online}
+    readable = [each for each in snapshot.storages if each.active and "backup" in each.content and each.node in online]
+    # By storage, and for a local one by node, the nodes that see the same; the first of them is asked.
+    places: dict[tuple[str, str], list[str]] = {}
+    for each in sorted(readable, key=lambda each: each.node):
+        if storage in (None, each.name):
+            places.setdefault((each.name, "" if each.shared else each.node), []).append(each.node)
+    lists = in_parallel(lambda place: _read_list(reader, place[0], places[place][0], vmid), places)
+    found: dict[str, Backup] = {}
+    unreadable: dict[str, str] = {}
+    for place, rows in lists.items():
+        if isinstance(rows, str):
+            unreadable[place[0]] = rows
+            continue
+        for row in rows:
+            volume, nodes = str(row["volid"]), frozenset(places[place])
+            others = found[volume].nodes if volume in found else frozenset[str]()
+            found[volume] = Backup(volume, int(row["vmid"]), int(row.get("ctime") or 0), nodes | others)
+    return Backups(tuple(found.values()), unreadable)
+
+
+def read_archived_config(reader: Reader, node: str, volume: str) -> dict[str, object]:
+    """Return the config in a backup as a restored VM has it, but with the former volumes of its disks. Disks that the
+    backup does not hold are left out.
+
+    Raises ApiError, PermissionDenied, ConnectionFailed, NotRecorded.
+    """
+    text = str(reader.get(f"/nodes/{node}/vzdump/extractconfig", volume=volume))
+    config: dict[str, str] = {}
+    mapped: set[str] = set()
+    description: list[str] = []
+    for line in text.splitlines():
+        if found := _MAPPED.fullmatch(line):
+            mapped.add(found[1])
+        elif found := _COMMENT.fullmatch(line):
+            description.append(unquote(found[1]))
+        elif not line.startswith("#"):
+            key, _colon, value = line.partition(":")
+            config[key] = value.strip()
+    if description:
+        config["description"] = "\n".join(description)
+    restored = {key: value for key, value in config.items() if _is_restored(key, value, mapped)}
+    try:
+        numbers: dict[str, object] = checked(f"/nodes/{node}/qemu/0/config", restored)
+    except WrongShape as error:
+        raise ApiError(f"the config in {volume} cannot be read: {error}") from error
+    return numbers
+
+
+def _is_restored(key: str, value: str, mapped: Collection[str]) -> bool:
+    if not is_drive(key):
+        return key not in ("", "lock", "parent") and not key.startswith("unused")
+    return key in mapped or is_medium(kind_of(key).read(value))
+
+
+def _read_list(reader: Reader, storage: str, node: str, vmid: int | None) -> list[Row] | str:
+    """The rows of VMs' backups, or why they cannot be read."""
+    path = f"/nodes/{node}/storage/{storage}/content"
+    try:
+        rows: list[Row] = reader.get(path, content="backup", vmid=vmid)
+    except _UNREADABLE as error:
+        return error.message
+    return [row for row in rows if row.get("vmid") and row.get("subtype", "qemu") == "qemu"]

@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finding what C(archive) means in the cluster, what the VM in the backup needs, and how it is restored.
+
+Proxmox restores all disks of a backup to one storage. Options in the same call replace those of the backup's config,
+apart from drives.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..engine.texts import known, listed
+from ..errors import ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
+from ..model import Archive, Decision, Disk, Request, Snapshot
+from ..proxmox import backups
+from ..proxmox.binder import TEMPLATE
+from ..proxmox.options.drift import clone_adjustments
+from ..proxmox.options.drives import Drive
+from ..proxmox.options.kinds import NET, SMBIOS
+from ..proxmox.options.request import traits_of
+from ..proxmox.reader import Reader, ReadOnce
+from .entries import Backup, Entry
+from .sources import check_drives, drives_from, sizes_from
+
+_OWNER = re.compile(r"/vzdump-qemu-(\d+)-|:backup/vm/(\d+)/")
+_KINDS_WITH_IDENTITY = {"net": (NET, "macaddr"), "smbios": (SMBIOS, "uuid")}
+
+ARCHIVE = "archive"
+"""What stands for the backup among the drives of a request: the node has to see it."""
+
+
+class Archives:
+    """The backups of one run; each list and each config is read once.
+
+    Attributes:
+        volumes: on which nodes the backups that were found are: by (node, volume), None where one is not.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = ReadOnce(reader)
+        self.volumes: dict[tuple[str, str], int | None] = {}
+
+    def resolve(self, entry: Entry, snapshot: Snapshot) -> Entry:
+        """The entry with the backup in its request, and the backup's sizes and disks where the entry gives none.
+
+        Raises ArchiveNotFound, PermissionDenied, ApiError, ConnectionFailed, and InvalidRequest for what Proxmox cannot
+        restore like this.
+        """
+        if entry.backup is None or entry.request.archive is not None:
+            return entry
+        backup = self._find(entry, entry.backup, snapshot)
+        config = self._config(entry, backup)
+        check_drives(entry, config, f"a VM that is restored from {backup.volume}")
+        if config.get(TEMPLATE) and entry.request.running:
+            raise InvalidRequest(f"state: {backup.volume} holds a template, which cannot be {entry.state}")
+        for node in snapshot.nodes:
+            self.volumes[node.name, backup.volume] = 0 if node.name in backup.nodes else None
+        request = replace(
+            entry.request,
+            archive=Archive(backup.volume, config, entry.backup.unique),
+            disks=(Disk(ARCHIVE, volume=backup.volume), *_disks(entry, entry.backup, config)),
+            **sizes_from(entry, [config]),
+            **traits_of({**config, **entry.request.options}),
+        )
+        return replace(entry, request=request)
+
+    def _find(self, entry: Entry, wanted: Backup, snapshot: Snapshot) -> backups.Backup:
+        owner = _OWNER.search(wanted.volume or "")
+        vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
+        lists = backups.read_backups(self._reader, snapshot, wanted.kept_on, vmid)
+        found = [each for each in lists.found if wanted.volume in (None, each.volume)]
+        if found:
+            return max(found, key=lambda each: (each.made, each.volume))
+        what = wanted.volume or f"backup of VM {vmid}"
+        where = f"storage {wanted.kept_on}" if wanted.kept_on else "any storage"
+        unread = "; ".join(f"{storage} cannot be read: {why}" for storage, why in sorted(lists.unreadable.items()))
+        others = known((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
+        raise ArchiveNotFound(
+            f"archive: there is no {what} on {where} that this user may restore, for {entry.label}"
+            + (f"; {unread}" if unread else "")
+            + (f"; known backups: {others}" if others else "")
+        )
+
+    def _config(self, entry: Entry, backup: backups.Backup) -> Mapping[str, t.Any]:
+        try:
+            return backups.read_archived_config(self._reader, min(backup.nodes), backup.volume)
+        except (ApiError, ConnectionFailed, PermissionDenied) as error:
+            message = f"archive: {backup.volume} cannot be read, for {entry.label}: {error.message}"
+            raise type(error)(message, **error.details) from error
+
+
+def _disks(entry: Entry, backup: Backup, config: Mapping[str, t.Any]) -> list[Disk]:
+    """The drives that are made: those of the backup, which go to one storage, as one, and new ones."""
+    given = {disk.slot: disk for disk in entry.request.disks}
+    kept = drives_from(config).volumes
+    asked = {slot: given.pop(slot) for slot, _storage, _size in kept if slot in given}
+    if not kept:
+        return list(given.values())
+    size = sum(max(size, asked[slot].size if slot in asked else 0) for slot, _storage, size in kept)
+    first, *others = (slot for slot, _storage, _size in kept)
+    together = Disk(
+        first,
+        size,
+        _agreed(entry, "storage", {"storage": backup.storage, **{slot: disk.storage for slot, disk in asked.items()}}),
+        _agreed(entry, "storage class", {slot: disk.storage_class for slot, disk in asked.items()}),
+        others=tuple(others),
+    )
+    return [together, *given.values()]
+
+
+def _agreed(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | None:
+    """What all that name one name. Raises InvalidRequest."""
+    named = {option: name for option, name in wanted.items() if name is not None}
+    if len(set(named.values())) > 1:
+        told = listed([f"{name} for {option}" for option, name in named.items()])
+        raise InvalidRequest(
+            f"archive: Proxmox VE restores all disks of a backup to one {what}, requested are {told}, for "
+            f"{entry.label}; move disks with update=true afterwards"
+        )
+    return next(iter(named.values()), None)
+
+
+def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]:
+    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that may be given along."""
+    request = decision.request
+    config = _without_identity(archive.config) if archive.unique else archive.config
+    options = {key: value for key, value in request.options.items() if not isinstance(value, Drive)}
+    devices = {device.option: device.value for device in decision.devices}
+    parameters = dict(clone_adjustments(options, config, devices=devices).parameters)
+    parameters.pop(TEMPLATE, None)
+    slots = [slot for slot, _storage, _size in drives_from(archive.config).volumes]
+    storage = next((decision.storages[slot] for slot in slots if slot in decision.storages), None)
+    asked = {"name": request.name, "pool": request.pool, "storage": storage}
+    return {
+        **parameters,
+        **{key: value for key, value in asked.items() if value},
+        "archive": archive.volume,
+        "unique": archive.unique,
+    }
+
+
+def left_after_restore(request: Request) -> dict[str, t.Any]:
+    """The options that can only be set once the VM is restored: its drives, and what is to be unset."""
+    left = {key: value for key, value in request.options.items() if isinstance(value, Drive) or value == ""}
+    # Proxmox appends new CD drives to it.
+    return {**left, "boot": request.options["boot"]} if left and "boot" in request.options else left
+
+
+def _without_identity(config: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A config without the MAC addresses and the UUID, which Proxmox replaces for a VM that is to be unique."""
+    found = dict(config)
+    for key, value in config.items():
+        kind, identity = _KINDS_WITH_IDENTITY.get(key.rstrip("0123456789"), (None, ""))
+        if kind is not None:
+            found[key] = kind.format({name: each for name, each in kind.read(str(value)).items() if name != identity})
+    return found

@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VMs that are restored from backups: which backup, where to, and what the task changes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+from support.waiting import until
+
+from .conftest import CLUSTER, Lab
+
+OLD = "nas:backup/vzdump-qemu-170-2026_11_01-00_00_00.vma.zst"
+LATEST = "nas:backup/vzdump-qemu-170-2026_11_21-00_00_00.vma.zst"
+ON_PBS = "pbs:backup/vm/171/2026-11-20T00:00:00Z"
+LOCAL = "dumps:backup/vzdump-qemu-172-2026_11_20-00_00_00.vma"
+CONFIG: dict[str, Any] = {
+    "name": "web",
+    "cores": 4,
+    "memory": "8192",
+    "cpu": "x86-64-v2-AES",
+    "onboot": 1,
+    "tags": "web",
+    "description": "the shop\nof 100%",
+    "net0": "virtio=BC:24:11:AA:BB:01,bridge=vmbr0",
+    "smbios1": "uuid=11111111-2222-3333-4444-555555555555",
+    "boot": "order=scsi0",
+    "scsi0": "gone:vm-170-disk-0,size=32G,ssd=1",
+    "scsi1": "gone:vm-170-disk-1,size=8G",
+    "scsi2": "gone:vm-170-disk-2,backup=0,size=500G",
+    "ide2": "gone:vm-170-cloudinit,media=cdrom,size=4M",
+}
+
+
+def backup(volume: str, vmid: int, **more: Any) -> dict[str, Any]:
+    storage, file = volume.split(":backup/")
+    return {"storage": storage, "file": file, "vmid": vmid, "size": 2, "config": CONFIG, **more}
+
+
+@pytest.fixture
+def lab(control: Callable[..., Lab]) -> Lab:
+    storages = [
+        {"name": "nas", "type": "nfs", "content": ["backup"], "size": 900},
+        {"name": "pbs", "type": "pbs", "content": ["backup"], "size": 900, "nodes": ["pve2", "pve3"]},
+        {"name": "dumps", "type": "dir", "content": ["backup"], "size": 900},
+    ]
+    backups = [
+        backup(OLD, 170, ctime=1000, config={**CONFIG, "memory": "1024"}),
+        backup(LATEST, 170, ctime=2000),
+        backup(ON_PBS, 171),
+        backup(LOCAL, 172, nodes=["pve1"]),
+    ]
+    return control(storages=[*CLUSTER["storages"], *storages], backups=backups)
+
+
+def restored(cluster: SimulatedCluster, result: dict[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = cluster.state()["guests"][result["vmid"]]["config"]
+    return config
+
+
+def posts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
+    return [r for r in cluster.requests() if r["method"] == "POST" and r["path"].endswith("/qemu")]
+
+
+@both_versions
+def test_latest_backup__is_restored_once_with_what_the_task_changes(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked = {
+        "name": "web-2",
+        "archive": "170",
+        "memory": 4096,
+        "net": {"net0": "virtio,bridge=vmbr0,firewall=1"},
+        "description": "restored",
+        "state": "started",
+    }
+    planned = controller.schedule(**asked, check=True, diff=True)
+    assert posts(cluster) == []
+    assert f"archive: {LATEST}" in planned["diff"][0]["after"]
+    result = controller.schedule(**asked)
+    assert (result["vms"][0]["actions"], result["vms"][0]["status"]) == (["restore", "start"], "running")
+    assert result["vms"][0]["storages"] == planned["vms"][0]["storages"] == dict.fromkeys(
+        ["ide2", "scsi0", "scsi1"], result["vms"][0]["storages"]["scsi0"]
+    )
+    config = restored(cluster, result)
+    shown = {key: config[key] for key in ("name", "memory", "cores", "description")}
+    assert shown == {"name": "web-2", "memory": "4096", "cores": 4, "description": "restored"}
+    assert config["net0"].endswith("bridge=vmbr0,firewall=1")
+    assert "BC:24:11:AA:BB:01" not in config["net0"]
+    assert "11111111" not in config["smbios1"]
+    assert config["scsi0"].endswith("size=32G,ssd=1")
+    assert "scsi2" not in config
+    assert len(posts(cluster)) == 1
+    again = controller.schedule(**asked, update=True)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+def test_named_backup__grows_gains_a_drive_and_keeps_its_identity(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked = {
+        "name": "web-3",
+        "archive": OLD,
+        "unique": False,
+        "scsi": {"scsi0": {"size": 40, "discard": "on"}, "scsi3": ":5"},
+        "tags": [],
+        "net": {"net0": "virtio,bridge=vmbr0"},
+        "storage": "ceph",
+    }
+    result = controller.schedule(**asked)
+    config = restored(cluster, result)
+    assert result["vms"][0]["storages"]["scsi1"] == "ceph"
+    assert config["scsi0"].startswith("ceph:")
+    assert config["scsi0"].endswith("discard=on,size=40G,ssd=1")
+    assert config["scsi3"].endswith("size=5G")
+    assert (config["memory"], config["net0"]) == ("1024", CONFIG["net0"])
+    assert config["smbios1"] == CONFIG["smbios1"]
+    assert "tags" not in config
+    assert config["description"].startswith("the shop\nof 100%")
+    assert "not finished" not in config["description"]
+    again = controller.schedule(**asked, update=True)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+def test_backup__is_restored_where_it_can_be_read_and_fits(controller: Controller) -> None:
+    on_pbs = controller.schedule(name="a", archive=ON_PBS, node_regex="pve[12]", check=True)
+    assert on_pbs["node"] == "pve2"
+    (rejection,) = [r for r in on_pbs["vms"][0]["decision"]["rejections"] if r["rejected_by"] == "VolumeBinding"]
+    assert (rejection["nodes"], rejection["reason"]) == (["pve1"], "didn't have storage 'pbs'")
+    local = controller.schedule(name="a", archive="dumps:172", check=True)
+    assert local["node"] == "pve1"
+    failed = controller.fail("NoStorageAvailable", name="a", archive="172", node="pve2", check=True)
+    assert f"didn't have '{LOCAL}'" in failed["msg"]
+    failed = controller.fail("NoStorageAvailable", name="a", archive="170", scsi={"scsi0": {"size": 250}}, check=True)
+    assert "ide2 with scsi0, scsi1 needs 258 GiB" in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "reason"),
+    [
+        ({"archive": "999"}, "ArchiveNotFound", "no backup of VM 999 on any storage that this user may restore"),
+        ({"archive": "pbs:170"}, "ArchiveNotFound", "there is no backup of VM 170 on storage pbs"),
+        ({"archive": OLD.replace("_01-", "_02-")}, "ArchiveNotFound", f"known backups: {OLD}, {LATEST}"),
+        ({"archive": "nas"}, "InvalidRequest", "archive: 'nas' is not valid, expected a backup such as"),
+        ({"archive": "170", "clone": "plain"}, "InvalidRequest", "archive: '170' contradicts clone: 'plain'"),
+        ({"unique": True}, "InvalidRequest", "unique: True requires archive"),
+        ({"archive": "170", "scsi": {"scsi0": {"size": 20}}}, "InvalidRequest", "it has 32G and cannot shrink to 20G"),
+        (
+            {"archive": "170", "storage": "ceph", "scsi": {"scsi0": {"storage": "thick"}}},
+            "InvalidRequest",
+            "restores all disks of a backup to one storage, requested are ceph for storage and thick for scsi0",
+        ),
+    ],
+)
+def test_what_cannot_be_restored__is_told_before_anything_is_written(
+    controller: Controller, cluster: SimulatedCluster, asked: dict[str, Any], code: str, reason: str
+) -> None:
+    assert reason in controller.fail(code, name="a", **asked)["msg"]
+    assert posts(cluster) == []
+
+
+def test_restore_that_fails__leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.fault(method="POST", path="/qemu$", count=1, task_error="command 'vma extract' failed: exit code 28")
+    failed = controller.fail("TaskFailed", name="a", vmid=700, archive="170")
+    assert failed["vms"][0]["status"] == "absent"
+    assert 700 not in cluster.state()["guests"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_restore_of_a_run_that_was_killed__is_waited_for_and_finished(
+    controller: Controller, cluster: SimulatedCluster, shared: bool
+) -> None:
+    asked = {"name": "a", "archive": "170", "scsi": {"scsi3": ":5"}}
+    if not shared:
+        asked["reservations"] = "none"
+    cluster.fault(method="POST", path="/qemu$", count=1, task_seconds=200)
+    slow = controller.start("qemu_schedule", **asked)
+    until(lambda: [vmid for vmid in cluster.state()["guests"] if vmid < 900 and vmid != 100])
+    slow.kill()
+    result = controller.schedule(**asked)
+    assert result["vms"][0]["actions"] == ["finish"]
+    assert len(posts(cluster)) == 1
+    assert restored(cluster, result)["scsi3"].endswith("size=5G")
