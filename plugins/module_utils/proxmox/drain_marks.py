@@ -47,12 +47,18 @@ class DrainMarks:
     def set(self, node: str, guests: Collection[int]) -> bool:
         """Mark a node, with guests that come back beside those that its mark has already; return whether it changed."""
         before = self.guests(node)
-        kept = frozenset(guests) | (before or frozenset())
-        comment = _COMMENT.format(node, ", ".join(map(str, sorted(kept))))
         if before is None:
-            self._session.post("/pools", poolid=mark_of(node), comment=comment)
-        elif kept != before:
-            self._session.put(f"/pools/{mark_of(node)}", comment=comment)
+            try:
+                self._session.post("/pools", poolid=mark_of(node), comment=_comment(node, guests))
+                return True
+            except ApiError as error:
+                if "already exists" not in error.message:
+                    raise
+            # Another controller has just marked it.
+            before = self.guests(node) or frozenset()
+        kept = before.union(guests)
+        if kept != before:
+            self._session.put(f"/pools/{mark_of(node)}", comment=_comment(node, kept))
         return kept != before
 
     def clear(self, node: str) -> None:
@@ -62,3 +68,7 @@ class DrainMarks:
         except ApiError as error:
             if "does not exist" not in error.message:
                 raise
+
+
+def _comment(node: str, guests: Collection[int]) -> str:
+    return _COMMENT.format(node, ", ".join(map(str, sorted(guests))))

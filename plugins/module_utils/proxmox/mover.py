@@ -39,7 +39,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A guest after a failure: its node and config, None where they cannot be read, and the names of shared storages."""
+    """A guest after a failure: its node and config, None where they cannot be read; names of shared storages."""
 
     node: str | None = None
     config: Mapping[str, t.Any] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import CollectionError, GoalsNotReached, Interrupted
 from ..plans import Move, Stuck
-from .moving import MOVED, UNKNOWN, MoveReport
+from .moving import UNKNOWN, MoveReport
 from .plan_document import STUCK, document_of
 from .plan_run import Outcome, error_of
 from .result import RunFailed
@@ -25,27 +25,9 @@ def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
         "changed": bool(outcome.moved if wrote else outcome.plan.moves),
         "plan": document_of(outcome.plan, outcome.premises),
         "moves": [_report(report) for report in outcome.reports],
-        "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in staying(outcome)],
+        "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in outcome.staying],
         "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.plan.moves),
     }
-
-
-def staying(outcome: Outcome) -> list[Stuck]:
-    """The guests that stay: those that the last plan cannot move, and those of its moves that were not made."""
-    ends = {report.move.vmid: report for report in outcome.reports}
-    left = [
-        Stuck(move.vmid, move.name, move.source, _why(ends.get(move.vmid)), "remove the cause, and run the task again")
-        for move in outcome.last.moves
-        if outcome.reports and (move.vmid not in ends or ends[move.vmid].outcome != MOVED)
-    ]
-    return sorted([*outcome.last.stuck, *left], key=lambda stuck: stuck.vmid)
-
-
-def _why(report: MoveReport | None) -> str:
-    """Why a guest was not moved, as a sentence part."""
-    if report is None or report.error is None:
-        return "its move was not begun, as another one failed"
-    return report.error.message
 
 
 def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> None:
@@ -74,12 +56,9 @@ def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | Non
         more = f"; moves that continue on the cluster: {', '.join(map(str, going_on))}" if going_on else ""
         return Interrupted(f"interrupted after {len(outcome.moved)} moves{more}; run again to go on")
     if outcome.last.stuck and complaint is not None:
-        stay = staying(outcome)
-        named = {stuck.vmid for stuck in stay}
-        failure = error_of(report for report in outcome.reports if report.move.vmid not in named)
-        more = f"; {failure.message}" if failure is not None else ""
-        return GoalsNotReached(f"{complaint}, {told(stay)}{more}")
-    return error_of(outcome.reports)
+        return GoalsNotReached(f"{complaint}, {told(outcome.staying)}")
+    # When nothing is left to move, somebody else has moved what this run could not.
+    return error_of(outcome.reports) if outcome.last.moves else None
 
 
 def failed(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:

@@ -15,7 +15,7 @@ from ..engine.framework.profile import Profile
 from ..engine.planner.planner import in_words, make_plan
 from ..errors import CollectionError, InvalidRequest, PlanStale
 from ..model import HARule, Snapshot
-from ..plans import Bounds, Goals, Mobility, Plan
+from ..plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..proxmox.mobility import read_mobility
 from ..proxmox.mobility_rules import Surroundings, presumed
 from ..proxmox.mover import Mover, label
@@ -75,9 +75,25 @@ class Outcome:
         return [report for report in self.reports if report.outcome == MOVED]
 
     @property
+    def staying(self) -> list[Stuck]:
+        """The guests that stay: those that the last plan cannot move, and those of its moves that were not made."""
+        ends = {report.move.vmid: report for report in self.reports}
+        left = [
+            Stuck(move.vmid, move.name, move.source, _why(ends.get(move.vmid)), "remove the cause, and run again")
+            for move in self.last.moves
+            if self.reports and (move.vmid not in ends or ends[move.vmid].outcome != MOVED)
+        ]
+        return sorted([*self.last.stuck, *left], key=lambda stuck: stuck.vmid)
+
+    @property
     def warnings(self) -> list[str]:
-        """What the user should know of moves that were made, each text with its guest."""
-        return [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
+        """What the user should know of moves that were made, each text with its guest, and of guests that left their
+        node although their move had failed: they may be locked, or have left volumes behind.
+        """
+        texts = [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
+        done = {report.move.vmid for report in self.moved} | {stuck.vmid for stuck in self.staying}
+        failed = [each for each in self.reports if each.outcome == FAILED and each.move.vmid not in done]
+        return [*texts, *(each.error.message for each in failed if each.error is not None)]
 
 
 def as_it_is(snapshot: Snapshot) -> Snapshot:
@@ -297,6 +313,13 @@ def numbered_after(last: int, plan: Plan) -> Plan:
     """The plan with the numbers of its moves after that one."""
     moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
     return replace(plan, moves=tuple(moves))
+
+
+def _why(report: MoveReport | None) -> str:
+    """Why a guest was not moved, as a sentence part."""
+    if report is None or report.error is None:
+        return "its move was not begun, as another one failed"
+    return report.error.message
 
 
 def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:

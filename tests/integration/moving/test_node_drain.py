@@ -331,6 +331,34 @@ def test_drain__that_is_killed_goes_on_when_run_again(cluster: SimulatedCluster,
     assert on(cluster, "pve1") == set()
 
 
+def test_drains__of_one_node_by_two_controllers_share_its_guests(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    ledger = str(tmp_path / "ledger.db")
+    running = [control().start("node_drain", **DRAIN, reservations=ledger) for _number in range(2)]
+    results = [each.result() for each in running]
+
+    assert [result.get("msg") for result in results] == [None, None]
+    assert on(cluster, "pve1") == set()
+    moved = [move["vmid"] for result in results for move in result["moves"] if move["outcome"] == "moved"]
+    assert sorted(moved) == sorted(set(moved))
+
+
+def test_drain__whose_guest_leaves_although_its_move_failed_warns(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    """A move that the HA manager begins too late is one."""
+    cluster.fault(method="POST", path="/qemu/101/migrate$", task_error="migration problems")
+    cluster.fault(method="POST", path="/qemu/10[2-4]/migrate$", task_seconds=20)
+    running = controller.start("node_drain", **DRAIN)
+    until(lambda: len(posts(cluster)) >= 3)
+    cluster.remove_guest(101)
+    result = running.result()
+
+    assert not result.get("failed"), result["msg"]
+    assert any("migration problems" in warning for warning in result["warnings"])
+
+
 def test_drains__of_two_controllers_at_once_do_not_overfill_a_node(
     cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
 ) -> None:
