@@ -92,6 +92,7 @@ class Cluster:
         self.custom_cpus: dict[str, dict[str, Any]] = {}
         self.quorate = True
         self.ceph_health: dict[str, Any] | None = None
+        self.ceph_flags: set[str] = set()
         self.access = Access(version)
         self.tickets = Tickets()
         self.tasks = Tasks(self.clock)

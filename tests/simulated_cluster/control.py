@@ -97,6 +97,7 @@ class Control:
                 for volume in cluster.volumes
             ],
             "ha": {"resources": cluster.ha.resources, "groups": cluster.ha.groups, "rules": cluster.ha.rules},
+            "ceph_flags": sorted(cluster.ceph_flags),
             "pools": {name: sorted(pool["vms"]) for name, pool in cluster.access.pools.items()},
             "running_tasks": [task.upid for task in cluster.tasks.recent() if task.running],
         }

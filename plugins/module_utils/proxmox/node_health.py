@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..engine.texts import known
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
+from .ceph import lacks_ceph
 from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row
@@ -23,7 +24,6 @@ CLOCK_TOLERANCE = 5.0
 
 _CEPH_FLAGS = "OSDMAP_FLAGS"
 """The check of Ceph that reports flags such as noout, which maintenance sets on purpose."""
-_NO_CEPH = ("binary not installed", "not initialized", "ceph not", "no such file")
 
 
 class ServerReader(Reader, t.Protocol):
@@ -161,7 +161,7 @@ def _check_ceph(reader: Reader, shared: NodeHealth) -> None:
         try:
             answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
         except ApiError as error:
-            if any(text in error.message.lower() for text in _NO_CEPH):
+            if lacks_ceph(error):
                 return
             raise
         health: Mapping[str, t.Any] = answer.get("health") or {}

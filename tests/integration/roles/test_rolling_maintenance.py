@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from simulated_cluster.build import AUTOMATION_ROLE
 from simulated_cluster.client import SimulatedCluster
 
 from .conftest import Play
@@ -31,6 +32,8 @@ def cluster() -> Iterator[SimulatedCluster]:
         "nodes": [{"name": name, "cores": 8, "memory": 8192} for name in NODES],
         "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
         "guests": guests,
+        "ceph": {"status": "HEALTH_OK", "checks": {}},
+        "roles": {"Automation": [*AUTOMATION_ROLE, "Sys.Modify"]},
     }
     with SimulatedCluster.start(description, time_scale=0.02) as running:
         yield running
@@ -61,6 +64,12 @@ def homes(cluster: SimulatedCluster) -> dict[int, str]:
     return {vmid: guest["node"] for vmid, guest in cluster.state()["guests"].items()}
 
 
+def noout(cluster: SimulatedCluster) -> tuple[int, list[str]]:
+    """How often the flag was changed, and the flags that are set."""
+    sent = [r for r in cluster.requests() if r["method"] == "PUT" and r["path"].endswith("/flags/noout")]
+    return len(sent), cluster.state()["ceph_flags"]
+
+
 def maintained(tmp_path: Path) -> list[str]:
     return (tmp_path / "maintained").read_text(encoding="utf-8").split()
 
@@ -75,6 +84,7 @@ def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
     assert run.code == 0, run.output
     assert maintained(tmp_path) == list(NODES)
     assert homes(cluster) == before, run.output
+    assert noout(cluster) == (6, [])
     assert not (tmp_path / "progress.json").exists()
 
 
@@ -89,6 +99,7 @@ def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_wit
     assert failed.code == 2
     assert "pve2 stays drained: service pvestatd is dead" in failed.output
     assert maintained(tmp_path) == ["pve1", "pve2"]
+    assert noout(cluster) == (4, [])
     assert "pve2" not in homes(cluster).values()
     assert json.loads((tmp_path / "progress.json").read_text(encoding="utf-8")) == ["pve1"]
 

@@ -42,6 +42,28 @@ def time(call: Call) -> dict[str, Any]:
 
 @route("GET", "/cluster/ceph/status")
 def ceph_status(call: Call) -> dict[str, Any]:
-    if call.cluster.ceph_health is None:
+    return {"fsid": "00000000-0000-4000-8000-000000000000", "health": ceph_health(call)}
+
+
+@route("GET", "/cluster/ceph/flags/{flag}")
+def ceph_flag(call: Call) -> int:
+    ceph_health(call)
+    return int(call["flag"] in call.cluster.ceph_flags)
+
+
+@route("PUT", "/cluster/ceph/flags/{flag}")
+def set_ceph_flag(call: Call) -> None:
+    ceph_health(call)
+    change = call.cluster.ceph_flags.add if call["value"] else call.cluster.ceph_flags.discard
+    change(call["flag"])
+
+
+def ceph_health(call: Call) -> dict[str, Any]:
+    """What Ceph says of itself, with its flags; an error where it is not installed."""
+    health, flags = call.cluster.ceph_health, sorted(call.cluster.ceph_flags)
+    if health is None:
         raise die("binary not installed: /usr/bin/ceph-mon\n")
-    return {"fsid": "00000000-0000-4000-8000-000000000000", "health": call.cluster.ceph_health}
+    if not flags:
+        return health
+    told = {"OSDMAP_FLAGS": {"severity": "HEALTH_WARN", "summary": {"message": f"{','.join(flags)} flag(s) set"}}}
+    return {**health, "status": "HEALTH_WARN", "checks": {**health.get("checks", {}), **told}}
