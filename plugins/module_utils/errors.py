@@ -153,6 +153,16 @@ class ConnectionFailed(CollectionError):
     code = "ConnectionFailed"
 
 
+class ClusterUnreachable(CollectionError):
+    """A VM was not found, and may exist on one of the C(clusters) that cannot be reached.
+
+    Cure: bring the cluster back. If the VM cannot be there, name its clusters in C(cluster), or set
+    C(when_unreachable=skip). Nothing was done with the VM.
+    """
+
+    code = "ClusterUnreachable"
+
+
 class AuthenticationFailed(CollectionError):
     """Proxmox refused the user, the password or the token.
 

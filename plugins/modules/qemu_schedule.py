@@ -506,6 +506,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters import clusters_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import moves_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
@@ -521,6 +522,7 @@ def argument_spec() -> Spec:
     """The options of the module."""
     return {
         **cluster_argument_spec(),
+        **clusters_argument_spec(),
         **run_argument_spec(),
         **vms_argument_spec(),
         "all_or_nothing": {"type": "bool", "default": True},

@@ -42,10 +42,18 @@ class Hosts:
     write is never sent twice.
     """
 
-    def __init__(self, hosts: Sequence[Host], transport: Transport, sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        transport: Transport,
+        sleep: Callable[[float], None],
+        connect_within: float | None = None,
+    ) -> None:
+        """connect_within: seconds to wait for a connection even to the last host; None for the transport's timeout."""
         self._hosts = tuple(hosts)
         self._transport = transport
         self._sleep = sleep
+        self._connect_within = float("inf") if connect_within is None else connect_within
         self._lock = threading.Lock()
         self._position = 0
         self._requests_made = 0
@@ -81,7 +89,7 @@ class Hosts:
             host = self.current
             with self._lock:
                 self._requests_made += 1
-            within = _CONNECT_WITHIN if others else float("inf")
+            within = min(_CONNECT_WITHIN, self._connect_within) if others else self._connect_within
             failure: ConnectionFailed | None = None
             try:
                 answer = self._transport.send(method, host.base_url + path, sent, authentication, within)

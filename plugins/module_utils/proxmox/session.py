@@ -52,13 +52,17 @@ class Session:
     def connect(cls, params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Session:
         """Return a session for the options of C(connection_argument_spec); a token costs no request, a password one.
 
+        C(connect_timeout), in seconds, is how long to wait for a connection, if that is less than C(api_timeout).
+
         Raises:
             MissingLibrary: requests or proxmoxer is not installed.
             InvalidRequest: the host, the user or the credentials are missing, or ca_path does not exist.
             AuthenticationFailed, ConnectionFailed, ApiError: the login failed.
         """
         user, password, secret = credentials(params)
-        api = Hosts(hosts(params), Transport(verification(params), timeout(params)), sleep)
+        api = Hosts(
+            hosts(params), Transport(verification(params), timeout(params)), sleep, params.get("connect_timeout")
+        )
         require_libraries()
         if password is None:
             return cls(api, user, token_authentication(user, str(secret)))

@@ -103,8 +103,7 @@ class Access:
         where = params.get("reservations")
         ledger = open_ledger(where)
         session = Session.connect(params)
-        endpoint = ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
-        return cls(RememberingReader(session), session, ledger, endpoint, where != "none", facts, standing)
+        return cls(RememberingReader(session), session, ledger, endpoint_of(params), where != "none", facts, standing)
 
     @property
     def offline(self) -> bool:
@@ -252,6 +251,11 @@ class Access:
     def _asked_identity(self) -> str:
         self._identity_is_fresh = True
         return identity(self.reader)
+
+
+def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
+    """What the ledger remembers a cluster by, from the connection options: its hosts and their port."""
+    return ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
 
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..engine.several_clusters import CLUSTER_KEY
+from ..engine.texts import known
 from ..errors import InvalidRequest
-from ..model import HAIntent, Request
+from ..model import Expression, HAIntent, Request
 from ..proxmox.options.request import vm_request
 from .address_pools import Wanted, parse_addresses, parse_pools
 from .device_options import device_claims, device_classes
@@ -82,6 +84,7 @@ class Entry:
         given: the names of the options that the user set, defaults from the top included.
         guard: what it must have to be removed.
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
+        clusters: the names of those that it may be on, where the task is about several; all of them if empty.
         host_groups, host_vars: those of the host that the VM becomes in an inventory.
     """
 
@@ -96,6 +99,7 @@ class Entry:
     given: frozenset[str] = frozenset()
     guard: Guard = field(default_factory=Guard)
     addresses: Wanted = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
     host_groups: tuple[str, ...] = ()
     host_vars: Mapping[str, t.Any] = field(default_factory=dict)
 
@@ -143,7 +147,7 @@ def build_entries(
             text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
             raise InvalidRequest(text, **error.details) from error
         entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
-        entries.append(replace(entry, addresses=addresses))
+        entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
     _check_unique(entries)
     _check_groups(entries)
     return entries
@@ -213,6 +217,21 @@ def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
     if ha.state in opposed:
         raise InvalidRequest(f"{where}ha.state: {ha.state!r} contradicts state: {state!r}")
     return replace(ha, state="stopped") if ha.state is None and (template or state == "stopped") else ha
+
+
+def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Mapping[str, t.Any]) -> Entry:
+    """The entry with the clusters that it may be on."""
+    wanted = tuple(body.get("cluster") or ())
+    if not wanted:
+        return entry
+    names = [cluster["name"] for cluster in params.get("clusters") or ()]
+    if not names:
+        raise InvalidRequest(f"{where}cluster: {', '.join(wanted)} requires clusters, which is not set")
+    for name in wanted:
+        if name not in names:
+            raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known(names, name)}")
+    required = (*entry.request.node_required, Expression(CLUSTER_KEY, "In", wanted))
+    return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
 
 
 def _clone(body: Mapping[str, t.Any]) -> Clone | None:

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
+from ..engine.several_clusters import ClusterVerdict
 from ..errors import CollectionError
 from ..model import Decision, Guest, Request
 from ..proxmox.bound import Bound, Unknown
@@ -49,6 +50,7 @@ class Job:
         held_back: nothing was done with it, because of other VMs, or as the run was interrupted.
         tries: how often it went back to the queue, requeued_by what sent it there the last time.
         nameless: VMs that others are creating, and of which each may be this one.
+        cluster: the cluster that it is on or goes to, where a task is about several; tried is what these said of it.
         vmid: the VMID that it must get although it was not requested: another run, or a silent node, may have begun to
             create it under this VMID.
     """
@@ -75,6 +77,8 @@ class Job:
     requeued_by: CollectionError | None = None
     nameless: tuple[Guest, ...] = ()
     vmid: int | None = None
+    cluster: str | None = None
+    tried: tuple[ClusterVerdict, ...] = ()
 
     @property
     def label(self) -> str:
@@ -140,6 +144,11 @@ class Job:
     def fail(self, error: CollectionError | None, status: str | None = None) -> None:
         """Do nothing more with it in this cycle."""
         self.state, self.error, self.status = State.FAILED, error, status
+
+    def follow(self, earlier: Job) -> None:
+        """Go on counting where an earlier job about the same VM ended."""
+        self.attempts += earlier.attempts
+        self.waited, self.waited_for = earlier.waited, earlier.waited_for
 
     def refuse(self, error: CollectionError) -> None:
         """Do not carry out what is planned or decided."""

@@ -35,13 +35,18 @@ def check_lawful(
     decisions: Iterable[Decision],
     profile_of: Callable[[Request], Profile],
     starting: Collection[int],
+    *,
+    own_names: bool = True,
 ) -> None:
     """Raise PlanUnlawful when the decisions break a rule of their profiles.
 
     cluster is as it was before, with what others have reserved; starting are the VMIDs of guests that the run starts.
+    own_names: a new VM must not have the name of another guest.
     """
     guests = (replace(g, status="running") if g.vmid in starting else g for g in cluster.guests)
     decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in decisions)
+    if not own_names:
+        decided = tuple((decision, replace(rules, rules=rules.rules - {NAMES})) for decision, rules in decided)
     reasons = broken(State(replace(cluster, guests=tuple(guests)), decided)) if decided else []
     _require_none(reasons, "the decisions break")
 

@@ -71,7 +71,7 @@ def _named(key: str, node_names: Collection[str]) -> list[str]:
 def _facts(body: Fields) -> dict[str, t.Any]:
     facts: dict[str, t.Any] = {}
     if "labels" in body:
-        facts["labels"] = _labels(body.path("labels"), body.body["labels"])
+        facts["labels"] = labels_of(body.path("labels"), body.body["labels"])
     if "taints" in body:
         facts["taints"] = tuple(_taint(item) for item in body.maps("taints", ("key", "value", "effect")))
     if "reserved" in body:
@@ -86,7 +86,8 @@ def _facts(body: Fields) -> dict[str, t.Any]:
     return {field: value for field, value in facts.items() if value is not None}
 
 
-def _labels(where: str, labels: t.Any) -> dict[str, str]:
+def labels_of(where: str, labels: t.Any) -> dict[str, str]:
+    """Labels as a user writes them. where is the option that has them. Raises InvalidRequest."""
     if not isinstance(labels, Mapping):
         raise invalid(where, labels, "a mapping of keys to texts")
     if OWN_NAME in labels:

@@ -64,6 +64,7 @@ def placement_argument_spec() -> Spec:
     return {
         "node": {"type": "str", "aliases": ["target"]},
         "node_regex": {"type": "str"},
+        "cluster": {"type": "list", "elements": "str"},
         "vmid_range": {"type": "str"},
         "vmid_regex": {"type": "str"},
         "context": {"type": "dict"},

@@ -9,15 +9,15 @@ meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import typing as t
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine.cache import ClusterState
 from ..engine.devices.constraints import Matcher
 from ..engine.devices.mixed import mixed_mappings
+from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
 from ..engine.planner.batch import place_batch
@@ -45,6 +45,7 @@ from .device_options import device_needs
 from .job import Job, State
 from .lawful import check_lawful
 from .matching import Match, doubts, match_entries
+from .scene import Scene, Seen
 from .states import RUNNING, require_creatable
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
@@ -84,6 +85,7 @@ class Placer:
         taken: VMIDs known to be taken although this user does not see by whom.
         unreachable: names of nodes that did not answer, which the cluster notices some seconds later.
         moved: moves, by VMID, that count as made although they are not.
+        prepared: what the next scheduling cycle would find out, where it was gone through for several clusters at once.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Placer:
         self.taken: set[int] = set()
         self.unreachable: set[str] = set()
         self.moved: Mapping[int, Move] = {}
+        self.prepared: Placement | None = None
 
     def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
         """Go through one scheduling cycle: read the cluster, match, schedule what does not exist, and reserve it.
@@ -117,6 +120,9 @@ class Placer:
 
         Raises OtherCluster and LeaseLost when the cycle has to be gone through again, and what reading raises.
         """
+        if self.prepared is not None:
+            prepared, self.prepared = self.prepared, None
+            return prepared
         if not reserve:
             return self._decide(jobs, None)
         access = self._access
@@ -124,15 +130,16 @@ class Placer:
             placement = self._decide(jobs, cycle)
             access.give_up_claims()
             if not (all_or_nothing and any(job.error for job in jobs)):
-                cycle.reserve([reservation_of(decision, access.identity()) for decision in decisions_of(jobs)])
+                self.reserve(jobs, cycle)
             return placement
+
+    def reserve(self, jobs: Iterable[Job], cycle: Cycle) -> None:
+        """Make the decisions about jobs known to others."""
+        cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decisions_of(jobs)])
 
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
         return self._profiles[request.profile or self._default]
-
-    def _scheduler(self, state: ClusterState) -> Scheduler:
-        return Scheduler(state, self._profiles, self._default)
 
     def check_limits(self, jobs: Iterable[Job]) -> None:
         """Note in jobs whose VMs were created which limits of their nodes they break now, as another process placed
@@ -144,7 +151,8 @@ class Placer:
         snapshot = self._access.read()
         for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
-            scheduler = self._scheduler(ClusterState(replace(snapshot, guests=others)))
+            state = ClusterState(replace(snapshot, guests=others))
+            scheduler = Scheduler(state, self._profiles, self._default)
             # HA rules are not read here.
             refusals = scheduler.refusals(replace(decision.request, ha=None)).get(decision.node, {})
             reasons = [status.text for status in refusals.values() if status.category is Category.CAPACITY]
@@ -153,6 +161,13 @@ class Placer:
                 job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
 
     def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
+        scene = self.prepare(jobs, self.look(jobs, cycle))
+        with scene.with_starting():
+            self._schedule(scene)
+        return self.conclude(scene)
+
+    def look(self, jobs: Sequence[Job], cycle: Cycle | None) -> Seen:
+        """Read the cluster, and note in the jobs what exists."""
         access = self._access
         entries = [job.entry for job in jobs]
         present = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
@@ -173,27 +188,40 @@ class Placer:
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
+        return Seen(snapshot, counted, dict(zip(jobs, matches, strict=True)))
+
+    def prepare(self, jobs: Sequence[Job], seen: Seen) -> Scene:
+        """Read what else the new VMs make worth reading, and count what others have reserved."""
+        counted = seen.counted
         for job in jobs:
-            self._restore(job, snapshot)
+            self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
         requests = [job.entry.request for job in new]
         devices = device_needs(requests, self._device_attributes)
-        whole = access.complete(counted.snapshot, requests, self._subjects, devices)
+        whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
         whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
-        taken_over = {match.take_over for match in matches}
+        taken_over = {seen.matches[job].take_over for job in jobs}
         pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
         state = cluster_state(shown, pending, self.taken)
-        self.addresses.begin(snapshot.guests, counted.pending, entries)
-        starting = [job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING]
-        scheduler = self._scheduler(state)
-        nodes = usage_before(state, self._profiles[self._default])
-        with _counted_as_running(state, starting):
-            self._schedule(new, scheduler)
-        note_after(nodes, state)
-        check_lawful(with_reservations(shown, pending, self.taken), decisions_of(jobs), self.profile_of, starting)
-        told = doubts(entries, matches, counted.snapshot.guests)
-        return Placement(snapshot, scheduler, nodes, told, frozenset(starting))
+        self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
+        return Scene(
+            jobs,
+            seen,
+            new,
+            before=with_reservations(shown, pending, self.taken),
+            scheduler=Scheduler(state, self._profiles, self._default),
+            nodes=usage_before(state, self._profiles[self._default]),
+            starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
+        )
+
+    def conclude(self, scene: Scene) -> Placement:
+        """Check what was decided, and return what the cycle saw and did. Raises PlanUnlawful."""
+        note_after(scene.nodes, scene.scheduler.cluster)
+        check_lawful(scene.before, decisions_of(scene.jobs), self.profile_of, scene.starting)
+        entries, matches = [job.entry for job in scene.jobs], [scene.seen.matches[job] for job in scene.jobs]
+        found = doubts(entries, matches, scene.seen.counted.snapshot.guests)
+        return Placement(scene.seen.snapshot, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note what was found of a VM. What is wanted and was not found stays in the queue."""
@@ -228,10 +256,18 @@ class Placer:
         except CollectionError as error:
             job.fail(error)
 
-    def _schedule(self, jobs: Sequence[Job], scheduler: Scheduler) -> None:
-        state = scheduler.cluster
+    def _schedule(self, scene: Scene) -> None:
+        requests = self.requests_of(scene)
+        present = self.present(scene)
+        outcomes = place_batch(scene.scheduler, list(requests.values()), time.time(), present)
+        for job, outcome in zip(requests, outcomes, strict=True):
+            self.note(job, outcome, scene)
+
+    def requests_of(self, scene: Scene) -> dict[Job, Request]:
+        """The requests of the new VMs as they are placed; a job fails for which that cannot be said."""
+        state = scene.scheduler.cluster
         requests: dict[Job, Request] = {}
-        for job in jobs:
+        for job in scene.new:
             try:
                 resolved = self._templates.resolve(job.entry, state)
                 request = self._access.standing.on_request(resolved, state.snapshot.nodes)
@@ -240,13 +276,18 @@ class Placer:
                 job.fail(error)
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
-        present = known_among(self._asked, state).values()
-        outcomes = place_batch(scheduler, list(requests.values()), time.time(), present)
-        for job, outcome in zip(requests, outcomes, strict=True):
-            job.schedule(outcome)
-            if outcome.decision is not None:
-                self._asked[outcome.decision.vmid] = outcome.decision.request
-                job.warn(*_cautions(outcome.decision, state))
+        return requests
+
+    def present(self, scene: Scene) -> Collection[Request]:
+        """What the run asks for and is there already."""
+        return known_among(self._asked, scene.scheduler.cluster).values()
+
+    def note(self, job: Job, outcome: Outcome, scene: Scene) -> None:
+        """Note what was decided about a new VM."""
+        job.schedule(outcome)
+        if outcome.decision is not None:
+            self._asked[outcome.decision.vmid] = outcome.decision.request
+            job.warn(*_cautions(outcome.decision, scene.scheduler.cluster))
 
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
         nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
@@ -266,19 +307,6 @@ class Placer:
 def decisions_of(jobs: Iterable[Job]) -> list[Decision]:
     """What was decided in this cycle."""
     return [job.decision for job in jobs if job.state is State.DECIDED and job.decision is not None]
-
-
-@contextlib.contextmanager
-def _counted_as_running(state: ClusterState, vmids: Iterable[int]) -> Iterator[None]:
-    """Count guests that the run starts as running for as long as it is decided about others."""
-    stopped = [guest for vmid in vmids if (guest := state.get(vmid)) is not None and not guest.running]
-    for guest in stopped:
-        state.restore(replace(guest, status="assumed"))
-    try:
-        yield
-    finally:
-        for guest in stopped:
-            state.restore(guest)
 
 
 def _cautions(decision: Decision, state: ClusterState) -> list[str]:

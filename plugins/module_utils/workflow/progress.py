@@ -77,6 +77,7 @@ def _of_step(step: Step) -> dict[str, t.Any]:
         "total": step.total,
         "name": report.name,
         "vmid": report.vmid,
+        **({} if report.job.cluster is None else {"cluster": report.job.cluster}),
         "node": report.node,
         "actions": report.actions,
         "seconds": round(step.seconds, 2),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from ..engine.diagnosis import Outcome
 from ..engine.texts import first
@@ -74,6 +75,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
     """The entry of C(vms) in the module's result."""
     job = report.job
     result: dict[str, t.Any] = {
+        **({} if job.cluster is None else {"cluster": job.cluster}),
         "name": report.name,
         "vmid": report.vmid,
         "node": report.node,
@@ -86,7 +88,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
         "storages": dict(report.storages),
         "drift": {key: dict(values) for key, values in report.drift.items()},
         "pending": {key: dict(values) for key, values in report.pending.items()},
-        "decision": decision_result(job.outcome, in_full) if job.outcome is not None else None,
+        "decision": {**decision_result(job.outcome, in_full), **_clusters(job)} if job.outcome is not None else None,
         "attempts": max(job.attempts, 1),
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
@@ -97,6 +99,11 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
         details = {**job.error.details, **_remains(job)}
         result["error"] = {"code": job.error.code, "message": report.failure, **details}
     return result
+
+
+def _clusters(job: Job) -> dict[str, t.Any]:
+    """What each cluster said of a new VM, where a task is about several."""
+    return {"clusters": [asdict(verdict) for verdict in job.tried]} if job.tried else {}
 
 
 def _remains(job: Job) -> dict[str, t.Any]:
@@ -174,6 +181,7 @@ def _diff(report: VMReport) -> dict[str, t.Any] | None:
     if report.before == report.after or not report.actions:
         return None
     title = f"{report.job.label} ({report.vmid})" if report.job.entry.request.name else report.job.label
+    title += "" if report.job.cluster is None else f" on cluster {report.job.cluster}"
     absent = f"{title}, absent"
     return {
         "before_header": absent if report.before is None else title,

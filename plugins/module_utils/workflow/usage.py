@@ -26,7 +26,10 @@ class StorageUsage:
 
 @dataclass(slots=True)
 class NodeUsage:
-    """One node. Memory is in bytes; the limits are the profile's for a VM without pool and tags, None for none."""
+    """One node. Memory is in bytes; the limits are the profile's for a VM without pool and tags, None for none.
+
+    cluster is set where a task is about several.
+    """
 
     node: str
     online: bool
@@ -40,10 +43,12 @@ class NodeUsage:
     cores_after: float = 0
     memory_after: int = 0
     storages: dict[str, StorageUsage] = field(default_factory=dict)
+    cluster: str | None = None
 
     def as_result(self) -> dict[str, t.Any]:
         """The entry of C(nodes) in the module's result."""
         return {
+            **({} if self.cluster is None else {"cluster": self.cluster}),
             "node": self.node,
             "online": self.online,
             "maintenance": self.maintenance,

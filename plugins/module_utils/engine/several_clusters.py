@@ -1,0 +1,242 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Placing VMs on several clusters: rules between clusters choose among them, and each cluster's own scheduler says
+whether and where a VM fits there.
+
+To the rules between clusters, a cluster is a node: it has labels and holds guests. The plugins that place VMs by labels
+are asked about clusters as they are about nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
+from ..model import VMID_MIN, AffinityTerm, Constraints, Decision, Guest, Node, Request, Snapshot
+from .cache import ClusterState, assumed_guest
+from .diagnosis import Outcome
+from .framework.profile import Profile
+from .framework.registry import Registry
+from .framework.status import Status
+from .plugins.rules.node_affinity import NodeAffinity
+from .plugins.rules.topology_spread import TopologySpread
+from .plugins.rules.vm_affinity import VMAffinity
+from .scheduling_cycle import Scheduler
+
+CLUSTER_KEY = "cluster"
+"""The label that every node of a cluster has: the name of the cluster."""
+
+BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)
+"""The plugins whose rules hold between clusters, if the profile has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVerdict:
+    """What came of one request in one cluster: the best node and its score (0..100), or the reason against it.
+
+    preference is the score (0..100) of the cluster by the preferred rules between clusters; it counts before score.
+    """
+
+    cluster: str
+    node: str | None = None
+    score: float | None = None
+    preference: float = 0.0
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One cluster in one scheduling cycle.
+
+    Attributes:
+        labels: what the user says of the cluster; its nodes have these labels, and CLUSTER_KEY.
+        scheduler: the cluster's own, whose nodes have the labels.
+        requests: the new VMs as they would be made there, by name.
+        obstacles: why other new VMs cannot be made there, by name.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    scheduler: Scheduler
+    requests: dict[str, Request] = field(default_factory=dict)
+    obstacles: dict[str, CollectionError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A decision with its cluster. between is the same decision in terms of clusters: the node is the cluster."""
+
+    member: Member
+    decision: Decision
+    between: Decision
+
+
+class MultiClusterScheduler(Scheduler):
+    """Places requests on several clusters. Queue, groups and their order are those of any scheduler.
+
+    Requests are told apart by their names. Of the clusters with room, those that preferred rules between clusters rate
+    highest are looked at; of these the one whose best node has the highest score, and of equal ones the first by name.
+
+    Attributes:
+        snapshot: the clusters before the first decision, as nodes.
+        chosen: the decisions that stand, by the names of the VMs.
+        verdicts: what the clusters said the last time that a VM was tried, by its name.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        silent: Mapping[str, str] | None = None,
+    ) -> None:
+        """silent are the clusters that take no part, each with the reason."""
+        self._members = sorted(members, key=lambda member: member.name)
+        self._silent = [ClusterVerdict(name, reason=reason) for name, reason in sorted((silent or {}).items())]
+        self._keys = frozenset({CLUSTER_KEY, *(key for member in members for key in member.labels)})
+        self._numbers = itertools.count(VMID_MIN)
+        self.snapshot = Snapshot(
+            nodes=tuple(Node(each.name, labels={**each.labels, CLUSTER_KEY: each.name}) for each in self._members),
+            guests=tuple(
+                self._guest_between(member.name, guest)
+                for member in self._members
+                for guest in member.scheduler.cluster
+                # A guest that is being moved counts on two nodes.
+                if guest.vmid > 0
+            ),
+        )
+        super().__init__(ClusterState(self.snapshot), profiles, default_profile)
+        between = {name: _between(profile) for name, profile in profiles.items()}
+        self._rules = Scheduler(self.cluster, between, default_profile)
+        self.chosen: dict[str, Chosen] = {}
+        self.verdicts: dict[str, tuple[ClusterVerdict, ...]] = {}
+
+    def schedule(self, request: Request, now: float = 0.0, place: tuple[str, int] | None = None) -> Outcome:
+        """Place one request on the best cluster and assume the decision there. place must be None."""
+        between = self._request_between(request)
+        try:
+            refusals, preferences = self._rules.refusals(between, now), self._rules.scores(between, now)
+        except CollectionError as error:
+            return Outcome(request, error=error)
+        verdicts: list[ClusterVerdict] = []
+        outcomes: dict[str, Outcome] = {}
+        best: tuple[tuple[float, float], Member, Decision] | None = None
+        for member in self._members:
+            outcome = outcomes[member.name] = _tried(member, request, refusals[member.name], now)
+            decision, preference = outcome.decision, preferences.get(member.name, 0.0)
+            if decision is None:
+                reason = outcome.error.message if outcome.error is not None else ""
+                verdicts.append(ClusterVerdict(member.name, preference=preference, reason=reason))
+                continue
+            verdicts.append(ClusterVerdict(member.name, decision.node, decision.score, preference))
+            rank = (preference, decision.score)
+            if best is not None and rank <= best[0]:
+                member.scheduler.undo(decision)
+                continue
+            if best is not None:
+                best[1].scheduler.undo(best[2])
+            best = rank, member, decision
+        self.verdicts[request.name] = (*verdicts, *self._silent)
+        if best is None:
+            return self._unplaceable(request, list(outcomes.values()))
+        _rank, member, decision = best
+        self._assume(member, decision, between)
+        return outcomes[member.name]
+
+    def profile_between(self, request: Request) -> Profile:
+        """The plugins whose rules between clusters hold for a request."""
+        return self._rules.profile(request)
+
+    def undo(self, decision: Decision) -> None:
+        """Take an assumed decision back."""
+        chosen = self.chosen.pop(decision.request.name)
+        chosen.member.scheduler.undo(chosen.decision)
+        self.cluster.forget(chosen.between.vmid)
+
+    def _assume(self, member: Member, decision: Decision, between: Request) -> None:
+        there = Decision(between, member.name, next(self._numbers))
+        self.cluster.assume_guest(self._guest_between(member.name, assumed_guest(decision), there.vmid))
+        self.chosen[decision.request.name] = Chosen(member, decision, there)
+
+    def _guest_between(self, cluster: str, guest: Guest, number: int | None = None) -> Guest:
+        """A guest in terms of clusters: on its cluster, under a number of its own, with its rules between clusters."""
+        constraints = Constraints(affinity=self._terms(guest.constraints.affinity), gang=guest.constraints.gang)
+        return Guest(
+            next(self._numbers) if number is None else number,
+            guest.name,
+            cluster,
+            kind=guest.kind,
+            status=guest.status,
+            template=guest.template,
+            tags=guest.tags,
+            pool=guest.pool,
+            constraints=constraints,
+        )
+
+    def _request_between(self, request: Request) -> Request:
+        """The request with its rules between clusters, and nothing of what a cluster decides within itself."""
+        known = (member.requests.get(request.name) for member in self._members)
+        request = next((each for each in known if each is not None), request)
+        return Request(
+            request.name,
+            tags=request.tags,
+            pool=request.pool,
+            affinity=self._terms(request.affinity),
+            topology_spread=tuple(each for each in request.topology_spread if each.topology_key in self._keys),
+            node_required=tuple(each for each in request.node_required if each.key in self._keys),
+            node_preferred=tuple(each for each in request.node_preferred if each.key in self._keys),
+            gang=request.gang,
+            profile=request.profile,
+        )
+
+    def _terms(self, terms: Iterable[AffinityTerm]) -> tuple[AffinityTerm, ...]:
+        """The terms between clusters: VMs that are together on a node or in a rack are in one cluster as well."""
+        return tuple(
+            term if term.topology_key in self._keys else replace(term, topology_key=CLUSTER_KEY)
+            for term in terms
+            if term.together or term.topology_key in self._keys
+        )
+
+    def _unplaceable(self, request: Request, outcomes: Sequence[Outcome]) -> Outcome:
+        """The outcome of a request that no cluster took."""
+        verdicts = self.verdicts[request.name]
+        told = "; ".join(f"{verdict.cluster}: {verdict.reason}" for verdict in verdicts)
+        message = f'0/{len(verdicts)} clusters are available for VM "{request.name}": {told}'
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        kinds = {type(error) for error in errors}
+        error: CollectionError = NoNodesAvailable(message)
+        if kinds == {NoStorageAvailable}:
+            error = NoStorageAvailable(message)
+        elif len(kinds) == 1 and NoNodesAvailable not in kinds:
+            # It is not about nodes at all, and the same everywhere.
+            error = errors[0]
+        return Outcome(
+            request,
+            error=error,
+            rejected_by=frozenset().union(*(outcome.rejected_by for outcome in outcomes)),
+            resolvable=any(outcome.resolvable for outcome in outcomes),
+            until=min((outcome.until for outcome in outcomes if outcome.until is not None), default=None),
+        )
+
+
+def _tried(member: Member, request: Request, refused: Mapping[str, Status], now: float) -> Outcome:
+    """The outcome of a request in one cluster, assumed there if it is a decision."""
+    for status in refused.values():
+        return Outcome(
+            request,
+            error=NoNodesAvailable(f"the cluster {status.text}"),
+            rejected_by=frozenset(refused),
+            resolvable=all(each.resolvable for each in refused.values()),
+        )
+    if request.name not in member.requests:
+        return Outcome(request, error=member.obstacles[request.name])
+    return member.scheduler.schedule(member.requests[request.name], now)
+
+
+def _between(profile: Profile) -> Profile:
+    """The profile with those of its plugins whose rules hold between clusters."""
+    there = {type(plugin) for plugin in profile.all()}
+    return Profile(profile.name, Registry(plugin for plugin in BETWEEN_CLUSTERS if plugin in there))

@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One scheduling cycle over several clusters: read all, find what exists, decide about the rest, and reserve it.
+
+The task holds the lease of every cluster meanwhile. It gets them in the order of the clusters' identities, which is the
+same on every controller, so that two tasks never wait for each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from ..engine.framework.profile import Profile
+from ..engine.several_clusters import Member, MultiClusterScheduler
+from ..engine.texts import listed
+from ..errors import CollectionError, ConnectionFailed
+from ..model import Request
+from ..proxmox.parallel import in_parallel
+from ..reservations.ledger import Cycle
+from .access import Access, OtherCluster
+from .clusters import Cluster
+from .entries import Entry
+from .job import Job
+from .lawful import check_lawful
+from .placing import Placement, Placer, decisions_of
+from .scene import Scene, Seen
+from .usage import NodeUsage
+from .whereabouts import Found, Silent, whereabouts
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """One cluster that answers.
+
+    Attributes:
+        jobs: the VMs that the latest cycle found there or decided for it; placement is what that cycle saw there.
+        nodes: how full its nodes were before the task, and are after it.
+    """
+
+    cluster: Cluster
+    access: Access
+    placer: Placer
+    jobs: list[Job] = field(default_factory=list)
+    placement: Placement | None = None
+    nodes: list[NodeUsage] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+
+@dataclass(slots=True)
+class JointCycle:
+    """The cycle of one task.
+
+    Attributes:
+        sites: the clusters that answer. One that stops to do so goes over to silent.
+    """
+
+    sites: list[Site]
+    silent: Silent
+    profiles: Mapping[str, Profile]
+    default_profile: str
+
+    def place(self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool) -> list[Job]:
+        """Go through the cycle, and return the jobs of VMs that belong to no cluster: they failed, or are to be absent
+        and are. The others are noted in the sites.
+
+        reserve and all_or_nothing as in Placer.place. Raises OtherCluster and LeaseLost when the cycle has to be gone
+        through again, and what reading raises.
+        """
+        with ExitStack() as leases:
+            cycles: dict[str, Cycle | None] = {}
+            for site in sorted(self.sites, key=lambda site: site.access.identity()):
+                access = site.access
+                cycles[site.name] = (
+                    leases.enter_context(access.ledger.scheduling_cycle(access.identity(), holder=access.holder))
+                    if reserve
+                    else None
+                )
+            loose = self._decide(entries, cycles)
+            jobs = [*loose, *(job for site in self.sites for job in site.jobs)]
+            if not (all_or_nothing and any(job.error for job in jobs)):
+                self._reserve(cycles)
+            return loose
+
+    def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
+        seen = self._look(entries, cycles)
+        loose: list[Job] = []
+        for site in self.sites:
+            site.jobs = []
+        by_name = {site.name: site for site in self.sites}
+        candidates: dict[str, list[tuple[Site, Job]]] = {}
+        for number, entry in enumerate(entries):
+            found = {site.name: _found(site, list(seen[site].matches)[number], seen[site]) for site in self.sites}
+            where = whereabouts(entry, found, self.silent)
+            if isinstance(where, Job):
+                (by_name[where.cluster].jobs if where.cluster is not None else loose).append(where)
+                continue
+            elsewhere = [name for name, each in found.items() if each.match.guest is not None]
+            for name in where if elsewhere else ():
+                found[name].job.warn(f"exists on cluster {listed(elsewhere)} as well, which its entry does not name")
+            candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
+        return loose + self._schedule(seen, candidates)
+
+    def _look(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> dict[Site, Seen]:
+        """Read all clusters at the same time."""
+
+        def look(site: Site) -> Seen | ConnectionFailed:
+            try:
+                return site.placer.look([Job(entry, cluster=site.name) for entry in entries], cycles[site.name])
+            except OtherCluster:
+                raise
+            except ConnectionFailed as error:
+                return error
+
+        answers = in_parallel(look, self.sites)
+        for site, answer in answers.items():
+            if isinstance(answer, ConnectionFailed):
+                self.sites.remove(site)
+                self.silent.add(site.name, answer.message, reserved_at(site.access, site.access.identity()))
+        return {site: answer for site, answer in answers.items() if isinstance(answer, Seen)}
+
+    def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
+        """Decide about the new VMs, by their names each with the clusters that it may be created on. Return those that
+        fit nowhere.
+        """
+        new: dict[Site, list[Job]] = {site: [] for site in self.sites}
+        for options in candidates.values():
+            for site, job in options:
+                new[site].append(job)
+
+        def prepare(site: Site) -> tuple[Scene, dict[Job, Request]]:
+            scene = site.placer.prepare([*site.jobs, *new[site]], seen[site])
+            return scene, site.placer.requests_of(scene)
+
+        prepared = in_parallel(prepare, self.sites)
+        members = []
+        for site, (scene, requests) in prepared.items():
+            obstacles = {job.entry.request.name: job.error for job in new[site] if job.error is not None}
+            by_name = {job.entry.request.name: request for job, request in requests.items()}
+            members.append(Member(site.name, site.cluster.labels, scene.scheduler, by_name, obstacles))
+        scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
+        wanted = {name: options[0][1].entry for name, options in candidates.items()}
+        present = [request for site, (scene, _) in prepared.items() for request in site.placer.present(scene)]
+        with ExitStack() as counted:
+            for scene, _requests in prepared.values():
+                counted.enter_context(scene.with_starting())
+            outcomes = scheduler.schedule_all([entry.request for entry in wanted.values()], time.time(), present)
+        loose: list[Job] = []
+        for (name, entry), outcome in zip(wanted.items(), outcomes, strict=True):
+            chosen = scheduler.chosen.get(name)
+            if chosen is None:
+                job = Job(entry)
+                job.schedule(outcome)
+                loose.append(job)
+            else:
+                site, job = next(each for each in candidates[name] if each[0].name == chosen.member.name)
+                site.placer.note(job, outcome, prepared[site][0])
+                site.jobs.append(job)
+            job.tried = scheduler.verdicts.get(name, ())
+        for site, (scene, _requests) in prepared.items():
+            site.placement = site.placer.conclude(scene)
+        between = [chosen.between for chosen in scheduler.chosen.values()]
+        check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
+        return loose
+
+    def _reserve(self, cycles: Mapping[str, Cycle | None]) -> None:
+        """Make the decisions known to others: those about all clusters, or none."""
+        reserved: list[Site] = []
+        try:
+            for site in self.sites:
+                cycle = cycles[site.name]
+                if cycle is not None:
+                    site.placer.reserve(site.jobs, cycle)
+                    reserved.append(site)
+        except BaseException:
+            for site in reserved:
+                with suppress(CollectionError):
+                    give_back(site, site.jobs)
+            raise
+
+
+def give_back(site: Site, jobs: Collection[Job]) -> None:
+    """Release what is reserved for these jobs."""
+    vmids = [decision.vmid for decision in decisions_of(jobs)]
+    site.access.ledger.release(site.access.identity(), vmids, site.access.holder)
+
+
+def reserved_at(access: Access, identity: str) -> set[str]:
+    """The names of the VMs that the ledger, reached through any cluster, knows to be in the making on one."""
+    return {reservation.name for reservation in access.ledger.reservations(identity)}
+
+
+def _found(site: Site, job: Job, seen: Seen) -> Found:
+    name = job.entry.request.name
+    return Found(job, seen.matches[job], any(guest.name == name for guest in seen.counted.snapshot.guests))

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tasks about several clusters, all of which call their nodes pve1, pve2 and pve3."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller, ModuleServer, Result
+
+Start = Callable[..., SimulatedCluster]
+VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"size": 1}}}
+DOWN: dict[str, Any] = {
+    "name": "c", "api_host": "127.0.0.1", "api_port": 1, "api_user": "u@pve", "api_token_id": "t", "api_token_secret": "5ecret-of-c",
+}  # fmt: skip
+
+
+def options(name: str, cluster: SimulatedCluster, **more: Any) -> dict[str, Any]:
+    """The entry of clusters for a simulated one."""
+    there = cluster.environment()
+    return {
+        "name": name,
+        "api_host": there["PROXMOX_HOST"],
+        "api_port": int(there["PROXMOX_PORT"]),
+        "api_user": there["PROXMOX_USER"],
+        "api_token_id": there["PROXMOX_TOKEN_ID"],
+        "api_token_secret": there["PROXMOX_TOKEN_SECRET"],
+        "ca_path": there["PROXMOX_CA_PATH"],
+        **more,
+    }
+
+
+TWO_NODES: dict[str, Any] = {
+    "nodes": [{"name": f"pve{n}", "cores": 8, "memory": 2048} for n in (1, 2)],
+    "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 1000}],
+}
+
+
+@pytest.fixture
+def controller(modules: ModuleServer, tmp_path: Path) -> Controller:
+    """A controller that knows of no cluster but those of its tasks."""
+    return Controller(modules, tmp_path / "controller", {})
+
+
+def names(cluster: SimulatedCluster) -> list[str]:
+    guests = cluster.state()["guests"]
+    return sorted(guest["name"] for guest in (guests.values() if isinstance(guests, dict) else guests))
+
+
+def on(result: Result) -> dict[str, str | None]:
+    return {vm["name"]: vm.get("cluster") for vm in result["vms"]}
+
+
+def test_vms__are_spread_over_clusters_and_found_again(start: Start, controller: Controller) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    wanted: dict[str, Any] = {
+        "clusters": [options("b", b), options("a", a)],
+        "tags": ["web"],
+        "topology_spread": [{"topology_key": "cluster", "tags": ["web"]}],
+        "vms": [{"name": f"web-{n}"} for n in range(4)],
+    }
+    planned = controller.schedule(**wanted, **VM, check=True, diff=True)
+    assert names(a) == names(b) == []
+    made = controller.schedule(**wanted, **VM)
+    assert on(made) == on(planned)
+    assert Counter(on(made).values()) == {"a": 2, "b": 2}
+    assert sorted(vm["vmid"] for vm in made["vms"]) == [100, 100, 101, 101], "VMIDs are per cluster"
+    assert sorted(names(a) + names(b)) == ["web-0", "web-1", "web-2", "web-3"]
+    assert [(node["cluster"], node["node"]) for node in made["nodes"]] == [(c, n) for c in "ab" for n in ("pve1", "pve2")]
+    assert made["vms"][0]["decision"]["clusters"] == planned["vms"][0]["decision"]["clusters"]
+    assert 'VM "web-0" (100) on cluster a' == planned["diff"][0]["after_header"]
+    again = controller.schedule(**wanted, **VM)
+    assert (again["changed"], on(again)) == (False, on(made))
+    gone = controller.schedule(clusters=wanted["clusters"], state="absent", vms=wanted["vms"])
+    assert on(gone) == on(made)
+    assert names(a) == names(b) == []
+    nothing = controller.schedule(clusters=wanted["clusters"], state="absent", vms=wanted["vms"])
+    assert (nothing["changed"], set(on(nothing).values())) == (False, {None})
+
+
+def test_cluster_that_is_down__is_a_reason(start: Start, controller: Controller) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    clusters = [options("a", a), options("b", b), DOWN]
+    pinned = controller.schedule(clusters=clusters, vms=[{"name": "here", "cluster": "a"}], **VM)
+    assert on(pinned) == {"here": "a"}
+    assert any("cluster 'c' cannot be reached and takes no part" in text for text in pinned["warnings"])
+    wanted = [{"name": "here"}, {"name": "new", "memory": 512}]
+    refused = controller.fail("ClusterUnreachable", clusters=clusters, vms=wanted, **VM)
+    assert "may be on clusters that cannot be reached: c: 127.0.0.1:1: cannot connect" in refused["msg"]
+    assert on(refused) == {"here": "a", "new": None}
+    assert names(a) + names(b) == ["here"]
+    made = controller.schedule(clusters=clusters, vms=wanted, when_unreachable="skip", **VM)
+    assert on(made) == {"here": "a", "new": "b"}
+    everywhere = [{**DOWN, "name": name} for name in ("a", "b")]
+    controller.fail("ConnectionFailed", clusters=everywhere, vms=wanted, **VM)
+
+
+def test_vm_on_two_clusters__is_a_doubt(start: Start, controller: Controller) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    clusters = [options("a", a), options("b", b)]
+    controller.schedule(clusters=clusters, name="dns", cluster="a", **VM)
+    twin = controller.schedule(clusters=clusters, name="dns", cluster="b", **VM)
+    assert on(twin) == {"dns": "b"}
+    assert 'VM "dns": exists on cluster a as well, which its entry does not name' in twin["warnings"]
+    doubt = controller.fail("AmbiguousName", clusters=clusters, name="dns", **VM)
+    assert 'VM "dns": exists on clusters a and b; set cluster' in doubt["msg"]
+    same = controller.fail("InvalidRequest", clusters=[options("a", a), options("b", a)], name="dns", **VM)
+    assert "clusters: 'a' and 'b' are the same cluster (ca:" in same["msg"]
+
+
+def test_one_vm_that_fails_on_one_cluster__holds_back_all_clusters(start: Start, controller: Controller) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    clusters = [options("a", a), options("b", b)]
+    wanted: dict[str, Any] = {"clusters": clusters, "vms": [{"name": f"big-{n}", "memory": 2048} for n in range(5)]}
+    none = controller.fail("NoNodesAvailable", **wanted, **VM)
+    assert "nothing was written" in none["msg"]
+    assert names(a) + names(b) == []
+    four = controller.fail("NoNodesAvailable", **wanted, **VM, all_or_nothing=False)
+    assert len(names(a)) == len(names(b)) == 2
+    assert [vm["name"] for vm in four["vms"] if "error" in vm] == ["big-4"]
+    # What the VM on a is to become is impossible; b is held back although nothing is wrong there.
+    drifted = [{"name": "big-0", "scsi": {"scsi0": {"size": 9, "storage": "other"}}}, {"name": "small", "memory": 16}]
+    held = controller.run("qemu_schedule", clusters=clusters, vms=drifted, update=True, **VM)
+    assert held["failed"]
+    assert len(names(a)) == len(names(b)) == 2, held["msg"]
+
+
+def test_cluster_that_loses_its_room__hands_its_vm_over(start: Start, controller: Controller) -> None:
+    """Somebody whose VMs this user does not see takes the only VMID that the VM may have on the first cluster."""
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    a.fault(method="POST", path="/qemu$", status=500, message="unable to create VM 100: config file already exists")
+    made = controller.schedule(
+        clusters=[options("a", a), options("b", b)], name="web", vmid_range="100-100", **VM
+    )
+    assert (on(made), made["vmid"], made["vms"][0]["attempts"]) == ({"web": "b"}, 100, 3)
+    assert (names(a), names(b)) == ([], ["web"])
