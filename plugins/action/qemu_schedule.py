@@ -45,7 +45,8 @@ def line_of(step: dict[str, t.Any]) -> str | None:
     if step["total"] == 1 and step["seconds"] < QUICK:
         return None
     name = step["name"] or step["vmid"]
-    where = "" if step["node"] is None else f" on {step['node']} as {step['vmid']}"
+    cluster = f"cluster {step['cluster']}, " if "cluster" in step else ""
+    where = "" if step["node"] is None else f" on {cluster}{step['node']} as {step['vmid']}"
     what = f"failed, {step['error']}" if step["error"] else " and ".join(PARTICIPLES[a] for a in step["actions"])
     width = len(str(step["total"]))
     return f"qemu_schedule: {step['done']:>{width}}/{step['total']} {name} {what}{where} ({step['seconds']:.1f} s)"

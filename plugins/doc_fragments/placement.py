@@ -24,6 +24,13 @@ options:
         anchors. V((?i\)) at the beginning ignores case. Backreferences, look-around and V(\\b) are rejected, so that no
         pattern takes long to match.
     type: str
+  cluster:
+    description:
+      - For tasks with C(clusters), the names of those that the VM may be on, all of them when this is not given.
+      - The VM is searched for, and placed, on these clusters only. Changing the names does not move an existing VM.
+    type: list
+    elements: str
+    version_added: 1.1.0
   vmid_range:
     description:
       - The VMIDs to choose from, both ends included, for example V(100-150). The lowest free one is used.

@@ -35,7 +35,7 @@ CHANGED = "changed"
 UNCHANGED = "unchanged"
 KINDS = ("failed", "not done", CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
-HEADINGS = ("VM", "ACTION", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
+HEADINGS = ("VM", "ACTION", "CLUSTER", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
 
 
 def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
@@ -70,6 +70,8 @@ def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
         if lines:
             lines.append("")
         lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", size))
+        for text in _clusters(vm):
+            lines.extend(wrap(text, size, " " * 8, "   -  "))
         nodes = ranked(vm)
         longest = max((len(node["node"]) for node in nodes), default=0)
         for place, node in enumerate(nodes, 1):
@@ -113,7 +115,8 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
         found = known.get(vm["vmid"], {})
         address = {"address": found.get("address"), "addresses": found.get("addresses", [])}
         host = vm.get("host") or {"groups": [], "vars": {}}
-        facts.append({**{key: vm.get(key) for key in FACTS}, **address, "host": host})
+        cluster = {"cluster": vm["cluster"]} if vm.get("cluster") else {}
+        facts.append({**cluster, **{key: vm.get(key) for key in FACTS}, **address, "host": host})
     return facts
 
 
@@ -131,6 +134,16 @@ def findings_of(vm: VM) -> list[str]:
     findings = (vm.get("decision") or {}).get("findings") or {}
     texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
     return sorted(text for text in texts if text)
+
+
+def _clusters(vm: VM) -> list[str]:
+    """What each cluster said, where the task is about several."""
+    return [
+        f"cluster {each['cluster']}  "
+        + (each["reason"] or f"{each['score']:.1f} on {each['node']}")
+        + (f", preference {each['preference']:.1f}" if each["preference"] else "")
+        for each in (vm.get("decision") or {}).get("clusters") or []
+    ]
 
 
 def _rejections_of_others(vm: VM) -> list[str]:
@@ -183,6 +196,7 @@ def _row(vm: VM) -> tuple[str, ...]:
     return (
         _name(vm),
         _action(vm),
+        vm.get("cluster") or EMPTY,
         place.get("node") or EMPTY,
         str(place.get("vmid") or EMPTY),
         _storages(place.get("storages") or {}),
@@ -273,7 +287,8 @@ def _headline(vm: VM) -> str:
     place = place_of(vm)
     storages = _storages(place.get("storages") or {})
     on = "" if storages == EMPTY else f", disks on {storages}"
-    return f"{_action(vm)} on {place.get('node')} as {place.get('vmid')}{on}: {_why(vm)}"
+    where = f"cluster {vm['cluster']}, {place.get('node')}" if vm.get("cluster") else place.get("node")
+    return f"{_action(vm)} on {where} as {place.get('vmid')}{on}: {_why(vm)}"
 
 
 def _verdict(node: Mapping[str, t.Any]) -> str:

@@ -31,7 +31,7 @@ def placement_page(result: Data) -> dict[str, t.Any]:
     if not isinstance(result, Mapping) or "vms" not in result:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
     vms = [_vm(vm) for vm in result["vms"]]
-    nodes = [_node(node, vms) for node in result.get("nodes", ())]
+    nodes = [_node(_with_cluster(node), vms) for node in result.get("nodes", ())]
     usable = [node for node in nodes if node["online"] and not node["maintenance"]]
     return t.cast(
         "dict[str, t.Any]",
@@ -78,6 +78,8 @@ def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.A
 
 def _vm(vm: Data) -> dict[str, t.Any]:
     place = {key: place_of(vm).get(key) for key in ("node", "vmid", "storages")}
+    if vm.get("cluster") and place["node"]:
+        place["node"] = f"{vm['cluster']}/{place['node']}"
     return {**vm, **place, "held_back": held_back(vm), "nodes": _verdicts(vm), "findings": findings_of(vm)}
 
 
@@ -94,6 +96,15 @@ def _node(node: Data, vms: Sequence[Data]) -> dict[str, t.Any]:
     memory = {key: _gib(node[key]) for key in ("memory", "memory_limit", "memory_before", "memory_after")}
     placed = [vm for vm in vms if vm.get("decision") and not vm.get("error") and vm["node"] == node["node"]]
     return {**node, **memory, "placed": [{"name": vm["name"], "vmid": vm["vmid"]} for vm in placed]}
+
+
+def _with_cluster(node: Data) -> Data:
+    """A node of one of several clusters, under a name that no other cluster has for it or its storages."""
+    cluster = node.get("cluster")
+    if cluster is None:
+        return node
+    storages = [{**each, "storage": f"{cluster}/{each['storage']}"} for each in node["storages"]]
+    return {**node, "node": f"{cluster}/{node['node']}", "storages": storages}
 
 
 def _gib(mib: float | None) -> float | None:

@@ -77,7 +77,7 @@ class Chosen:
 class MultiClusterScheduler(Scheduler):
     """Places requests on several clusters. Queue, groups and their order are those of any scheduler.
 
-    Requests are told apart by their names. Of the clusters with room, those that preferred rules between clusters rate
+    The names of requests must differ. Of the clusters with room, those that preferred rules between clusters rate
     highest are looked at; of these the one whose best node has the highest score, and of equal ones the first by name.
 
     Attributes:

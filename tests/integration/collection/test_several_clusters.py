@@ -17,8 +17,13 @@ from support.controller import Controller, ModuleServer, Result
 Start = Callable[..., SimulatedCluster]
 VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"size": 1}}}
 DOWN: dict[str, Any] = {
-    "name": "c", "api_host": "127.0.0.1", "api_port": 1, "api_user": "u@pve", "api_token_id": "t", "api_token_secret": "5ecret-of-c",
-}  # fmt: skip
+    "name": "c",
+    "api_host": "127.0.0.1",
+    "api_port": 1,
+    "api_user": "u@pve",
+    "api_token_id": "t",
+    "api_token_secret": "5ecret-of-c",
+}
 
 
 def options(name: str, cluster: SimulatedCluster, **more: Any) -> dict[str, Any]:
@@ -72,9 +77,10 @@ def test_vms__are_spread_over_clusters_and_found_again(start: Start, controller:
     assert Counter(on(made).values()) == {"a": 2, "b": 2}
     assert sorted(vm["vmid"] for vm in made["vms"]) == [100, 100, 101, 101], "VMIDs are per cluster"
     assert sorted(names(a) + names(b)) == ["web-0", "web-1", "web-2", "web-3"]
-    assert [(node["cluster"], node["node"]) for node in made["nodes"]] == [(c, n) for c in "ab" for n in ("pve1", "pve2")]
+    nodes = [f"{node['cluster']}/{node['node']}" for node in made["nodes"]]
+    assert nodes == ["a/pve1", "a/pve2", "b/pve1", "b/pve2"]
     assert made["vms"][0]["decision"]["clusters"] == planned["vms"][0]["decision"]["clusters"]
-    assert 'VM "web-0" (100) on cluster a' == planned["diff"][0]["after_header"]
+    assert planned["diff"][0]["after_header"] == 'VM "web-0" (100) on cluster a'
     again = controller.schedule(**wanted, **VM)
     assert (again["changed"], on(again)) == (False, on(made))
     gone = controller.schedule(clusters=wanted["clusters"], state="absent", vms=wanted["vms"])

@@ -47,21 +47,12 @@ class Clusters:
         silent: Mapping[str, str] | None = None,
     ) -> None:
         profiles = {"balanced": profile()}
-        labels = labels or {}
-        self.members = [
-            Member(
-                name,
-                labels.get(name, {}),
-                Scheduler(
-                    cluster(
-                        [replace(each, labels={**each.labels, **labels.get(name, {}), "cluster": name}) for each in own],
-                        (guests or {}).get(name, ()),
-                    ),
-                    profiles,
-                ),
-            )
-            for name, own in nodes.items()
-        ]
+        self.members = []
+        for name, own in nodes.items():
+            given = (labels or {}).get(name, {})
+            labelled = [replace(each, labels={**each.labels, **given, "cluster": name}) for each in own]
+            state = cluster(labelled, (guests or {}).get(name, ()))
+            self.members.append(Member(name, given, Scheduler(state, profiles)))
         self.scheduler = MultiClusterScheduler(self.members, profiles, "balanced", silent)
 
     def place(self, *requests: Request, present: Sequence[Request] = ()) -> dict[str, str | None]:
@@ -73,10 +64,10 @@ class Clusters:
                     member.requests[request.name] = request
         for request, outcome in zip(requests, self.scheduler.schedule_all(requests, present=present), strict=True):
             self.outcomes[request.name] = outcome
-        return {
-            name: None if outcome.decision is None else f"{self.scheduler.chosen[name].member.name}/{outcome.decision.node}"
-            for name, outcome in self.outcomes.items()
-        }
+        places: dict[str, str | None] = dict.fromkeys(self.outcomes)
+        for name, chosen in self.scheduler.chosen.items():
+            places[name] = f"{chosen.member.name}/{chosen.decision.node}"
+        return places
 
     def of(self, *requests: Request, **more: t.Any) -> list[str | None]:
         """The clusters of the VMs alone."""
