@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer, Result
+from support.waiting import until
 
 Start = Callable[..., SimulatedCluster]
 VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"size": 1}}}
@@ -120,6 +122,38 @@ def test_vm_on_two_clusters__is_a_doubt(start: Start, controller: Controller) ->
     assert "clusters: 'a' and 'b' are the same cluster (ca:" in same["msg"]
 
 
+def test_tasks_that_name_the_same_clusters_differently__take_turns(
+    start: Start, modules: ModuleServer, tmp_path: Path, empty_postgres: str
+) -> None:
+    """Two controllers, one ledger: neither waits for the other for ever, and together they fill both clusters."""
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    running = []
+    for number, (first, second) in enumerate(((a, b), (b, a))):
+        there = Controller(modules, tmp_path / str(number), {})
+        wanted = {"clusters": [options("x", first), options("y", second)], "reservations": empty_postgres}
+        vms = [{"name": f"vm-{number}-{n}", "memory": 2048} for n in range(2)]
+        running.append(there.start("qemu_schedule", **wanted, vms=vms, state="started"))
+    results = [each.result() for each in running]
+    assert not any(result.get("failed") for result in results), results
+    assert len(names(a)) == len(names(b)) == 2
+
+
+def test_interrupted_task__ends_on_all_clusters(start: Start, controller: Controller) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    for cluster in (a, b):
+        cluster.fault(method="POST", path="/qemu$", task_seconds=100_000)
+    vms = [{"name": f"vm-{number}"} for number in range(4)]
+    wanted = {"clusters": [options("a", a), options("b", b)], "vms": vms, "parallel_creates": 1, **VM}
+    running = controller.start("qemu_schedule", **wanted)
+    until(lambda: all(any(r["method"] == "POST" for r in cluster.requests()) for cluster in (a, b)))
+    running.interrupt(signal.SIGINT)
+    result = running.result()
+    assert result["error_code"] == "Interrupted"
+    assert Counter(len(vm["actions"]) for vm in result["vms"]) == {0: 2, 1: 2}, "one is under way on each cluster"
+    assert all(vm["error"]["code"] == "Interrupted" for vm in result["vms"])
+    assert sum(r["method"] == "POST" for cluster in (a, b) for r in cluster.requests()) == 2
+
+
 def test_one_vm_that_fails_on_one_cluster__holds_back_all_clusters(start: Start, controller: Controller) -> None:
     a, b = start(TWO_NODES), start(TWO_NODES)
     clusters = [options("a", a), options("b", b)]
@@ -141,8 +175,6 @@ def test_cluster_that_loses_its_room__hands_its_vm_over(start: Start, controller
     """Somebody whose VMs this user does not see takes the only VMID that the VM may have on the first cluster."""
     a, b = start(TWO_NODES), start(TWO_NODES)
     a.fault(method="POST", path="/qemu$", status=500, message="unable to create VM 100: config file already exists")
-    made = controller.schedule(
-        clusters=[options("a", a), options("b", b)], name="web", vmid_range="100-100", **VM
-    )
+    made = controller.schedule(clusters=[options("a", a), options("b", b)], name="web", vmid_range="100-100", **VM)
     assert (on(made), made["vmid"], made["vms"][0]["attempts"]) == ({"web": "b"}, 100, 3)
     assert (names(a), names(b)) == ([], ["web"])
