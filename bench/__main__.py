@@ -9,13 +9,14 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, engine, forks, inventory, ledger, loads, machine, page, plans, tasks
+from . import api_requests, batch, clusters, engine, forks, inventory, ledger, loads, machine, page, plans, tasks
 
 SECTIONS = {
     "requests": api_requests.measure,
     "tasks": tasks.measure,
     "batch": batch.measure,
     "forks": forks.measure,
+    "clusters": clusters.measure,
     "inventory": inventory.measure,
     "ledger": ledger.measure,
     "engine": engine.measure,

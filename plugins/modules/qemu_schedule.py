@@ -81,7 +81,7 @@ options:
         type: path
       api_timeout:
         description:
-          - As O(api_timeout), for this cluster. The timeout for connecting is 5 seconds at most.
+          - As O(api_timeout), for this cluster. The timeout for the first connection to each host is 2 seconds.
         type: int
   when_unreachable:
     description:

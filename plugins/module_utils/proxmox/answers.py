@@ -109,7 +109,7 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
         # It may have failed while the answer was read.
         return (ConnectionFailed if repeatable else AnswerLost)(text, **details)
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return ConnectionFailed(f"{where}: no connection within api_timeout", **details)
+        return ConnectionFailed(f"{where}: no connection in time", **details)
     if isinstance(error, requests.exceptions.ProxyError) or _was_never_sent(error):
         return ConnectionFailed(f"{where}: cannot connect: {_innermost(error)}", **details)
     if _is_timeout(error):

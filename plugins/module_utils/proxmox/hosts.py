@@ -49,11 +49,13 @@ class Hosts:
         sleep: Callable[[float], None],
         connect_within: float | None = None,
     ) -> None:
-        """connect_within: seconds to wait for a connection even to the last host; None for the transport's timeout."""
+        """connect_within: seconds to wait for a connection to each host, and then to give up soon, until there was a
+        first answer; None to be as patient as later.
+        """
         self._hosts = tuple(hosts)
         self._transport = transport
         self._sleep = sleep
-        self._connect_within = float("inf") if connect_within is None else connect_within
+        self._connect_within = connect_within
         self._lock = threading.Lock()
         self._position = 0
         self._requests_made = 0
@@ -84,12 +86,14 @@ class Hosts:
         import requests
 
         pauses = list(READ_AGAIN_AFTER) if repeatable else []
+        if self._connect_within is not None:
+            pauses = pauses[:1]
         others = len(self._hosts) - 1
         while True:
             host = self.current
             with self._lock:
                 self._requests_made += 1
-            within = min(_CONNECT_WITHIN, self._connect_within) if others else self._connect_within
+            within = self._connect_within or (_CONNECT_WITHIN if others else float("inf"))
             failure: ConnectionFailed | None = None
             try:
                 answer = self._transport.send(method, host.base_url + path, sent, authentication, within)
@@ -97,6 +101,7 @@ class Hosts:
                 failure = failure_of_exception(error, method, path, host.name, repeatable=repeatable)
                 again, elsewhere = worth_another_read(error), not isinstance(failure, AnswerLost)
             else:
+                self._connect_within = None
                 again = answer.status in WORTH_ANOTHER_READ
                 elsewhere = repeatable and answer.status in AT_ANOTHER_HOST
                 if answer.status == CONNECTION_TO_NODE_FAILED:

@@ -52,7 +52,7 @@ class Session:
     def connect(cls, params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Session:
         """Return a session for the options of C(connection_argument_spec); a token costs no request, a password one.
 
-        C(connect_timeout), in seconds, is how long to wait for a connection, if that is less than C(api_timeout).
+        C(connect_timeout), in seconds, is how long to wait for the first connection to each host.
 
         Raises:
             MissingLibrary: requests or proxmoxer is not installed.

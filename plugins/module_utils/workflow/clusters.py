@@ -23,8 +23,9 @@ Facts = Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
 
 FAIL, SKIP = "fail", "skip"
 
-CONNECT_WITHIN = 5.0
-"""Seconds to wait for a connection to one of several clusters: the others do not wait longer for one that is down."""
+CONNECT_WITHIN = 2.0
+"""Seconds to wait for the first connection to a host of one of several clusters: the others wait for one that is down.
+"""
 
 OF_ONE_CLUSTER = {
     "snapshot": "clusters[].snapshot",
