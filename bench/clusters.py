@@ -19,8 +19,12 @@ from .report import Section, Table, ratio
 
 NODES = 16
 DOWN: dict[str, t.Any] = {
-    "name": "c", "api_host": "127.0.0.1", "api_user": "root@pam", "api_token_id": "t", "api_token_secret": "secret",
-}  # fmt: skip
+    "name": "down",
+    "api_host": "127.0.0.1",
+    "api_user": "root@pam",
+    "api_token_id": "t",
+    "api_token_secret": "secret",
+}
 
 
 CASES = (
@@ -55,7 +59,7 @@ def _measured(vms: int, there: int, port: int | None) -> tuple[float, int]:
     with ExitStack() as stack:
         ansible = stack.enter_context(controller(NODES))
         clusters = [ansible.cluster, *(stack.enter_context(_another()) for _number in range(there - 1))]
-        entries = [_entry(name, cluster) for name, cluster in zip("abc", clusters, strict=False)]
+        entries = [{"name": name, **cluster.options()} for name, cluster in zip("abc", clusters, strict=False)]
         if port is not None:
             entries.append({**DOWN, "api_port": port or stack.enter_context(_silent_port())})
         several = {"clusters": entries, "when_unreachable": "skip"} if len(entries) > 1 else {}
@@ -68,19 +72,6 @@ def _measured(vms: int, there: int, port: int | None) -> tuple[float, int]:
 
 def _another() -> t.ContextManager[SimulatedCluster]:
     return SimulatedCluster.start({"generate": {"nodes": NODES, "guests_per_node": 5}}, time_scale=1.0)
-
-
-def _entry(name: str, cluster: SimulatedCluster) -> dict[str, t.Any]:
-    there = cluster.environment()
-    return {
-        "name": name,
-        "api_host": there["PROXMOX_HOST"],
-        "api_port": int(there["PROXMOX_PORT"]),
-        "api_user": there["PROXMOX_USER"],
-        "api_token_id": there["PROXMOX_TOKEN_ID"],
-        "api_token_secret": there["PROXMOX_TOKEN_SECRET"],
-        "ca_path": there["PROXMOX_CA_PATH"],
-    }
 
 
 @contextmanager

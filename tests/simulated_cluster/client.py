@@ -179,6 +179,12 @@ class SimulatedCluster:
         """The variables that the collection reads its connection from."""
         return environment(self._ready)
 
+    def options(self) -> dict[str, Any]:
+        """The same as options of the collection's modules."""
+        names = {"PROXMOX_CA_PATH": "ca_path"}
+        given = {names.get(key, key.lower().replace("proxmox", "api")): v for key, v in self.environment().items()}
+        return {**given, "api_port": self.port}
+
     def _control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         response = self._session.request(method, f"{self.url}/sim{path}", json=body, timeout=30)
         answer = response.json()

@@ -28,19 +28,9 @@ DOWN: dict[str, Any] = {
 }
 
 
-def options(name: str, cluster: SimulatedCluster, **more: Any) -> dict[str, Any]:
+def options(name: str, cluster: SimulatedCluster) -> dict[str, Any]:
     """The entry of clusters for a simulated one."""
-    there = cluster.environment()
-    return {
-        "name": name,
-        "api_host": there["PROXMOX_HOST"],
-        "api_port": int(there["PROXMOX_PORT"]),
-        "api_user": there["PROXMOX_USER"],
-        "api_token_id": there["PROXMOX_TOKEN_ID"],
-        "api_token_secret": there["PROXMOX_TOKEN_SECRET"],
-        "ca_path": there["PROXMOX_CA_PATH"],
-        **more,
-    }
+    return {"name": name, **cluster.options()}
 
 
 TWO_NODES: dict[str, Any] = {

@@ -22,7 +22,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     SpreadConstraint,
     Toleration,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import DEFAULTS
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    DEFAULTS,
+    placement_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rules import (
     parse_priority_classes,
     parse_rules,
@@ -240,7 +243,7 @@ def test_priority_classes__are_whole_numbers() -> None:
 
 def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
-    assert set(documented) - set(rules_argument_spec()) == {"node", "node_regex", "vmid_range", "vmid_regex", "context"}
+    assert set(documented) == {*rules_argument_spec(), *placement_argument_spec()}
     spec = rules_argument_spec()
     assert_documented({**spec, "priority": {**spec["priority"], "default": DEFAULTS["priority"]}}, documented)
 
