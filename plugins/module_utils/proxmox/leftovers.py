@@ -114,6 +114,8 @@ class Leftovers(Lifecycle):
             config = read_config(self._session, making.node, making.vmid)
             if config is None or not is_ours(config):
                 return
+            # Where the failure is the lack of quorum, a deletion would remove the disks and keep the VM.
+            self._quorum.doubt()
             if config.get("protection"):
                 self.update(making.node, making.vmid, {"delete": "protection"})
             self.delete(making.node, making.vmid)

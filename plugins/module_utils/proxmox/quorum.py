@@ -34,6 +34,11 @@ class Quorum:
         with self._lock:
             self._holds_until = self._clock() + _HOLDS
 
+    def doubt(self) -> None:
+        """Note that something has failed, so that the next answer is a new one."""
+        with self._lock:
+            self._holds_until = float("-inf")
+
     def require(self, otherwise: str) -> None:
         """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum.
 

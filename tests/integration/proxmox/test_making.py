@@ -362,6 +362,18 @@ def test_clone__is_adjusted_by_what_its_own_config_says(cluster, binder):
     assert seen[0]["scsi0"].startswith("shared:")
 
 
+def test_clone__keeps_its_disks_when_the_quorum_is_lost_before_it_is_adjusted(cluster, binder):
+    def adjust(config: t.Any) -> Adjustment:
+        cluster.set_quorum(False)
+        return Adjustment({"memory": "4096"})
+
+    result = binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+
+    assert isinstance(result, LeftBehind)
+    assert "no quorum" in result.reason
+    assert [volume for volume in cluster.state()["volumes"] if volume["vmid"] == 200]
+
+
 def test_clone_that_needs_no_adjustment__is_not_written_to(cluster, binder):
     binder.clone(decision(), TEMPLATE, {"full": 1}, None)
 

@@ -16,6 +16,9 @@ from .state import NAMES, InForce, State
 TAKEN_ELSEWHERE = frozenset({NAMES, "DeviceClaims", "VolumeBinding", "TemplateLocality"})
 """Rules that are about what a new VM makes; a guest that moves has it already."""
 
+BETWEEN_GUESTS = frozenset({"GuestLimit", "HARules", "TopologySpread", "VMAffinity"})
+"""Rules that are not about templates."""
+
 
 def broken_step(
     state: Snapshot, in_flight: Iterable[Move | Creation], step: Move | Creation, in_force: InForce | None = None
@@ -41,8 +44,7 @@ def broken_step(
             return [f"guest {vmid} is not there" for vmid in gone]
         if there[step.vmid].node != step.source:
             return [f"guest {step.vmid} is on {there[step.vmid].node}, not on {step.source}"]
-        rules = replace(in_force, rules=in_force.rules - TAKEN_ELSEWHERE)
-        decided = tuple((_decision(there[vmid], step.target, state, rules), rules) for vmid in sorted(moving))
+        decided = tuple(_decided(there[vmid], step.target, state, in_force) for vmid in sorted(moving))
     if any(guest.vmid in moving for guest in copies):
         return [f"guest {min(moving)} is under way already"]
     others = [guest for guest in (*state.guests, *copies) if guest.vmid not in moving]
@@ -60,9 +62,9 @@ def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
     ]  # fmt: skip
 
 
-def _decision(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> Decision:
+def _decided(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tuple[Decision, InForce]:
     """The move of a guest as if it were a new VM like it; one that is off takes nothing unless stopped guests count,
-    and a template nothing at all."""
+    and a template nothing at all. With the rules that hold for it."""
     there, given = not guest.template, guest.constraints
     member = any(guest.vmid in rule.vmids for rule in state.ha_rules)
     request = Request(
@@ -80,4 +82,5 @@ def _decision(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> 
         ha=given.ha or (HAIntent() if member else None),
         gang=given.gang,
     )
-    return Decision(request, target, guest.vmid)
+    exempt = TAKEN_ELSEWHERE if there else TAKEN_ELSEWHERE | BETWEEN_GUESTS
+    return Decision(request, target, guest.vmid), replace(in_force, rules=in_force.rules - exempt)

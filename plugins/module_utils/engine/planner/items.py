@@ -117,31 +117,35 @@ class Item:
     @property
     def label(self) -> str:
         """What users call it."""
-        return ", ".join(part.request.name or str(part.vmid) for part in self.parts)
+        return ", ".join((part.guest or part.request).name or str(part.vmid) for part in self.parts)
 
 
 def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable[HARule]) -> Part:
-    """What of a guest the filters look at and what of it counts: nothing of one that is off, unless such count too."""
+    """What of a guest the filters look at and what of it counts: nothing of one that is off, unless such count too.
+
+    Rules between guests are not about templates: the filters see neither the name, the tags and the pool of one, nor
+    its rules about others.
+    """
     there = not guest.template
     cores = guest.cores if there and (guest.running or policy.cpu.include_stopped) else 0.0
     memory = guest.memory if there and (guest.running or policy.memory.include_stopped) else 0
     given = guest.constraints
     ruled = any(guest.vmid in rule.vmids for rule in rules)
     request = Request(
-        guest.name or "",
+        (guest.name or "") if there else "",
         cores=cores,
         cores_max=guest.cores,
         memory=memory,
         vmid=guest.vmid,
-        tags=guest.tags,
-        pool=guest.pool,
+        tags=guest.tags if there else frozenset(),
+        pool=guest.pool if there else None,
         running=guest.running,
-        affinity=given.affinity,
-        topology_spread=given.topology_spread,
+        affinity=given.affinity if there else (),
+        topology_spread=given.topology_spread if there else (),
         node_required=given.node_required,
         node_preferred=given.node_preferred,
         tolerations=given.tolerations,
-        ha=given.ha or (HAIntent() if ruled else None),
+        ha=(given.ha or (HAIntent() if ruled else None)) if there else None,
         gang=given.gang,
     )
     return Part(guest.vmid, request, guest, mobility, cores, memory)

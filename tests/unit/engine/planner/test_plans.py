@@ -166,6 +166,17 @@ def test_drain__waits_for_the_room_that_another_move_frees() -> None:
     assert plan.nodes["b"].peak.memory == plan.nodes["b"].after.memory
 
 
+def test_drain__a_template_keeps_apart_from_nobody_in_any_order() -> None:
+    snapshot = Snapshot(
+        nodes=(node("a"), node("b")),
+        guests=(guest(100, "a", name="web-tpl", template=True), guest(101, "a", name="web-1", template=True),
+                guest(200, "a", name="web-1", constraints=Constraints((APART,)))),
+    )  # fmt: skip
+    plan = planned(snapshot, Goals(drain=frozenset({"a"})))
+    assert sorted(moves(plan)) == [(100, "a", "b"), (101, "a", "b"), (200, "a", "b")]
+    assert [walk(snapshot, plan, random.Random(seed)).broken for seed in range(8)] == [[]] * 8
+
+
 def test_place__the_higher_priority_gets_the_room() -> None:
     state = cluster([node("a", gib=10)], [guest(100, "a", gib=2)])
     plan = make_plan(state, PROFILES, Goals(place=(vm("large", gib=8), vm("small", gib=4, priority=1))), {})
