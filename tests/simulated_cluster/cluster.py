@@ -61,6 +61,8 @@ class Timing:
     lrm_seconds: float = 3.0
     maintenance_seconds: float = 12.0
     offline_seconds: float = 8.0
+    fence_after_seconds: float = 60.0
+    fence_seconds: float = 60.0
     node_down_seconds: float = 3.0
     unauthorized_seconds: float = 3.0
     lock_seconds: float = 10.0

@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import ha_placement
+from . import ha_placement, ha_recovery
 from .access import Identity
 from .migration.containers import ContainerMigration
 from .migration.terms import Options
@@ -50,6 +50,7 @@ class Manager:
         self._rounds: asyncio.Task[None] | None = None
         self._moves: set[asyncio.Task[None]] = set()
         self._slots: dict[str, asyncio.Semaphore] = {}
+        self._lost: set[str] = set()
 
     def service(self, sid: str) -> Service:
         return self.services.setdefault(sid, Service())
@@ -96,9 +97,18 @@ class Manager:
         for sid in list(ha.resources):
             guest = ha.guest_of(sid)
             if guest is not None:
-                busy |= self._settle(sid, guest)
+                busy |= self._look_at(sid, guest)
         pending = any(node.maintenance and not ha.in_maintenance(node) for node in self._cluster.nodes.values())
         return busy or pending
+
+    def _look_at(self, sid: str, guest: Guest) -> bool:
+        if not self._cluster.nodes[guest.node].online:
+            self._lost.add(sid)
+            return ha_recovery.recover(self._cluster, sid, guest)
+        if sid in self._lost:
+            self._lost.discard(sid)
+            ha_recovery.back_again(self._cluster, sid)
+        return self._settle(sid, guest)
 
     def _settle(self, sid: str, guest: Guest) -> bool:
         service, resource = self.service(sid), self._cluster.ha.resources[sid]
@@ -107,7 +117,7 @@ class Manager:
         if service.state == "request_stop" and service.done is None:
             service.state = None
         request, service.request = service.request, None
-        if resource.get("state") == "ignored" or not self._cluster.nodes[guest.node].online:
+        if resource.get("state") == "ignored":
             return False
         how, target = request or ("migrate", None)
         if target is not None and not ha_placement.reachable(self._cluster, target):

@@ -215,6 +215,28 @@ def test_ha__forgets_a_move_to_a_node_that_is_down() -> None:
     in_moves_lab(work)
 
 
+def test_ha__starts_the_guests_of_a_lost_node_elsewhere() -> None:
+    """One that was being moved from there loses the lock that its worker has left behind."""
+
+    async def work(lab: Lab) -> None:
+        await managed(140, 142)(lab)
+        await rules(only=node_rule("vm:142", "pve1", strict=1))(lab)
+        guests, ha = lab.cluster.guests, lab.cluster.ha
+        upid = await move(lab, 140, "pve2", online=1)
+        await until(lab, lambda: guests[140].config_lock == "migrate")
+        await offline("pve1", seconds=0)(lab)
+        await until(lab, lambda: ha.service_state("vm:140") == "fence")
+        await until(lab, lambda: guests[140].node != "pve1" and guests[140].running)
+        assert guests[140].config_lock is None
+        assert ":hamigrate:" in upid
+        assert (ha.service_state("vm:142"), guests[142].node) == ("recovery", "pve1")
+        lab.cluster.nodes["pve1"].online = True
+        ha.manager.nudge()
+        await until(lab, lambda: guests[142].running and ha.service_state("vm:142") == "started")
+
+    in_moves_lab(work, fence_after_seconds=8.0, fence_seconds=8.0)
+
+
 def test_ha__moves_partners_along() -> None:
     async def work(lab: Lab) -> None:
         await managed(140, 142)(lab)

@@ -8,15 +8,23 @@ from __future__ import annotations
 import typing as t
 
 from simulated_cluster.control import Control
+from simulated_cluster.ha_manager import MANAGER
+from simulated_cluster.migration.terms import Options
+from simulated_cluster.migration.worker import Migration
 from simulated_cluster.model import Guest
 
 from .actors import Process
-from .wishes import NAMES
+from .tasks import Task
+from .wishes import NAMES, NODES
 
 if t.TYPE_CHECKING:
     from .history import History
 
 CREATES = r"^/nodes/[^/]+/qemu(/\d+/clone)?$"
+MOVES = r"^/nodes/[^/]+/(qemu|lxc)/\d+/migrate$"
+MOST_DRAINED = 2
+"""More nodes are not drained at a time: else the others have no room."""
+
 TASK_ERRORS = ("unable to create image: no space", "cfs-lock 'storage-shared' error: got lock request timeout")
 
 
@@ -34,6 +42,8 @@ class Chaos:
         self._processes = self._rng.randint(3, 7)
         acts = [self._kill, self._pause, self._interrupt, self._lose_node, self._lose_quorum, self._lose_ledger,
                 self._fail_tasks, self._create_by_hand, self._remove_by_hand, self._stop_by_hand]  # fmt: skip
+        if history.roomy:
+            acts += [self._move_by_hand, self._fail_moves, self._kill_mover]
         # With few kinds of trouble at a time, one does not hide what another would show.
         self._acts = [self._start, *self._rng.sample(acts, k=self._rng.randint(0, len(acts)))]
 
@@ -42,7 +52,7 @@ class Chaos:
         names = self._rng.sample(NAMES, k=len(NAMES))
         count = self._rng.randint(2, 4)
         for number in range(count):
-            self._start(tuple(names[number::count]) if self._rng.random() < 0.7 else ())
+            self._create(tuple(names[number::count]) if self._rng.random() < 0.7 else ())
         self._plan()
 
     def step(self) -> None:
@@ -67,6 +77,19 @@ class Chaos:
         for process in self._history.processes.values():
             process.frozen_until = 0.0
 
+    def clean_up_by_hand(self) -> None:
+        """What only a human may: remove locks of workers that have died, and what these left on other nodes."""
+        cluster = self._history.cluster
+        for guest in cluster.guests.values():
+            if guest.config_lock == "migrate" and not guest.lock.locked():
+                self._history.log(f"a human unlocks VM {guest.vmid}")
+                cluster.set_config(guest, lock=None)
+            guest.strays.clear()
+            guest.half_mirrored = False
+        for sid in sorted(cluster.ha._failed):
+            self._history.log(f"a human takes {sid} out of state error")
+            self._do(lambda sid=sid: (cluster.ha.set_state(sid, "disabled"), cluster.ha.set_state(sid, "started")))
+
     def next_time(self) -> float | None:
         """When something is to be done."""
         return None if self._over else min([self._next, *(due for due, _repair in self._repairs)])
@@ -79,11 +102,33 @@ class Chaos:
 
     # --- controllers ---
 
-    def _start(self, names: tuple[str, ...] = ()) -> None:
+    def _start(self) -> None:
+        if not self._history.roomy or self._rng.random() < 0.4:
+            self._create()
+        else:
+            self._move()
+
+    def _create(self, names: tuple[str, ...] = ()) -> None:
+        names = names or tuple(name for name in NAMES if self._rng.random() < 0.6) or NAMES[:1]
+        self._begin(Task(names=names))
+
+    def _move(self) -> None:
+        """Let a controller drain a node, give one back, or rebalance."""
+        drained = self._history.drained()
+        node = self._rng.choice(NODES)
+        kind = self._rng.choice(["drained", "drained", "active", "rebalance"])
+        if kind == "rebalance":
+            goals = self._rng.choice([["repair"], ["repair", "balance"], ["consolidate"]])
+            self._begin(Task("cluster_rebalance", options={"goals": goals}))
+        elif kind == "active" and drained:
+            self._begin(Task("node_drain", (self._rng.choice(drained),), {"state": "active"}))
+        elif node in drained or len(drained) < MOST_DRAINED:
+            self._begin(Task("node_drain", (node,)))
+
+    def _begin(self, task: Task) -> None:
         if len(self._history.processes) < self._processes:
-            names = names or tuple(name for name in NAMES if self._rng.random() < 0.6) or NAMES[:1]
             error = self._rng.choice([0.0, 0.0, 0.0, -300.0, 300.0])
-            self._history.start(names, self._rng.choice("ab"), error)
+            self._history.start(task, self._rng.choice("ab"), error)
 
     def _one(self) -> Process | None:
         alive = [process for process in self._history.processes.values() if not process.ended and not process.killed]
@@ -92,6 +137,14 @@ class Chaos:
     def _kill(self) -> None:
         if process := self._one():
             self._history.log(f"{process.name} is killed")
+            process.killed = True
+
+    def _kill_mover(self) -> None:
+        """Kill a controller while a move of its own is under way."""
+        movers = [asked.by for asked in self._history.referee.moves.under_way() if not asked.by.killed]
+        if movers:
+            process = self._rng.choice(movers)
+            self._history.log(f"{process.name} is killed as it moves a guest")
             process.killed = True
 
     def _pause(self) -> None:
@@ -142,6 +195,17 @@ class Chaos:
         self._history.log(f"the next {fault['count']} creations: {fault.get('task_error', 'slow')}")
         self._history.cluster.faults.add(fault)
 
+    def _fail_moves(self) -> None:
+        fault: dict[str, t.Any] = {"path": MOVES, "method": "POST", "count": self._rng.randint(1, 3)}
+        kind = self._rng.choice(["error", "slow", "killed"])
+        fault |= {
+            "error": {"task_error": "migration problems"},
+            "slow": {"task_seconds": self._rng.choice([25.0, 80.0])},
+            "killed": {"task_killed": True},
+        }[kind]
+        self._history.log(f"the next {fault['count']} migrations: {kind}")
+        self._history.cluster.faults.add(fault)
+
     # --- a human ---
 
     def _create_by_hand(self) -> None:
@@ -158,6 +222,8 @@ class Chaos:
             guest = self._rng.choice(ours)
             self._history.log(f"a human removes VM {guest.vmid} ({guest.name})")
             self._history.referee.removed.add(guest.vmid)
+            ha = self._history.cluster.ha
+            ha.remove(ha.sid(guest))
             self._do(lambda: self._control.remove_guest(_Asked(vmid=str(guest.vmid)), {}))
 
     def _stop_by_hand(self) -> None:
@@ -166,6 +232,22 @@ class Chaos:
             guest = self._rng.choice(running)
             self._history.log(f"a human stops VM {guest.vmid} ({guest.name})")
             self._do(lambda: self._control.set_guest(_Asked(vmid=str(guest.vmid)), {"status": "stopped"}))
+
+    def _move_by_hand(self) -> None:
+        """As in the user interface: what is an HA resource is moved by the HA manager."""
+        cluster = self._history.cluster
+        idle = [guest for guest in self._history.referee.ours() if not guest.config_lock and not guest.lock.locked()]
+        idle = [guest for guest in idle if cluster.nodes[guest.node].online]
+        if not idle or not cluster.quorate:
+            return
+        guest = self._rng.choice(idle)
+        target = self._rng.choice([name for name, node in cluster.nodes.items() if node.online and name != guest.node])
+        self._history.log(f"a human moves VM {guest.vmid} ({guest.name}) from {guest.node} to {target}")
+        if cluster.ha.managed(guest):
+            self._do(lambda: cluster.ha.manager.request(cluster.ha.sid(guest), "migrate", target))
+            return
+        work = Migration(cluster, guest, target, MANAGER, Options(online=guest.running, local_disks=True))
+        self._do(lambda: cluster.tasks.start(guest.node, "qmigrate", guest.vmid, MANAGER, work.run))
 
     def _do(self, action: t.Callable[[], object]) -> None:
         """Do something in the simulated cluster."""

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
@@ -20,9 +19,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plugin_config as config_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import RunFailed
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 from . import substitutes
 from .actors import Actors, Process
@@ -30,7 +28,8 @@ from .chaos import Chaos
 from .loop import new_loop
 from .referee import Referee
 from .surroundings import LedgerDatabase, Network, Weather
-from .wishes import CLUSTER, NAMES, VMIDS, parameters
+from .tasks import RUNS, Task
+from .wishes import NAMES, NODES, VMIDS, cluster, parameters
 
 BEGIN = 1_800_000_000.0
 CHAOS_SECONDS = 90.0
@@ -38,7 +37,7 @@ LONGEST_SECONDS = 3600.0
 REST_SECONDS = 120.0
 """Longer than a reservation lasts."""
 
-MOST_PROCESSES = 5
+EVERYTHING = Task(names=NAMES)
 
 
 class Failed(AssertionError):
@@ -54,9 +53,12 @@ class History:
         self._log = log
         substitutes.begin(self.actors, random.Random(seed + 1))
         self.loop = new_loop(self.actors)
-        self.cluster: Cluster = build(copy.deepcopy(CLUSTER), seed=seed)
-        self.cluster.timing.request_seconds = 0.01
-        self.cluster.timing.create_seconds = self.rng.choice([0.2, 2.0, 10.0])
+        self.roomy = self.rng.random() < 0.5
+        self.cluster: Cluster = build(cluster(roomy=self.roomy), seed=seed)
+        timing = self.cluster.timing
+        timing.request_seconds, timing.fence_after_seconds, timing.fence_seconds = 0.01, 15.0, 15.0
+        timing.create_seconds = self.rng.choice([0.2, 2.0, 10.0])
+        timing.migrate_memory_seconds_per_gib = self.rng.choice([1.0, 10.0])
         self.server = Server(self.cluster)
         # Else two controllers that decide at the same time choose the same VMID, and one of them is stopped by that.
         self.apart = self.rng.random() < 0.7
@@ -64,14 +66,17 @@ class History:
         self.database = LedgerDatabase(self.actors, self.weather, self.rng)
         self.processes: dict[int, Process] = {}
         self.results: dict[int, dict[str, t.Any]] = {}
+        self.referee = Referee(self.cluster, parameters(roomy=self.roomy))
         network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
+        network.watch = self.referee.moves.note
         session_module.Transport = network.transport  # type: ignore[misc, assignment]
         access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
+        # No package offers plugins here, and to look through all of them takes longer than the rest of a run.
+        config_module.load_entry_points = lambda _registry: None  # type: ignore[assignment]
         holder_module.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
         holder_module._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
         holder_module._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
         self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret
-        self.referee = Referee(self.cluster, parameters())
         self.chaos = Chaos(self)
 
     def log(self, line: str) -> None:
@@ -81,17 +86,21 @@ class History:
             who = actor.process.name if actor is not None else "-"
             self._log(f"{self.actors.now - BEGIN:8.2f} {who:>12}  {line}")
 
-    def start(self, names: tuple[str, ...], host: str, clock_error: float = 0.0) -> Process:
-        """Begin a controller's run that wants these VMs."""
+    def start(self, task: Task, host: str, clock_error: float = 0.0) -> Process:
+        """Begin a controller's run."""
         pid = len(self.processes) + 1
         process = self.processes[pid] = Process(pid, f"run {pid} ({host})", host, clock_error)
-        params = copy.deepcopy(parameters())
+        params = parameters(task.module, roomy=self.roomy) | task.options
         params["api_token_secret"] = self.secret
-        params["vms"] = [body for body in params["vms"] if body["name"] in names]
-        for body in params["vms"] if self.apart else ():
-            body["vmid_range"] = VMIDS[body["name"]]
-        self.actors.spawn(process, lambda: self._run(process, params))
-        self.log(f"{process.name} begins, and wants {', '.join(names)}")
+        if task.module == "node_drain":
+            params["name"] = list(task.names)
+        for body in params.get("vms", ()):
+            if self.apart:
+                body["vmid_range"] = VMIDS[body["name"]]
+        if "vms" in params:
+            params["vms"] = [body for body in params["vms"] if body["name"] in task.names]
+        self.actors.spawn(process, lambda: self._run(process, task, params))
+        self.log(f"{process.name} begins: {task}")
         return process
 
     def sail(self) -> None:
@@ -104,7 +113,11 @@ class History:
             while self.actors.all:
                 self.actors.failure = None
                 self.actors.resume(self.actors.all[0])
-            self.loop.run_until_complete(self.server.stop())
+            stopping = self.loop.create_task(self.server.stop())
+            self.loop.settle()
+            while not stopping.done():
+                self.actors.now = self.loop.next_time() or self.actors.now
+                self.loop.settle()
             self.loop.close()
             self.database.end()
 
@@ -120,17 +133,37 @@ class History:
         rest = self.actors.now + REST_SECONDS
         while self.actors.now < rest:
             self._step(rest)
-        first = self._clean_run()
-        if first.get("failed"):
-            raise Failed(f"a clean run does not reach the goal: {first['msg']}")
-        second = self._clean_run()
-        if second.get("failed") or second["changed"]:
-            raise Failed(f"a second clean run is not without a change: {second.get('msg', 'changed')}")
+        self.chaos.clean_up_by_hand()
+        tasks = self._goals()
+        for task in tasks:
+            result = self._clean_run(task)
+            if result.get("failed"):
+                raise Failed(f"a clean run of {task} does not reach the goal: {result['msg']}")
+        for task in tasks:
+            result = self._clean_run(task)
+            if result.get("failed") or result["changed"]:
+                raise Failed(f"a second clean run of {task} is not without a change: {result.get('msg', 'changed')}")
         self.referee.check_goal(NAMES)
+        for node in tasks[0].names if self.roomy else ():
+            self.referee.check_drained(node)
 
-    def _clean_run(self) -> dict[str, t.Any]:
-        process = self.start(NAMES, "c")
-        self._until(lambda: process.ended, "a clean run does not end")
+    def _goals(self) -> list[Task]:
+        """What is wanted at the end: all VMs and, in a roomy cluster, a node without guests, and all rules kept."""
+        if not self.roomy:
+            return [EVERYTHING]
+        drained = self.rng.choice(NODES)
+        others = tuple(node for node in self.drained() if node != drained)
+        if others:
+            self._clean_run(Task("node_drain", others, {"state": "active"}))
+        return [Task("node_drain", (drained,)), EVERYTHING, Task("cluster_rebalance")]
+
+    def drained(self) -> Collection[str]:
+        """The nodes that are marked as drained."""
+        return [node for node in NODES if f"drained-node-{node}" in self.cluster.access.pools]
+
+    def _clean_run(self, task: Task) -> dict[str, t.Any]:
+        process = self.start(task, "c")
+        self._until(lambda: process.ended, f"a clean run of {task} does not end")
         return self.results[process.pid]
 
     def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
@@ -153,11 +186,11 @@ class History:
             self.loop.settle()
         self.referee.check()
 
-    def _run(self, process: Process, params: dict[str, t.Any]) -> None:
+    def _run(self, process: Process, task: Task, params: dict[str, t.Any]) -> None:
         """What the module does."""
         warnings: list[str] = []
         try:
-            result = schedule(params, one_vm_argument_spec(), check_mode=False, warn=warnings.append)
+            result = RUNS[task.module](params, warnings.append)
         except RunFailed as failure:
             result = {"failed": True, "msg": failure.message, "code": failure.failed_code, **failure.result}
         except CollectionError as error:

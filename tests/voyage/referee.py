@@ -1,22 +1,26 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must hold after every event, by the law and by what was there before."""
+"""What must hold after every step of a history, and at its end."""
 
 from __future__ import annotations
 
 import typing as t
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.model import Guest as SimulatedGuest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import InForce, Overcommit, State
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Guest, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+
+from .moves import Moves
 
 RULES = InForce(frozenset({"MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
 MIB = 1024**2
@@ -29,24 +33,26 @@ class Broken(AssertionError):
 class Referee:
     """Looks at the cluster itself, not at what its API shows.
 
+    A guest that a human or the HA manager has brought to a node is no controller's doing: there it counts for nothing,
+    until a controller moves it.
+
     Attributes:
-        removed: VMIDs of VMs that a human has removed.
+        removed: VMIDs of guests that a human has removed.
+        moves: what controllers move.
     """
 
     def __init__(self, cluster: Cluster, params: Mapping[str, t.Any]) -> None:
         self._cluster = cluster
         entries = build_entries(params, one_vm_argument_spec(), 0.0)
         self._requests = {entry.request.name: entry.request for entry in entries}
-        nodes = tuple(Node(node.name, cores=node.cores, memory=node.memory) for node in cluster.nodes.values())
-        base = tuple(
-            Guest(guest.vmid, guest.name, guest.node, status="running", cores=1, memory=guest.maxmem)
-            for guest in cluster.guests.values()
-            if not guest.template
-        )
-        self._before = Snapshot(nodes, base)
-        self._seen: tuple[t.Any, ...] = ()
-        self._whole: dict[int, str] = {}
+        self._nodes = tuple(Node(node.name, cores=node.cores, memory=node.memory) for node in cluster.nodes.values())
+        self._base = frozenset(guest.vmid for guest in cluster.guests.values() if not guest.template)
+        self._seen: list[t.Any] = []
+        self._whole = {vmid: guest.name for vmid, guest in cluster.guests.items()}
+        self._at: dict[int, str] = {}
+        self._touched: set[int] = set()
         self.removed: set[int] = set()
+        self.moves = Moves(cluster)
 
     def ours(self) -> list[SimulatedGuest]:
         """The VMs that controllers have made."""
@@ -65,8 +71,12 @@ class Referee:
 
     def check(self) -> None:
         """Raise Broken when something does not hold; costs little while nothing has changed."""
-        guests = self._cluster.guests
-        seen = tuple((guest.vmid, guest.name, guest.node, guest.config_lock, guest.status) for guest in guests.values())
+        guests, under_way = self._cluster.guests, self.moves.under_way()
+        seen: list[t.Any] = [
+            (guest.vmid, guest.node, guest.status, guest.config.get("name"), guest.config.get("lock"))
+            for guest in guests.values()
+        ]
+        seen += [asked.upid for asked in under_way]
         if seen == self._seen:
             return
         self._seen = seen
@@ -74,10 +84,8 @@ class Referee:
         twice = [name for name, count in Counter(guest.name for guest in ours).items() if count > 1]
         if twice:
             raise Broken(f"there are several VMs of one name: {twice}")
-        decided = tuple((Decision(self._requests[guest.name], guest.node, guest.vmid), RULES) for guest in ours)
-        reasons = broken(State(self._before, decided))
-        if reasons:
-            raise Broken(f"the law is broken: {'; '.join(reasons)}")
+        self._note_who_moved()
+        self._check_law(ours)
         for vmid, name in self._whole.items():
             if vmid not in self.removed and (vmid not in guests or guests[vmid].name != name):
                 raise Broken(f"VM {vmid} ({name}) is lost")
@@ -85,8 +93,67 @@ class Referee:
             if guest.running:
                 self._whole[guest.vmid] = guest.name
 
+    def _note_who_moved(self) -> None:
+        now = {vmid: guest.node for vmid, guest in self._cluster.guests.items()}
+        for vmid, node in now.items():
+            if self._at.get(vmid, node) == node:
+                continue
+            if self.moves.arrived(vmid, node):
+                self._touched.discard(vmid)
+            else:
+                self._touched.add(vmid)
+        self._touched &= now.keys()
+        self._at = now
+
+    def _check_law(self, ours: Sequence[SimulatedGuest]) -> None:
+        """Ask the law about the moves that have begun, and about all that controllers have made of the cluster."""
+        asked, guests = self.moves.under_way(), self._cluster.guests
+        counted = {*self._base, *(guest.vmid for guest in ours)} - self._touched
+        for each in self.moves.new():
+            step = each.move
+            others = [other.move for other in asked if other.move.vmid != step.vmid]
+            there = [self._guest(vmid) for vmid in sorted({*counted, step.vmid} & guests.keys())]
+            reasons = broken_step(Snapshot(self._nodes, tuple(there)), others, step, RULES)
+            if reasons:
+                raise Broken(f"{each.by.name} must not move {step.vmid}: {'; '.join(reasons)}")
+        copies = [
+            replace(self._guest(move.vmid), vmid=-move.vmid, name=None, node=move.target)
+            for move in (each.move for each in asked)
+            if move.vmid in counted and move.vmid in guests and guests[move.vmid].node != move.target
+        ]
+        base = [self._guest(vmid) for vmid in sorted(self._base & counted & guests.keys())]
+        decided = tuple(
+            (Decision(self._requests[guest.name], guest.node, guest.vmid), RULES)
+            for guest in ours
+            if guest.vmid not in self._touched
+        )
+        reasons = broken(State(Snapshot(self._nodes, (*base, *copies)), decided))
+        if reasons:
+            raise Broken(f"the law is broken: {'; '.join(reasons)}")
+
+    def _guest(self, vmid: int) -> Guest:
+        """A guest as it counts, whether it runs or not."""
+        guest = self._cluster.guests[vmid]
+        place: tuple[int, str, str] = (vmid, guest.name, guest.node)
+        request = self._requests.get(guest.name)
+        if request is None:
+            return Guest(*place, status="running", cores=1, memory=guest.maxmem, template=guest.template)
+        rules = request.constraints
+        return Guest(*place, status="running", cores=1, memory=request.memory, constraints=rules)
+
     def check_goal(self, names: Sequence[str]) -> None:
-        """Raise Broken unless each of these VMs is there once and runs."""
+        """Raise Broken unless each of these VMs is there once and runs, and no guest has lost a disk."""
         running = sorted(guest.name for guest in self.ours() if guest.running)
         if running != sorted(names):
             raise Broken(f"of {', '.join(names)} only {', '.join(running)} run")
+        volumes = self._cluster.volumes
+        for guest in self.ours():
+            for key, drive in guest.drives().items():
+                if volumes.find(drive["file"], guest.node) is None:
+                    raise Broken(f"{key} of VM {guest.vmid} ({guest.name}) is not on {guest.node}")
+
+    def check_drained(self, node: str) -> None:
+        """Raise Broken when a guest is on the node."""
+        left = [guest.vmid for guest in self._cluster.guests.values() if guest.node == node]
+        if left:
+            raise Broken(f"{node} is drained, and has {left}")

@@ -255,6 +255,20 @@ def as_completed(actors: Actors, futures: Iterable[Future]) -> Iterator[Future]:
         yield done
 
 
+class Waited(t.NamedTuple):
+    """What concurrent.futures.wait returns, in an order that is always the same."""
+
+    done: list[Future]
+    not_done: list[Future]
+
+
+def first_completed(actors: Actors, futures: Iterable[Future]) -> Waited:
+    """In place of concurrent.futures.wait, until the first is done."""
+    given = list(futures)
+    waiting(actors, lambda: any(future.done() for future in given))
+    return Waited([future for future in given if future.done()], [future for future in given if not future.done()])
+
+
 class Stand:
     """What stands in for something of Python at the moment: each history has one of its own."""
 
@@ -287,6 +301,7 @@ DEFAULTS = (
 NAMES = (
     (concurrent.futures.ThreadPoolExecutor, STAND.of("pool")),
     (concurrent.futures.as_completed, STAND.of("as_completed")),
+    (concurrent.futures.wait, STAND.of("wait")),
     (concurrent.futures.Future, STAND.of("future")),
 )
 
@@ -327,6 +342,7 @@ def begin(actors: Actors, rng: random.Random) -> None:
         "threading": Threading(actors),
         "secrets": Secrets(rng),
         "pool": lambda max_workers, **_options: Pool(actors, max_workers),
+        "wait": lambda futures, return_when: first_completed(actors, futures),
         "as_completed": lambda futures: as_completed(actors, futures),
         "future": lambda: Future(actors),
     }

@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tra
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.database import Row, Transaction
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import SQLiteDatabase
 
-from .actors import Actors
+from .actors import Actors, Process
 from .loop import Loop
 
 FORM = "application/x-www-form-urlencoded"
@@ -79,6 +79,7 @@ class Request:
         self, method: str, url: str, sent: Mapping[str, t.Any], headers: dict[str, str], at: Connection
     ) -> None:
         self.method = method
+        self.sent = sent
         self.headers = headers
         self.transport = at
         self.path = urllib.parse.urlsplit(url).path
@@ -101,7 +102,11 @@ class Prepared:
 
 
 class Network:
-    """Brings requests to the server. transport is what a session sends by."""
+    """Brings requests to the server. transport is what a session sends by.
+
+    Attributes:
+        watch: is told of every answer: method, path, what was sent, the response, and whose request it was.
+    """
 
     def __init__(
         self, actors: Actors, loop: Loop, server: Server, weather: Weather, rng: random.Random, log: Callable[..., None]
@@ -112,6 +117,7 @@ class Network:
         self._weather = weather
         self._rng = rng
         self._log = log
+        self.watch: Callable[[str, str, Mapping[str, t.Any], t.Any, Process], None] = lambda *_answered: None
 
     def transport(self, _verify: object, timeout: float) -> Transport:
         return Transport(self, timeout)
@@ -124,7 +130,8 @@ class Network:
         delay = chance() * (5 if is_late else weather.latency)
         if request.method != "GET":
             self._log(what)
-        answering = self._loop.create_task(self._delivered(request, delay, is_lost=is_lost))
+        delivered = self._delivered(request, delay, self._actors.process, is_lost=is_lost)
+        answering = self._loop.create_task(delivered)
         self._actors.wait(answering.done, timeout)
         if not answering.done():
             raise requests.exceptions.ReadTimeout("no answer")
@@ -144,10 +151,14 @@ class Network:
         date = email.utils.formatdate(self._actors.now, usegmt=True)
         return Answer(response.status, response.reason or "", body, None, date)
 
-    async def _delivered(self, request: Request, delay: float, *, is_lost: bool) -> t.Any:
+    async def _delivered(self, request: Request, delay: float, sender: Process, *, is_lost: bool) -> t.Any:
         """The server's response. What is on its way arrives, whatever becomes of the process that has sent it."""
         await asyncio.sleep(delay)
-        return None if is_lost else await self._server._serve(t.cast("t.Any", request))
+        if is_lost:
+            return None
+        response = await self._server._serve(t.cast("t.Any", request))
+        self.watch(request.method, request.path, request.sent, response, sender)
+        return response
 
 
 class Transport:

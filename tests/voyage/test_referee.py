@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.model import Guest
 
 from .referee import Broken, Referee
-from .wishes import CLUSTER, NAMES, parameters
+from .wishes import NAMES, parameters
+from .wishes import cluster as description
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    return build(copy.deepcopy(CLUSTER))
+    return build(description(roomy=False))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ..access import Identity
 from ..errors import TaskError
 from ..model import Guest, Volume
 from ..property_strings import GIB, format_size, human_size, parse, render
-from ..tasks import OrderedFailure, Task
+from ..tasks import Killed, OrderedFailure, Task
 from .live import LiveMove
 from .needs import LocalDisk, devices, local_disks, mapping_of, missing_mappings
 from .terms import Aborted, Options, TargetLost, ssh
@@ -242,7 +242,7 @@ class Migration:
         self.leave()
 
     async def spend(self, seconds: float) -> None:
-        """Work for a time; TargetLost as soon as the target is gone."""
+        """Work for a time; TargetLost as soon as the target is gone, and Killed when the own node is."""
         await self._unless_lost(self.task.work(self.cluster.clock, seconds))
 
     async def _unless_lost(self, work: Awaitable[None]) -> None:
@@ -253,16 +253,23 @@ class Migration:
             watching.cancel()
             if not working.done():
                 working.cancel()
+        self._survive()
         if not working.done() or working.cancelled():
             raise TargetLost("target node is gone")
         working.result()
 
     async def _until_lost(self) -> None:
-        while self.target.online:
+        while self.target.online and self.cluster.nodes[self.source].online:
             await asyncio.sleep(max(0.005, POLL_SECONDS * self.cluster.clock.scale))
+
+    def _survive(self) -> None:
+        """The worker dies with its node."""
+        if not self.cluster.nodes[self.source].online:
+            raise Killed
 
     def arrive(self) -> None:
         """The config file moves to the target's folder, naming the new disks."""
+        self._survive()
         cluster, guest = self.cluster, self.guest
         cluster.touch(guest)
         for disk, volume in self.made:

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What controllers are asked to do."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.draining import drain_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rebalancing import rebalance
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
+
+Warn = Callable[[str], None]
+RUNS: dict[str, Callable[[dict[str, t.Any], Warn], dict[str, t.Any]]] = {
+    "qemu_schedule": lambda params, warn: schedule(params, one_vm_argument_spec(), check_mode=False, warn=warn),
+    "node_drain": lambda params, warn: drain_nodes(params, check_mode=False, warn=warn),
+    "cluster_rebalance": lambda params, warn: rebalance(params, check_mode=False, warn=warn),
+}
+"""What the modules do."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a controller is asked to do. names are the VMs, or the nodes, that it is about."""
+
+    module: str = "qemu_schedule"
+    names: tuple[str, ...] = ()
+    options: dict[str, t.Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.module, *self.names, *(f"{key}={value}" for key, value in self.options.items())])
