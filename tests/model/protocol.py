@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 LEASE = "the lease is proven before it is written under it"
 FENCE = "a reservation is proven before the request is sent"
@@ -62,7 +62,7 @@ def steps(state: State, protections: frozenset[str] = PROTECTIONS) -> Iterator[S
         if state.condition_of(number) == "running":
             yield from _own_steps(state, number, protections)
         yield from _steps_of_the_world(state, number)
-    yield from _faults(state)
+    yield from faults(state)
 
 
 def is_at_rest(state: State) -> bool:
@@ -70,7 +70,7 @@ def is_at_rest(state: State) -> bool:
     return all(run.step == "done" or state.condition_of(number) != "running" for number, run in enumerate(state.runs))
 
 
-def _faults(state: State) -> Iterator[Step]:
+def faults(state: t.Any) -> Iterator[tuple[str, t.Any]]:
     """Controllers that are paused, go on, or crash."""
     following = {"running": ("paused", "dead"), "paused": ("running", "dead"), "dead": ()}
     for controller, condition in enumerate(state.conditions):
@@ -136,24 +136,54 @@ def broken(state: State) -> str | None:
     return None
 
 
-def explore(protections: frozenset[str] = PROTECTIONS) -> tuple[set[State], list[str]]:
-    """Return every state that can be reached, breadth first, and the shortest history to a broken one, if any."""
-    first = State()
-    before: dict[State, Step | None] = {first: None}
-    waiting = deque([first])
+class HasConditions(t.Protocol):
+    """What every state has: how its controllers are."""
+
+    @property
+    def conditions(self) -> tuple[str, ...]: ...
+
+
+S = t.TypeVar("S", bound=HasConditions)
+
+
+class Explored(t.NamedTuple, t.Generic[S]):
+    """states are all that can be reached, ends those from which nothing goes on but faults; history is that of the
+    first broken one: the labels of its steps, and the reason.
+    """
+
+    states: set[S]
+    ends: set[S]
+    history: list[str]
+
+
+def explore(protections: frozenset[str] = PROTECTIONS) -> Explored[State]:
+    """Look at every state that can be reached, until one is broken."""
+    return explored(State(), lambda state: steps(state, protections), broken)
+
+
+def explored(
+    first: S, steps_of: Callable[[S], Iterator[tuple[str, S]]], reason_of: Callable[[S], str | None]
+) -> Explored[S]:
+    """Look at states breadth first, until all were seen or one is broken."""
+    before: dict[S, tuple[str, S] | None] = {first: None}
+    waiting, ends = deque([first]), set[S]()
     while waiting:
         state = waiting.popleft()
-        reason = broken(state)
+        reason = reason_of(state)
         if reason is not None:
-            return set(before), [*_history(state, before), reason]
-        for label, following in steps(state, protections):
+            return Explored(set(before), ends, [*_history(state, before), reason])
+        goes_on = False
+        for label, following in steps_of(state):
+            goes_on = goes_on or following.conditions == state.conditions
             if following not in before:
                 before[following] = (label, state)
                 waiting.append(following)
-    return set(before), []
+        if not goes_on:
+            ends.add(state)
+    return Explored(set(before), ends, [])
 
 
-def _history(state: State, before: dict[State, Step | None]) -> list[str]:
+def _history(state: S, before: Mapping[S, tuple[str, S] | None]) -> list[str]:
     labels = []
     while (step := before[state]) is not None:
         labels.append(step[0])

@@ -25,7 +25,11 @@ class _Selector:
 
 
 class Loop(BaseEventLoop):
-    """Runs what is due, and returns."""
+    """Runs what is due, and returns.
+
+    Attributes:
+        turns: how often there was something to run.
+    """
 
     def __init__(self, actors: Actors) -> None:
         super().__init__()
@@ -33,16 +37,21 @@ class Loop(BaseEventLoop):
         self._selector = _Selector(self)
         # Seconds since the epoch have no nanoseconds as a float.
         self._clock_resolution = 1e-6
+        self.turns = 0
 
     def time(self) -> float:
         return self._actors.now
 
     def settle(self) -> None:
         """Run everything that is due at this moment."""
-        self.run_forever()
         # A timer that is due within the clock's resolution runs after the loop was told to stop.
-        while self._ready:  # type: ignore[attr-defined]
+        while self._is_due():
+            self.turns += 1
             self.run_forever()
+
+    def _is_due(self) -> bool:
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return bool(self._ready) or bool(timers and timers[0].when() <= self.time())  # type: ignore[attr-defined]
 
     def next_time(self) -> float | None:
         """When the next thing is due."""

@@ -94,7 +94,8 @@ class Referee:
                 self._whole[guest.vmid] = guest.name
 
     def _note_who_moved(self) -> None:
-        now = {vmid: guest.node for vmid, guest in self._cluster.guests.items()}
+        # A clone for another node is made on that of its template.
+        now = {vmid: guest.node for vmid, guest in self._cluster.guests.items() if guest.config_lock != "clone"}
         for vmid, node in now.items():
             if self._at.get(vmid, node) == node:
                 continue
@@ -107,19 +108,24 @@ class Referee:
 
     def _check_law(self, ours: Sequence[SimulatedGuest]) -> None:
         """Ask the law about the moves that have begun, and about all that controllers have made of the cluster."""
-        asked, guests = self.moves.under_way(), self._cluster.guests
+        guests = self._cluster.guests
+        under_way = [
+            each.move
+            for each in self.moves.under_way()
+            if each.move.vmid in guests and guests[each.move.vmid].node != each.move.target
+        ]
         counted = {*self._base, *(guest.vmid for guest in ours)} - self._touched
         for each in self.moves.new():
             step = each.move
-            others = [other.move for other in asked if other.move.vmid != step.vmid]
+            others = [other for other in under_way if other.vmid != step.vmid]
             there = [self._guest(vmid) for vmid in sorted({*counted, step.vmid} & guests.keys())]
             reasons = broken_step(Snapshot(self._nodes, tuple(there)), others, step, RULES)
             if reasons:
                 raise Broken(f"{each.by.name} must not move {step.vmid}: {'; '.join(reasons)}")
         copies = [
             replace(self._guest(move.vmid), vmid=-move.vmid, name=None, node=move.target)
-            for move in (each.move for each in asked)
-            if move.vmid in counted and move.vmid in guests and guests[move.vmid].node != move.target
+            for move in under_way
+            if move.vmid in counted
         ]
         base = [self._guest(vmid) for vmid in sorted(self._base & counted & guests.keys())]
         decided = tuple(

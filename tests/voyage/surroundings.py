@@ -129,7 +129,8 @@ class Network:
         is_late, is_lost = chance() < weather.late, chance() < weather.lost_before
         delay = chance() * (5 if is_late else weather.latency)
         if request.method != "GET":
-            self._log(what)
+            target = request.sent.get("target")
+            self._log(f"{what} to {target}" if target else what)
         delivered = self._delivered(request, delay, self._actors.process, is_lost=is_lost)
         answering = self._loop.create_task(delivered)
         self._actors.wait(answering.done, timeout)
@@ -152,8 +153,12 @@ class Network:
         return Answer(response.status, response.reason or "", body, None, date)
 
     async def _delivered(self, request: Request, delay: float, sender: Process, *, is_lost: bool) -> t.Any:
-        """The server's response. What is on its way arrives, whatever becomes of the process that has sent it."""
-        await asyncio.sleep(delay)
+        """The server's response. What is on its way arrives, whatever becomes of the process that has sent it: if that
+        is killed, at once, as a network is faster than a new process.
+        """
+        while delay > 0 and not sender.killed:
+            await asyncio.sleep(min(delay, 0.5))
+            delay -= 0.5
         if is_lost:
             return None
         response = await self._server._serve(t.cast("t.Any", request))

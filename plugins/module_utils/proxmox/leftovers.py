@@ -115,7 +115,7 @@ class Leftovers(Lifecycle):
             if config is None or not is_ours(config):
                 return
             # Where the failure is the lack of quorum, a deletion would remove the disks and keep the VM.
-            self._quorum.doubt()
+            self._quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
             if config.get("protection"):
                 self.update(making.node, making.vmid, {"delete": "protection"})
             self.delete(making.node, making.vmid)

@@ -34,18 +34,14 @@ class Quorum:
         with self._lock:
             self._holds_until = self._clock() + _HOLDS
 
-    def doubt(self) -> None:
-        """Note that something has failed, so that the next answer is a new one."""
-        with self._lock:
-            self._holds_until = float("-inf")
-
-    def require(self, otherwise: str) -> None:
-        """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum.
+    def require(self, otherwise: str, *, fresh: bool = False) -> None:
+        """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum. With fresh, an answer of a
+        moment ago does not do.
 
         A user without Sys.Audit on C(/) cannot see it; then nothing is raised.
         """
         with self._lock:
-            if self._clock() < self._holds_until:
+            if not fresh and self._clock() < self._holds_until:
                 return
             try:
                 rows: list[Row] = self._reader.get("/cluster/status")

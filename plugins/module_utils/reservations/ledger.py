@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ..errors import CollectionError
 from . import lease
-from .database import Database, Transaction
+from .database import Database, Row, Transaction
 from .holder import Holder
-from .records import COLUMNS, Durations, Phase, Reservation, from_row, has_expired, to_row
+from .records import COLUMNS, UNEXPIRED, Durations, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
 _INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -96,7 +96,7 @@ class Ledger:
     def reservations(self, cluster: str) -> list[Reservation]:
         """Return the present reservations, by VMID. Others may reserve more right after: decide within a cycle."""
         now, rows = self._database.read(_SELECT_RESERVATIONS, (cluster,))
-        unexpired = (from_row(row) for row in rows if not has_expired(row, now))
+        unexpired = _read((row for row in rows if not has_expired(row, now)), now, self.durations)
         return [reservation for reservation in unexpired if not reservation.has_ended(now)]
 
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
@@ -185,16 +185,16 @@ class Cycle:
     def reservations(self) -> list[Reservation]:
         """Drop what has expired, and what died before it was sent to Proxmox; return the rest, by VMID."""
         with self._proven() as transaction:
-            return _drop_ended(transaction, self.cluster)
+            return _drop_ended(transaction, self.cluster, self._durations)
 
     def reserve(self, reservations: Sequence[Reservation]) -> list[Reservation]:
         """Reserve all or none, and return them with their cluster, holder, created and expires.
 
-        A reservation of the same VMID and name whose holder died while it was binding is taken over. Raises
-        AlreadyReserved when a VMID or a name is reserved otherwise.
+        A reservation of the same VMID and name that was forsaken while it was binding is taken over, but for that of a
+        move, which may go on. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
         """
         with self._proven() as transaction:
-            present = _drop_ended(transaction, self.cluster)
+            present = _drop_ended(transaction, self.cluster, self._durations)
             made = [
                 replace(
                     reservation,
@@ -226,13 +226,27 @@ class Cycle:
             yield transaction
 
 
-def _drop_ended(transaction: Transaction, cluster: str) -> list[Reservation]:
+def _drop_ended(transaction: Transaction, cluster: str, durations: Durations) -> list[Reservation]:
     """Drop what counts no longer and return the rest, by VMID."""
-    transaction.change(f"{_DELETE_RESERVATIONS} AND expires <= ?", (cluster, transaction.now))
-    everything = [from_row(row) for row in transaction.fetch(_SELECT_RESERVATIONS, (cluster,))]
+    transaction.change(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
+    rows = transaction.fetch(_SELECT_RESERVATIONS, (cluster,))
+    everything = list(_read(rows, transaction.now, durations))
     ended = {reservation.vmid for reservation in everything if reservation.has_ended(transaction.now)}
     _delete(transaction, cluster, ended)
     return [reservation for reservation in everything if reservation.vmid not in ended]
+
+
+def _read(rows: Iterable[Row], now: float, durations: Durations) -> Iterator[Reservation]:
+    """Read rows; where something was sent to Proxmox, with whether the holder may still do something about it. A look
+    at the cluster that comes after this one shows what a dead holder has sent.
+    """
+    for row in rows:
+        found = from_row(row)
+        if found.phase == "binding":
+            quiet, expired = max(now - (found.expires - durations.reservation), 0.0), now >= found.expires
+            dead = found.holder is not None and found.holder.is_dead()
+            found = replace(found, quiet=quiet, expired=expired, forsaken=expired or dead)
+        yield found
 
 
 def _find_orphan(wanted: Reservation, present: Iterable[Reservation], now: float) -> Reservation | None:
@@ -242,13 +256,13 @@ def _find_orphan(wanted: Reservation, present: Iterable[Reservation], now: float
         same_vmid, same_name = other.vmid == wanted.vmid, other.name == wanted.name
         if not (same_vmid or same_name):
             continue
-        if same_vmid and same_name and other.phase == "binding" and other.holder and other.holder.is_dead():
+        if same_vmid and same_name and other.phase == "binding" and other.forsaken and not other.source:
             orphan = other
             continue
         what = f"VMID {other.vmid}" if same_vmid else f"the name '{other.name}'"
         raise AlreadyReserved(
             f"Cannot reserve {what} for VM '{wanted.name}' on cluster '{other.cluster}': it is reserved for VM "
-            f"'{other.name}' ({other.vmid}) by {other.holder}, for {other.expires - now:.0f} s at most.",
+            f"'{other.name}' ({other.vmid}) by {other.holder}, for {max(other.expires - now, 0):.0f} s at most.",
             cluster=other.cluster,
             vmid=other.vmid,
             name=other.name,

@@ -18,6 +18,11 @@ from .plain import from_data, to_data
 
 Phase = t.Literal["reserved", "binding", "created"]
 
+LASTS = 3600.0
+"""Seconds for which a reservation is kept after it has expired when something was sent to Proxmox for it: a clone or a
+migration goes on without the process that sent the request, and only the reservation tells its size and its target.
+"""
+
 UNKNOWN_HOLDER = Holder(host="", pid=0, space="", started="", id="")
 _TOO_MUCH = 2**63
 
@@ -45,7 +50,9 @@ class Reservation:
     running tells whether the VM will run. constraints are those of its request: the cluster does not show them. source
     is the node that a guest leaves which is being moved to node; empty for a VM that is being created. A move is named
     by move_name, as guests that exist may share a name. addresses are static IP addresses that the VM will have.
-    holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. phase:
+    holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. So are, for one
+    that is C(binding), quiet: the seconds since it was renewed; expired: whether that is too long ago, so that its
+    holder can do nothing about it any more; forsaken: whether it is, or its holder had died when it was read. phase:
     C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on, C(created) when
     its task has ended well.
     """
@@ -68,6 +75,9 @@ class Reservation:
     holder: Holder | None = None
     created: float = 0.0
     expires: float = 0.0
+    quiet: float = 0.0
+    expired: bool = False
+    forsaken: bool = False
 
     def has_ended(self, now: float) -> bool:
         """Tell whether it counts no longer.
@@ -75,7 +85,7 @@ class Reservation:
         When its holder died before it sent anything to Proxmox, nothing will come of it. Later, the VM may be there
         or be on its way, and its sizes are shown nowhere else: it counts until it is confirmed or expires.
         """
-        if now >= self.expires:
+        if now >= self.expires + (LASTS if self.phase == "binding" else 0.0):
             return True
         return self.phase == "reserved" and self.holder is not None and self.holder.is_dead()
 
@@ -84,6 +94,9 @@ def move_name(vmid: int) -> str:
     """The name under which the move of a guest is reserved: one that no VM can have."""
     return f"move:{vmid}"
 
+
+UNEXPIRED = f"expires + CASE phase WHEN 'binding' THEN {LASTS} ELSE 0 END > ?"
+"""What holds of rows that has_expired does not."""
 
 COLUMNS = "cluster, vmid, name, holder_id, holder, phase, created, expires, resources"
 
@@ -122,8 +135,8 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
 
 def has_expired(row: Iterable[t.Any], now: float) -> bool:
     """Tell whether the reservation whose COLUMNS these are has expired, whatever else they hold."""
-    *_others, expires, _resources = row
-    return isinstance(expires, (int, float)) and now >= expires
+    *_others, phase, _created, expires, _resources = row
+    return isinstance(expires, (int, float)) and now >= expires + (LASTS if phase == "binding" else 0.0)
 
 
 def from_row(row: Iterable[t.Any]) -> Reservation:

@@ -16,9 +16,13 @@ from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
 from ..model import Decision, Guest, Request, Snapshot
 from ..proxmox.freshness import BEING_MADE, KnownGuest
+from ..proxmox.ha_moves import BEGIN_WITHIN, MOVING
 from ..proxmox.static_addresses import static_addresses
 from ..reservations.records import Reservation
 from .entries import Entry
+
+SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, BEGIN_WITHIN + 5.0
+"""Seconds after which a requested move shows: by the lock of the guest, or by its state in the HA manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,14 @@ def count_reservations(
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
         if reservation.source:
-            if _has_moved(guest, reservation):
+            if _move_is_over(guest, reservation):
                 fulfilled.add(reservation.vmid)
             elif guest is not None:
                 under_way.append(_elsewhere(guest, reservation))
             continue
         created = reservation.phase == "created"
         if guest is None:
-            lost = created and is_gone(reservation.node, reservation.vmid)
+            lost = reservation.expired or (created and is_gone(reservation.node, reservation.vmid))
         else:
             lost = guest.node in reachable and _is_another(guest, reservation)
         if lost:
@@ -102,7 +106,9 @@ def count_reservations(
         elif guest is None or not is_settled(guest) or guest.name != reservation.name:
             pending.append(reservation)
         elif not _still_being_made(reservation) and (
-            _agrees(guest, reservation) or (created and reservation.vmid not in known and guest.node in reachable)
+            reservation.expired
+            or _agrees(guest, reservation)
+            or (created and reservation.vmid not in known and guest.node in reachable)
         ):
             fulfilled.add(reservation.vmid)
         else:
@@ -206,15 +212,16 @@ def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
     return replace(whole, guests=(*whole.guests, *under_way))
 
 
-def _has_moved(guest: Guest | None, reservation: Reservation) -> bool:
-    """Whether a move is over although its reservation is still there: the guest is shown on its target by now, or the
-    holder died, and nothing works on the guest.
+def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
+    """Whether a move has ended although its reservation is still there: the guest is shown on its target by now, or it
+    is shown at rest long after the last that its holder was heard of, who died or fell silent.
     """
-    if guest is None or guest.lock == "migrate":
+    if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in MOVING)):
         return False
     if reservation.phase == "created":
-        return guest.node == reservation.node
-    return reservation.holder is not None and reservation.holder.is_dead()
+        return guest is not None and guest.node == reservation.node
+    shows_within = HA_SHOWS_WITHIN if guest is not None and guest.ha_managed else SHOWS_WITHIN
+    return reservation.forsaken and reservation.quiet > shows_within
 
 
 def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
@@ -241,7 +248,7 @@ def _still_being_made(reservation: Reservation) -> bool:
 
     Until the holder is done the VM may be there without its sizes, as a clone is, or without having been started.
     """
-    return reservation.phase != "created" and not (reservation.holder and reservation.holder.is_dead())
+    return reservation.phase != "created" and not reservation.forsaken
 
 
 def _device(text: str) -> tuple[str, str]:

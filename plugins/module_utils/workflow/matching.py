@@ -190,10 +190,9 @@ def _match_by_vmid(
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
     """A VM that the cluster does not show whole: it exists, or its creation is under way or was cut off."""
-    dead = reservation.holder is not None and reservation.holder.is_dead()
-    if reservation.phase == "created" or (dead and reservation.vmid in shown):
+    if reservation.phase == "created" or (reservation.forsaken and reservation.vmid in shown):
         return Match(guest=guest_of(reservation))
-    if dead:
+    if reservation.forsaken:
         return Match(take_over=reservation.vmid)
     raise AlreadyReserved(
         f"{entry.label}: is being created as {reservation.vmid} on {reservation.node} by {reservation.holder}",

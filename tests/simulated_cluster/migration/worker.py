@@ -235,8 +235,10 @@ class Migration:
 
     async def _finish_offline(self) -> None:
         seconds = self.cluster.timing.migrate_seconds / 2
-        if not self.made:
-            await self.spend(seconds)
+        try:
+            await self.spend(0.0 if self.made else seconds)
+        except TargetLost as cause:
+            self._abort(str(cause))
         self.arrive()
         await self.cluster.clock.sleep(seconds)
         self.leave()

@@ -21,6 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     ReservationLost,
     open_ledger,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import LASTS
 
 DURATIONS = Durations(lease=15, reservation=60, created=90)
 
@@ -49,7 +50,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.model = {
             vmid: found
             for vmid, found in self.model.items()
-            if self.now < found.expires and (found.phase != "reserved" or found.holder != self.holders["dead"])
+            if self.now < found.expires + LASTS * (found.phase == "binding")
+            and (found.phase != "reserved" or found.holder != self.holders["dead"])
         }
 
     def mine(self, vmids: set[int], who: str) -> set[int]:
@@ -62,8 +64,8 @@ class AnyOrder(RuleBasedStateMachine):
     def may_be_added(self, wanted: Reservation, present: dict[int, Reservation]) -> bool:
         rivals = [found for found in present.values() if found.vmid == wanted.vmid or found.name == wanted.name]
         return all(
-            (found.vmid, found.name, found.phase, found.holder)
-            == (wanted.vmid, wanted.name, "binding", self.holders["dead"])
+            (found.vmid, found.name, found.phase) == (wanted.vmid, wanted.name, "binding")
+            and (found.holder == self.holders["dead"] or self.now >= found.expires)
             for found in rivals
         )
 
@@ -124,9 +126,10 @@ class AnyOrder(RuleBasedStateMachine):
     def read(self, who: str) -> None:
         self.forget_ended()
         with self.ledger.scheduling_cycle(CLUSTER, holder=self.holders[who], wait=0) as cycle:
-            assert cycle.reservations() == [self.model[vmid] for vmid in sorted(self.model)]
+            read = [replace(found, quiet=0, expired=False, forsaken=False) for found in cycle.reservations()]
+            assert read == [self.model[vmid] for vmid in sorted(self.model)]
 
-    @rule(seconds=st.sampled_from([1, 30, 59, 61, 91]))
+    @rule(seconds=st.sampled_from([1, 30, 59, 61, 91, 3601]))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
 

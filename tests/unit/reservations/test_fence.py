@@ -53,8 +53,10 @@ def fence(ledger: Ledger, clocks: Clocks) -> Fence:
 
 
 def decide_elsewhere(ledger: Ledger) -> None:
+    """Another one finds that it has expired, and that the cluster shows nothing of it."""
     with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
-        assert cycle.reservations() == []
+        assert [found.expired for found in cycle.reservations()] == [True]
+        cycle.confirm([100])
 
 
 def test_fence__trusts_a_fresh_proof_without_asking_the_ledger(fence: Fence, ledger: Ledger, clocks: Clocks) -> None:

@@ -6,22 +6,27 @@
 from __future__ import annotations
 
 import pytest
-from model.protocol import FENCE, LEASE, PROTECTIONS, State, broken, explore, is_at_rest, steps
+from model import moves
+from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Cycle, Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
 
 
 @pytest.fixture(scope="module")
-def states() -> set[State]:
-    found, history = explore()
-    assert history == []
-    return found
+def found() -> Explored[State]:
+    return explore()
 
 
-def test_protocol__reaches_no_broken_state(states: set[State]) -> None:
-    assert len(states) > 100_000
-    assert not any(map(broken, states))
+@pytest.fixture(scope="module")
+def states(found: Explored[State]) -> set[State]:
+    return found.states
+
+
+def test_protocol__reaches_no_broken_state(found: Explored[State]) -> None:
+    assert found.history == []
+    assert len(found.states) > 100_000
 
 
 def test_protocol__makes_the_one_vm_when_no_controller_fails_for_good(states: set[State]) -> None:
@@ -30,19 +35,17 @@ def test_protocol__makes_the_one_vm_when_no_controller_fails_for_good(states: se
     assert all([run.vm for run in state.runs].count("shown") == 1 for state in ends)
 
 
-def test_protocol__gets_on_while_a_run_is_not_done(states: set[State]) -> None:
-    for state in states:
-        following = [step for step, after in steps(state) if after.conditions == state.conditions]
-        assert is_at_rest(state) or following, state
+def test_protocol__gets_on_while_a_run_is_not_done(found: Explored[State]) -> None:
+    assert [state for state in found.ends if not is_at_rest(state)] == []
 
 
 def test_protocol__breaks_without_the_proof_of_the_lease() -> None:
-    _states, history = explore(PROTECTIONS - {LEASE})
+    history = explore(PROTECTIONS - {LEASE}).history
     assert history[-1] == "two VMs are in one place"
 
 
 def test_protocol__breaks_without_the_fence_by_a_pause_between_mark_and_send() -> None:
-    _states, history = explore(PROTECTIONS - {FENCE})
+    history = explore(PROTECTIONS - {FENCE}).history
     marked, paused = history.index("run 0: mark_binding"), history.index("controller 0 is paused")
     assert marked < paused < history.index("run 0: expired") < history.index("run 0: send")
     assert history[-1] == "two VMs are in one place"
@@ -53,3 +56,28 @@ def test_protocol__names_its_steps_as_the_code_does(states: set[State]) -> None:
     assert named == {"reservations", "reserve", "mark_binding", "mark_created"}
     for step in named:
         assert any(hasattr(kind, step) for kind in (Cycle, Ledger, Fence))
+
+
+@pytest.fixture(scope="module")
+def found_of_moves() -> Explored[moves.State]:
+    return moves.explore()
+
+
+def test_protocol_of_moves__reaches_no_broken_state_and_gets_on(found_of_moves: Explored[moves.State]) -> None:
+    assert found_of_moves.history == []
+    assert len(found_of_moves.states) > 30_000
+    assert [state for state in found_of_moves.ends if not moves.is_at_rest(state)] == []
+    ends = [state for state in found_of_moves.ends if "dead" not in state.conditions and moves.is_at_rest(state)]
+    assert {sum(guest.moved for guest in state.guests) for state in ends} == {0, 1}
+
+
+@pytest.mark.parametrize("missing", sorted(moves.PROTECTIONS))
+def test_protocol_of_moves__breaks_without_any_of_its_protections(missing: str) -> None:
+    assert moves.explore(moves.PROTECTIONS - {missing}).history[-1] == "two guests are in one place"
+
+
+def test_protocol_of_moves__names_its_steps_as_the_code_does(found_of_moves: Explored[moves.State]) -> None:
+    named = {run.step for state in found_of_moves.states for run in state.runs} - {"enter", "send", "done"}
+    assert named == {"reservations", "reserve", "mark_binding", "settle"}
+    for step in named:
+        assert any(hasattr(kind, step) for kind in (Cycle, Ledger, Fence, MoveGate))

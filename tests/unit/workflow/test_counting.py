@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 import pytest
-from support.ledgers import dead_holder, reservation
+from support.ledgers import reservation
 from support.small_cluster import guest, node
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import assumed_guest
@@ -204,7 +204,7 @@ def test_count_reservations__a_vm_that_was_made_and_is_gone_counts_no_longer(
     ],
 )
 def test_dead_holders_reservation__is_done_with_when_its_vm_counts_for_as_much(shown: Guest, expected: str) -> None:
-    assert outcome(counted(shown, mine(phase="binding", holder=dead_holder()))) == expected
+    assert outcome(counted(shown, mine(phase="binding", forsaken=True))) == expected
 
 
 def test_stand_in__counts_like_its_vm() -> None:
@@ -265,12 +265,34 @@ def test_a_guest_that_is_being_moved__counts_on_both_nodes(shown_on: str, counte
     assert other.storage_pending == {("fast", "pve2"): 5}
 
 
-def test_a_move_whose_holder_died__is_over_when_nothing_works_on_the_guest() -> None:
-    shown = guest(100, "pve1", name="web-1")
+@pytest.mark.parametrize(
+    ("held", "shown", "over"),
+    [
+        ({}, {}, False),
+        ({"forsaken": True, "quiet": 9.0}, {}, False),
+        ({"forsaken": True, "quiet": 11.0}, {}, True),
+        ({"forsaken": True, "quiet": 11.0}, {"ha_managed": True, "ha_state": "started"}, False),
+        ({"forsaken": True, "quiet": 31.0}, {"ha_managed": True, "ha_state": "started"}, True),
+        ({"forsaken": True, "quiet": 2000.0}, {"ha_managed": True, "ha_state": "migrate"}, False),
+        ({"forsaken": True, "quiet": 2000.0}, {"lock": "migrate"}, False),
+        ({"phase": "created"}, {}, False),
+        ({"phase": "created"}, {"node": "pve2"}, True),
+        ({"phase": "created"}, {"node": "pve2", "lock": "migrate"}, False),
+    ],
+)
+def test_a_move__is_over_when_the_cluster_shows_it_or_its_holder_is_gone_and_nothing_shows(
+    held: dict[str, t.Any], shown: dict[str, t.Any], over: bool
+) -> None:
+    found = moving(replace(guest(100, "pve1", name="web-1"), **shown), moved(**held))
+    assert (found.fulfilled == {100}, found.under_way == ()) == (over, over)
 
-    assert moving(shown, moved(holder=dead_holder())).fulfilled == {100}
-    assert moving(replace(shown, lock="migrate"), moved(holder=dead_holder())).under_way
-    assert moving(shown, moved()).under_way
+
+def test_a_slow_clone__counts_for_what_was_asked_after_its_holder_fell_silent() -> None:
+    held = mine(phase="binding", expired=True, forsaken=True)
+
+    assert outcome(counted(web(name=None, lock="clone"), held)) == "stands in"
+    assert outcome(counted(web(gib=8), held)) == "done with"
+    assert outcome(counted(None, held)) == "done with"
 
 
 def test_a_move__is_kept_by_the_ledger_with_the_node_that_it_leaves() -> None:

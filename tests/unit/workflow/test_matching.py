@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from support.ledgers import dead_holder, reservation
+from support.ledgers import reservation
 from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Request
@@ -104,7 +104,7 @@ def test_vm_that_another_process_creates_now__is_an_error_that_names_it() -> Non
 
 
 def test_leftover_of_a_dead_process__is_taken_over_with_its_vmid() -> None:
-    held = reservation(100, "web", phase="binding", holder=dead_holder())
+    held = reservation(100, "web", phase="binding", forsaken=True)
     assert match(entry("web"), pending=[held]) == Match(take_over=100)
     found = match(entry("web"), pending=[held], shown={100})
     assert (found.take_over, found.guest.vmid) == (None, 100)

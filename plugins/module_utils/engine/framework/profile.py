@@ -10,6 +10,7 @@ C(enable) and C(config), extended by C(weight) for scores and by the other exten
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -146,13 +147,14 @@ def _can_be_kept(scorer: points.ScorePlugin) -> bool:
     return scorer.bounded or scorer.by_score or type(scorer).normalize is points.ScorePlugin.normalize
 
 
-def sections_of(plugin_class: type[points.Plugin]) -> list[str]:
+@functools.cache
+def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
     """The sections in which a plugin can be named.
 
     What it does before its other points goes with them: C(pre_filters) is for plugins that do nothing else.
     """
-    sections = [section for section, point in SECTIONS.items() if issubclass(plugin_class, point)]
-    return [section for section in sections if section != "pre_filters"] or sections
+    sections = tuple(section for section, point in SECTIONS.items() if issubclass(plugin_class, point))
+    return tuple(section for section in sections if section != "pre_filters") or sections
 
 
 def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
