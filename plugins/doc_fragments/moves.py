@@ -76,10 +76,11 @@ options:
     type: path
   apply:
     description:
-      - File with a plan that was written with O(plan_file). Exactly this plan is carried out.
+      - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(plan) of another
+        task.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed.
-    type: path
+    type: raw
   progress_file:
     description:
       - File on the host that runs the module. The module appends a line of JSON when a move has ended. Its keys are

@@ -312,10 +312,11 @@ class GuestVanished(CollectionError):
 
 
 class PlanStale(CollectionError):
-    """The cluster is no longer as a plan assumes: a node or room is gone, or a guest moved, was started or stopped.
+    """The cluster is no longer as a plan assumes: a node, a VMID or room is gone, or a guest moved, was changed,
+    started or stopped.
 
-    Cure: make a new plan. The message and C(error_details.changed) list what changed. What the message names was not
-    begun.
+    Cure: make a new plan. The message and C(changed) in the details of the error list what changed. What the message
+    names was not begun.
     """
 
     code = "PlanStale"

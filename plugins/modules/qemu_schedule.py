@@ -184,6 +184,23 @@ options:
       - The module does not wait in check mode or with O(snapshot).
     type: int
     default: 0
+  plan_file:
+    description:
+      - File to write the plan to, as JSON, in check mode and otherwise before a VM is created or changed. Not written
+        if a VM fails. In check mode, the task fails if O(make_room) would have to move guests first.
+      - The plan contains each VM with its actions, and for a new VM the decision. It contains no secrets.
+    type: path
+    version_added: 1.1.0
+  apply:
+    description:
+      - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(vm_plan) of
+        another task. The VMs and their options must be those that the plan was made for. Secrets are taken from the
+        task.
+      - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
+        message states what changed. O(all_or_nothing) is always in force, and O(make_room) never.
+      - A plan that was carried out in part is completed. One that was carried out completely changes nothing.
+    type: raw
+    version_added: 1.1.0
   progress_file:
     description:
       - File on the host that runs the module. The module appends a line of JSON when a VM is done, for other programs
@@ -279,6 +296,17 @@ EXAMPLES = r"""
     name: wiki
     scsi: {scsi0: "ceph-vm:32"}
     update: true
+
+- name: Write a plan to a file, to be approved
+  qemu_scheduler.proxmox.qemu_schedule:
+    plan_file: /srv/plans/shop.json
+    vms: "{{ shop_vms }}"
+  check_mode: true
+
+- name: Carry out exactly this plan
+  qemu_scheduler.proxmox.qemu_schedule:
+    apply: /srv/plans/shop.json
+    vms: "{{ shop_vms }}"
 
 - name: Take the VMID from a range
   qemu_scheduler.proxmox.qemu_schedule:
@@ -582,6 +610,13 @@ moves:
   type: list
   elements: dict
   version_added: 1.1.0
+vm_plan:
+  description:
+    - What the task is about to do with each VM, as O(plan_file) contains it and O(apply) takes it.
+    - The page on the plan document of this collection describes its keys.
+  returned: in check mode, with O(plan_file) and with O(apply), if no VM failed and no other guest has to move first
+  type: dict
+  version_added: 1.1.0
 name:
   description: Name of the VM.
   returned: without O(vms)
@@ -630,6 +665,8 @@ def argument_spec() -> Spec:
         "parallel_creates": {"type": "int", "default": 4},
         "timeout": {"type": "int", "default": 600},
         "wait_for_capacity": {"type": "int", "default": 0},
+        "plan_file": {"type": "path"},
+        "apply": {"type": "raw"},
         "progress_file": {"type": "path"},
     }
 

@@ -31,7 +31,7 @@ OF_ONE_CLUSTER = {
     "snapshot": "clusters[].snapshot",
     "nodes": "clusters[].nodes",
     "address_pools": "pools only in tasks about one cluster",
-    "make_room": "it only in tasks about one cluster",
+    **dict.fromkeys(("make_room", "plan_file", "apply"), "it only in tasks about one cluster"),
 }
 """Options about one cluster, and what to use instead where there are several."""
 

@@ -81,7 +81,7 @@ class Entry:
         update: whether drift of an existing VM is applied.
         limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
-        given: the names of the options that the user set, defaults from the top included.
+        given: the options that the user set with their values, defaults from the top included. They may hold secrets.
         guard: what it must have to be removed.
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
         clusters: the names of those that it may be on, where the task is about several; all of them if empty.
@@ -96,7 +96,7 @@ class Entry:
     update: bool = False
     limits: str = "enforce"
     apply_pending: str = "never"
-    given: frozenset[str] = frozenset()
+    given: Mapping[str, t.Any] = field(default_factory=dict, repr=False)
     guard: Guard = field(default_factory=Guard)
     addresses: Wanted = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
@@ -199,7 +199,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         update=bool(body.get("update")),
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
-        given=frozenset(name for name, value in body.items() if value is not None),
+        given={name: value for name, value in body.items() if value is not None},
         guard=Guard.of(body),
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),

@@ -26,7 +26,7 @@ class MoveOptions:
     """What a task says of its moves.
 
     timeout is in seconds, for one move; bwlimit in KiB/s, None for Proxmox's own limit. replan: whether a new plan is
-    made after a failure. apply is the path of the plan to carry out, plan_file where the plan is kept. prove: whether a
+    made after a failure. apply is the plan to carry out or its path, plan_file where it is kept. prove: whether a
     solver checks the plan.
     """
 
@@ -36,7 +36,7 @@ class MoveOptions:
     timeout: float
     bwlimit: int | None
     replan: bool
-    apply: str | None
+    apply: t.Any
     plan_file: str | None
     prove: bool = False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import partial
@@ -23,6 +23,7 @@ from ..proxmox.reader import Reader, ReadOnce
 from ..proxmox.tasks import TaskFollower
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
+from .applying import Approved
 from .binding import BindingCycle, kept_alive
 from .entries import Entry
 from .existing import Converger
@@ -59,12 +60,20 @@ class Run:
         entries: Sequence[Entry],
         progress: Progress | None = None,
         room: RoomMaker | None = None,
+        *,
+        approved: Approved | None = None,
+        keep: Callable[[Sequence[Job]], None] = lambda jobs: None,
     ) -> None:
+        """approved is the plan that the run carries out, if there is one. keep is called with the jobs before anything
+        is written, unless one has failed.
+        """
         self._access = access
         self._placer = placer
         self._room = room
         self._progress = progress or (lambda step: None)
         self._done = 0
+        self._approved = approved
+        self._keep = keep
         self._all_or_nothing: bool = params["all_or_nothing"]
         self._parallel: int = params["parallel_creates"]
         self._timeout = float(params["timeout"])
@@ -109,10 +118,13 @@ class Run:
         due: Sequence[Job] = self.jobs
         looked = stands = False
         while due or not looked:
+            if self._approved is not None:
+                self._approved.check_cluster(self._access.identity())
             try:
                 placement = self._schedule(due, write=write)
                 looked = True
                 self._plan(due, placement, write=write)
+                self._hold_to_plan(due, write=write)
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
                     continue
@@ -133,6 +145,7 @@ class Run:
                 for job in due:
                     job.fail(error)
                 break
+            self._keep_plan(write=write)
             # What is written already cannot be held back any more.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands:
@@ -177,6 +190,16 @@ class Run:
         for job in unplaced:
             job.advice = advice
 
+    def _keep_plan(self, *, write: bool) -> None:
+        """Keep what is about to be done, as long as nothing is, and if it is all that is wanted."""
+        if self.wrote or self._failed():
+            return
+        try:
+            self._keep(self.jobs)
+        except CollectionError:
+            self._give_back(self.jobs if write else ())
+            raise
+
     def _failed(self) -> list[Job]:
         return [job for job in self.jobs if job.error is not None]
 
@@ -217,6 +240,14 @@ class Run:
             if job.plan is not None:
                 note_change(placement.nodes, job.plan.guest, job.plan.actions)
                 job.state = State.PLANNED if job.plan.actions else State.DONE
+
+    def _hold_to_plan(self, due: Sequence[Job], *, write: bool) -> None:
+        """Refuse what the approved plan does not say."""
+        for job in due:
+            objection = None if self._approved is None else self._approved.objection(job)
+            if objection is not None:
+                self._give_back([job] if write else ())
+                job.refuse(objection)
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
         """Plan for a VM that exists; with wait once others have created it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..engine.framework.profile import Profile
 from ..errors import InvalidRequest
@@ -17,13 +17,16 @@ from ..proxmox.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
 from .address_pools import parse_pools
+from .applying import Approved
 from .checks import check_entries
 from .clusters import clusters_of
 from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
+from .files import write_json
 from .guards import Guard
 from .host_facts import check_host_vars
+from .job import Job
 from .move_options import room_options
 from .move_progress import move_progress
 from .move_results import add_moves
@@ -36,6 +39,7 @@ from .report import VMReport
 from .result import RunFailed, failure_of, result_of
 from .room import RoomMaker
 from .run import Run
+from .vm_plan import document_of, read_plan
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """The smallest value of options that are numbers."""
@@ -58,12 +62,13 @@ class Task:
 
 
 class Done(t.NamedTuple):
-    """A run, a report per VM, what the user should know besides, and who made room."""
+    """A run, a report per VM, what the user should know besides, who made room, and the plan that was kept."""
 
     run: Run | MultiClusterRun
     reports: list[VMReport]
     cautions: list[str]
     room: RoomMaker | None = None
+    plan: Mapping[str, t.Any] | None = None
 
 
 def schedule(
@@ -79,6 +84,9 @@ def schedule(
     Raises RunFailed with the result when a VM failed, and other CollectionErrors when nothing was looked at.
     """
     _check_numbers(params)
+    if params["apply"] is not None:
+        # In part it would be another plan.
+        params = {**params, "all_or_nothing": True}
     expanded = None if params.get("vms") is None else expand(params["vms"], params)
     if expanded is None:
         entries = build_entries(params, per_vm, time.time())
@@ -92,12 +100,14 @@ def schedule(
     attributes = device_attributes(params.get("device_attributes"))
     task = Task(entries, expanded.series if expanded else (), profiles, profile, attributes, progress)
     work = _on_clusters if params.get("clusters") is not None else _on_one
-    run, reports, cautions, room = work(params, task, check_mode=check_mode)
+    run, reports, cautions, room, plan = work(params, task, check_mode=check_mode)
     for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None, in_full=params["decision_nodes"])
     if room is not None and room.outcome is not None:
         add_moves(result, room.outcome, wrote=not check_mode)
+    if plan:
+        result["vm_plan"] = plan
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports,
@@ -111,6 +121,10 @@ def schedule(
 
 def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
     options = room_options(params)
+    approved = None if params["apply"] is None else Approved(read_plan(params["apply"], "apply"))
+    if approved is not None:
+        task = replace(task, entries=approved.held(task.entries, Guard.of(params)), series=())
+    plan: dict[str, t.Any] = {}
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         removals, cautions = _surplus(params, task, lambda: read_settled(access.reader, patience=0).guests)
@@ -118,11 +132,21 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
         profiles, profile = task.profiles, task.default_profile
         placer = Placer(access, profiles, profile, task.device_attributes, book)
         room = RoomMaker(access, placer, profiles, profile, options, move_progress(params.get("progress_file")))
-        run = Run(params, access, placer, [*task.entries, *removals], task.progress, room)
+
+        def keep(jobs: Sequence[Job]) -> None:
+            if check_mode and room.outcome is not None:
+                _refuse_plan_file(params["plan_file"])
+            elif check_mode or approved is not None or params["plan_file"] is not None:
+                plan.update(document_of(jobs, access.identity()) if approved is None else approved.document)
+            if plan and params["plan_file"] is not None:
+                write_json("plan_file", params["plan_file"], plan)
+
+        entries, maker = [*task.entries, *removals], None if approved else room
+        run = Run(params, access, placer, entries, task.progress, maker, approved=approved, keep=keep)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    return Done(run, reports, [*cautions, *book.doubts], room)
+    return Done(run, reports, [*cautions, *book.doubts], room, plan)
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
@@ -134,6 +158,14 @@ def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -
     finally:
         run.close()
     return Done(run, reports, cautions)
+
+
+def _refuse_plan_file(path: str | None) -> None:
+    if path is not None:
+        raise InvalidRequest(
+            "plan_file: the VMs fit only after moves of other guests (make_room), which a plan of VMs does not contain;"
+            " make room first, with a task that is not in check mode"
+        )
 
 
 def _surplus(

@@ -32,7 +32,7 @@ class Sizes(t.TypedDict):
 
 def sizes_from(entry: Entry, configs: Sequence[Config]) -> Sizes:
     """The sizes of the VM, where the entry gives none those of the configs: of several the largest."""
-    own = {key: entry.request.options[key] for key in _CPU_OPTIONS & entry.given}
+    own = {key: entry.request.options[key] for key in _CPU_OPTIONS & entry.given.keys()}
     sizes = [{**config, **own} for config in configs]
     memory = entry.request.memory
     if "memory" not in entry.given:

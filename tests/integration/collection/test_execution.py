@@ -16,9 +16,12 @@ from support.playbook import PlayRun, run_playbook
 Start = Callable[..., SimulatedCluster]
 
 SECRET = "very-geheim-cipassword"
-VARIABLE_PARTS = ("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot")
+VARIABLE_PARTS = (
+    *("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot"),
+    *("cluster", "digest"),
+)
 """What differs between two runs of the same task on two clusters: a traceback names files of the module's archive, a
-snapshot has figures of the moment.
+snapshot has figures of the moment, a plan names its cluster.
 """
 DIRECT = "running directly in the worker process"
 PICK = {"qemu_scheduler.proxmox.vmid_pick": {}}

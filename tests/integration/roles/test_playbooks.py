@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -19,19 +20,27 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
 ) -> None:
     before = set(cluster.state()["guests"])
 
-    planned = play("plan", VMS)
+    file = tmp_path / "plan.json"
+    planned = play("plan", VMS, "-e", f"provision_plan_file={file}")
     assert planned.code == 0, planned.output
     assert set(cluster.state()["guests"]) == before
     assert re.search(r"web-1 +create\+start +pve4 +\d+ .* ahead of pve3", planned.output), planned.output
     assert "rejected by NodeReady: was offline" in planned.output
 
-    provisioned = play("provision", VMS)
+    plan = json.loads(file.read_text(encoding="utf-8"))
+    stats = planned.of("qemu_scheduler.proxmox.provision : Set the statistics")["ansible_stats"]["data"]
+    assert stats["qemu_scheduler_plan"] == plan
+
+    other = play("provision", {**VMS, "qemu_vms": VMS["qemu_vms"][:1], "provision_apply": str(file)})
+    assert other.last["msg"] == 'apply: VM "db-1" is in the plan, and this task does not ask for it'
+    provisioned = play("provision", {**VMS, "provision_apply": plan})
     assert provisioned.code == 0, provisioned.output
     assert "changed=1 " in provisioned.output
     created = {g["config"]["name"]: g for v, g in cluster.state()["guests"].items() if v not in before}
     assert {name: guest["status"] for name, guest in created.items()} == {"web-1": "running", "db-1": "stopped"}
     assert created["db-1"]["config"]["memory"] == "4096"
     assert "rejected by" not in provisioned.output
+    assert {vm["name"]: vm["vmid"] for vm in plan["vms"]} == {name: guest["vmid"] for name, guest in created.items()}
 
     again = play("provision", VMS)
     assert again.code == 0, again.output

@@ -83,6 +83,9 @@ def test_latest_backup__is_restored_once_with_what_the_task_changes(
     planned = controller.schedule(**asked, check=True, diff=True)
     assert posts(cluster) == []
     assert f"archive: {LATEST}" in planned["diff"][0]["after"]
+    assert planned["vm_plan"]["vms"][0]["archive"] == LATEST
+    applied = controller.schedule(**asked, apply=planned["vm_plan"], check=True)
+    assert applied["vms"][0]["storages"] == planned["vms"][0]["storages"]
     result = controller.schedule(**asked)
     assert (result["vms"][0]["actions"], result["vms"][0]["status"]) == (["restore", "start"], "running")
     assert result["vms"][0]["storages"] == planned["vms"][0]["storages"] == dict.fromkeys(
@@ -97,6 +100,7 @@ def test_latest_backup__is_restored_once_with_what_the_task_changes(
     assert config["scsi0"].endswith("size=32G,ssd=1")
     assert "scsi2" not in config
     assert len(posts(cluster)) == 1
+    assert controller.schedule(**asked, apply=planned["vm_plan"])["changed"] is False
     again = controller.schedule(**asked, update=True)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 

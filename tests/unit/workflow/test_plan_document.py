@@ -18,8 +18,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse, Plan, Stuck
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
-    digest_of,
     document_of,
     plan_of,
     read_plan,
@@ -59,16 +59,16 @@ def test_plan_document__comes_back_as_it_was() -> None:
 
 def test_plan_document__has_the_keys_that_its_page_tells() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for name in ("OUTER", "PLAN", "MOVE", "STUCK", "NODE", "LOAD", "PREMISES", "GUEST"):
-        for key in getattr(plan_document, name):
-            assert f"`{key}`" in page, key
+    schemas = ("PLAN", "MOVE", "STUCK", "NODE", "LOAD", "PREMISES", "GUEST")
+    for key in (*SEAL, plan_document.ASSUMES, *(key for name in schemas for key in getattr(plan_document, name))):
+        assert f"`{key}`" in page, key
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
         (("version",), 2, "apply.version: 2 is not possible, expected 1"),
-        (("format",), "x", "apply: is no plan of this collection"),
+        (("format",), "x", "apply: is no plan for this module: format is 'x'"),
         (("moves", 0, "to"), 5, "apply.moves[0].to: 5 is not possible, expected a text"),
         (("moves", 0, "how"), "fly", "apply.moves[0].how: 'fly' is not possible, expected one of live"),
         (("moves", 0, "speed"), 5, "apply.moves[0].speed: is not a key of this version"),

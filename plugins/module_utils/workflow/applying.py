@@ -1,0 +1,234 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carrying out a plan of VMs exactly: the requests are held to its decisions, and what else comes out is refused.
+
+The run decides as always, but each new VM may only go where the plan says. Before anything is written, what the run is
+about to do is compared with the plan. A plan that was carried out in part is completed.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..engine.texts import shortened
+from ..errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    InvalidRequest,
+    LedgerUnavailable,
+    MissingLibrary,
+    PermissionDenied,
+    PlanStale,
+    PlanUnlawful,
+    PluginFailed,
+    SchedulingGated,
+)
+from ..model import Request
+from ..proxmox.creations import BeingCreated
+from ..proxmox.options.drives import Drive
+from ..proxmox.options.request import vm_request
+from ..reservations.ledger import AlreadyReserved
+from .entries import Backup, Entry
+from .existing_plan import STATUS_AFTER
+from .guards import Guard
+from .job import Job
+from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
+
+NO_CHANGE = (
+    AlreadyReserved,
+    AuthenticationFailed,
+    BeingCreated,
+    ConnectionFailed,
+    LedgerUnavailable,
+    MissingLibrary,
+    PermissionDenied,
+    PlanUnlawful,
+    PluginFailed,
+    SchedulingGated,
+)
+"""Errors that do not mean that the cluster is not as planned."""
+
+
+class Approved:
+    """A plan that a run is held to."""
+
+    def __init__(self, plan: VMPlan) -> None:
+        self.document = as_document(plan)
+        self._plan = plan
+        self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid) if key}
+
+    def held(self, entries: Sequence[Entry], guard: Guard) -> list[Entry]:
+        """Return the entries with the decisions of the plan, and those that remove VMs beyond a count.
+
+        guard is that of the task. Raises InvalidRequest when the plan was made for other requests.
+        """
+        held = []
+        planned = [vm for vm in self._plan.vms if vm.request is not None]
+        for entry in entries:
+            vm = self._of(entry)
+            if vm is None or vm not in planned:
+                raise InvalidRequest(f"apply: {entry.label} is not in the plan, which was made for other VMs")
+            planned.remove(vm)
+            _check_request(vm, asked_of(entry) or {})
+            held.append(_held(entry, vm))
+        if planned:
+            raise InvalidRequest(f"apply: {planned[0].label} is in the plan, and this task does not ask for it")
+        surplus = [vm for vm in self._plan.vms if vm.request is None]
+        return held + [
+            Entry(position, vm_request({"name": vm.name, "vmid": vm.vmid}), "absent", guard=guard)
+            for position, vm in enumerate(surplus, len(held))
+        ]
+
+    def check_cluster(self, cluster: str) -> None:
+        """Raise PlanStale when the plan was made for another cluster."""
+        if self._plan.cluster and self._plan.cluster != cluster:
+            changed = f"it was made for cluster {self._plan.cluster}, and this is {cluster}"
+            raise PlanStale(f"apply: the cluster is not as planned: {changed}", changed=[changed])
+
+    def objection(self, job: Job) -> PlanStale | None:
+        """Return why the run must not do what it is about to do with a VM; None when that is what the plan says, or
+        what is left to do of it.
+        """
+        planned = self._of(job.entry)
+        if planned is None or isinstance(job.error, NO_CHANGE):
+            return None
+        if job.error is not None:
+            changed = [job.error.message]
+        else:
+            changed = list(_deviations(planned, planned_vm(job)))
+            changed += _elsewhere(planned, job)
+        if not changed:
+            return None
+        return PlanStale(f"{job.label} is not as planned: {'; '.join(changed)}", changed=changed)
+
+    def _of(self, entry: Entry) -> PlannedVM | None:
+        return self._by_key.get(entry.request.name or entry.request.vmid or 0)
+
+
+# --- the requests -----------------------------------------------------------------------------------------------------
+
+
+def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
+    before = planned.request or {}
+    for option in sorted({*before, *asked}):
+        if before.get(option) != asked.get(option):
+            raise InvalidRequest(
+                f"apply: {option} of {planned.label} is {_shown(asked.get(option))}, and the plan was made for "
+                f"{_shown(before.get(option))}; make the plan again",
+                option=option,
+            )
+
+
+def _held(entry: Entry, planned: PlannedVM) -> Entry:
+    """The entry, to which the scheduler can give only what is planned."""
+    request = entry.request
+    if planned.vmid is not None:
+        request = replace(request, vmid=planned.vmid)
+    if not planned.is_new:
+        return replace(entry, request=_with_drives(request, planned.storages))
+    cards = {key: text for key, text in planned.addresses.items() if key.startswith("ipconfig")}
+    if cards.keys() != entry.addresses.keys() or planned.addresses.keys() & request.options.keys():
+        raise InvalidRequest(f"apply: the addresses of {planned.label} are not those that the task asks for")
+    request = replace(
+        request,
+        node=planned.node,
+        disks=tuple(replace(each, storage=each.storage or planned.storages.get(each.slot)) for each in request.disks),
+        options={**request.options, **planned.addresses},
+        addresses=cards,
+    )
+    return replace(entry, request=request, addresses={}, backup=_held_backup(entry, planned))
+
+
+def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
+    """The planned backup, its disks on the storage that is planned for those which the task does not name."""
+    if entry.backup is None:
+        return None
+    named = {disk.slot for disk in entry.request.disks}
+    chosen = next((storage for slot, storage in planned.storages.items() if slot not in named), None)
+    return replace(entry.backup, volume=planned.archive, storage=entry.backup.storage or chosen)
+
+
+def _with_drives(request: Request, storages: Mapping[str, str]) -> Request:
+    """The request with new drives on these storages, by slot."""
+    drives = {
+        slot: replace(drive, storage=storages[slot])
+        for slot, drive in request.options.items()
+        if slot in storages and isinstance(drive, Drive) and drive.storage is None
+    }
+    return replace(request, options={**request.options, **drives})
+
+
+# --- what changed -----------------------------------------------------------------------------------------------------
+
+
+def _deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
+    """What would be done otherwise than planned, as sentence parts."""
+    made = planned.is_new and not now.is_new
+    if not (now.actions or made):
+        return
+    if now.is_new and not planned.is_new:
+        yield f"it is absent, planned {_place(planned)}"
+        return
+    if (now.vmid, now.node) != (planned.vmid, planned.node) and (now.actions or now.vmid != planned.vmid):
+        yield f"it is {_place(now)}, planned {_place(planned)}"
+        return
+    for action in now.actions:
+        if action not in planned.actions and not (made and action == FINISH):
+            yield f"{action} is not planned"
+    if now.is_new:
+        yield from _other_decision(planned, now)
+        return
+    possible = {planned.status, *(STATUS_AFTER[each] for each in planned.actions if each in STATUS_AFTER)}
+    if now.actions and not made and now.status not in possible:
+        yield f"it is {now.status}, planned when it was {planned.status}"
+    if FINISH not in now.actions:
+        yield from _other_changes(planned.changes, now.changes)
+    if "reboot" in now.actions:
+        yield from _other_pending({**planned.pending, **planned.changes}, now.pending)
+
+
+def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
+    for what in ("storages", "devices", "template", "archive"):
+        wanted, found = getattr(planned, what), getattr(now, what)
+        if wanted != found:
+            shown = [_shown(VM[what].write(value)) for value in (found, wanted)]
+            yield f"{what} would be {shown[0]}, planned {shown[1]}"
+
+
+def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
+    for key, change in sorted(now.items()):
+        before = planned.get(key)
+        if before is None:
+            yield f"{key} is {_shown(change.old)}, planned {_shown(change.new)}"
+        elif before != change:
+            yield (
+                f"{key} would change from {_shown(change.old)} to {_shown(change.new)}, planned from "
+                f"{_shown(before.old)} to {_shown(before.new)}"
+            )
+
+
+def _other_pending(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
+    for key, change in sorted(now.items()):
+        if key not in planned or planned[key].new != change.new:
+            yield f"{key} waits for the reboot with {_shown(change.new)}, which is not planned"
+
+
+def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
+    """Drives of a VM that was created meanwhile that are not on the planned storages."""
+    if not planned.is_new or job.plan is None:
+        return
+    for slot, storage in sorted(planned.storages.items()):
+        volume = str(job.plan.config.get(slot, ""))
+        if volume and not volume.startswith(f"{storage}:"):
+            yield f"{slot} is {volume.partition(',')[0]}, planned on {storage}"
+
+
+def _place(vm: PlannedVM) -> str:
+    return "absent" if vm.node is None else f"on {vm.node} as {vm.vmid}"
+
+
+def _shown(value: t.Any) -> str:
+    return "unset" if value is None else shortened(str(value))

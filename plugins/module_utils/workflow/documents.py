@@ -1,0 +1,208 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documents: JSON that is written whole, read back only if every key is as it must be, and told apart by a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..engine.texts import hint, shortened
+from ..errors import InvalidRequest
+
+VERSION = 1
+"""The version of the documents that are written, and the only one that is read."""
+
+LARGEST = 64 * 1024**2
+"""Bytes that a file with a document may have: a plan of 10,000 moves has 5 MiB."""
+
+SEAL = ("format", "version", "digest")
+"""The keys that every document has."""
+
+Check = Callable[[str, t.Any], t.Any]
+"""Takes what stands before the value in messages, and the value; returns it, converted where needed, or raises
+InvalidRequest.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a document: the attribute that it holds, and how a value is checked; check may convert it.
+
+    write turns the attribute into what JSON has for it.
+    """
+
+    attribute: str
+    check: Check
+    write: Callable[[t.Any], t.Any] = lambda value: value
+
+
+# --- whole documents --------------------------------------------------------------------------------------------------
+
+
+def sealed(kind: str, body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the document with its format, version and digest."""
+    document = {"format": kind, "version": VERSION, **body}
+    return {**document, "digest": digest_of(document)}
+
+
+def digest_of(document: Mapping[str, t.Any]) -> str:
+    """Return what tells a document from every other, whatever its spacing and the order of its keys."""
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def unsealed(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
+    """Return the body of a document. Raises InvalidRequest for another format or version, and without a digest."""
+    if not isinstance(document, Mapping):
+        raise wrong(where, document, "a plan")
+    if document.get("format") != kind:
+        found = shortened(repr(document.get("format")))
+        raise InvalidRequest(f"{where}: is no plan for this module: format is {found}, expected {kind!r}")
+    if document.get("version") != VERSION:
+        raise wrong(f"{where}.version", document.get("version"), f"{VERSION}; make the plan again")
+    if "digest" not in document:
+        raise InvalidRequest(f"{where}.digest: is missing")
+    return {key: value for key, value in document.items() if key not in SEAL}
+
+
+def check_digest(document: Mapping[str, t.Any], where: str) -> None:
+    """Raise InvalidRequest when the digest is not that of the document."""
+    if document["digest"] != digest_of(document):
+        raise InvalidRequest(f"{where}.digest: is not that of the plan, which was changed after it was made")
+
+
+def read_document(source: t.Any, option: str) -> t.Any:
+    """Return what an option holds: a document itself, or the one in the file that it names.
+
+    Raises InvalidRequest, which names the option.
+    """
+    if not isinstance(source, str):
+        return source
+    try:
+        file = Path(source).expanduser()
+        if file.stat().st_size > LARGEST:
+            raise InvalidRequest(f"{option}: {source} is too large for a plan")
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise InvalidRequest(f"{option}: cannot read {source!r}: {reason}") from error
+
+
+# --- what values may be -----------------------------------------------------------------------------------------------
+
+
+def wrong(where: str, value: t.Any, expected: str) -> InvalidRequest:
+    """Return the error for a value that is not what it must be."""
+    return InvalidRequest(f"{where}: {shortened(repr(value), 57)} is not possible, expected {expected}")
+
+
+def a_text(where: str, value: t.Any) -> str:
+    """Check a text."""
+    if not isinstance(value, str):
+        raise wrong(where, value, "a text")
+    return value
+
+
+def a_flag(where: str, value: t.Any) -> bool:
+    """Check a boolean."""
+    if not isinstance(value, bool):
+        raise wrong(where, value, "true or false")
+    return value
+
+
+def a_count(where: str, value: t.Any) -> int:
+    """Check a whole number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise wrong(where, value, "a whole number that is not negative")
+    return value
+
+
+def a_number(where: str, value: t.Any) -> float:
+    """Check a number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**63:
+        raise wrong(where, value, "a number that is not negative")
+    return value
+
+
+def one_of(*choices: str) -> Check:
+    """Return a check for one of these words."""
+
+    def check(where: str, value: t.Any) -> str:
+        if value not in choices:
+            raise wrong(where, value, f"one of {', '.join(choices)}")
+        return str(value)
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """Return a check that also lets null pass."""
+    return lambda where, value: None if value is None else check(where, value)
+
+
+def list_of(check: Check) -> Check:
+    """Return a check for a list, each item of which passes check; it returns a tuple."""
+
+    def checked(where: str, value: t.Any) -> tuple[t.Any, ...]:
+        if not isinstance(value, list):
+            raise wrong(where, value, "a list")
+        return tuple(check(f"{where}[{index}]", item) for index, item in enumerate(value))
+
+    return checked
+
+
+def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts") -> Check:
+    """Return a check for a mapping, each value of which passes check. key converts a key, or refuses it with ValueError
+    where keys, in words, were expected.
+    """
+
+    def checked(where: str, value: t.Any) -> dict[t.Any, t.Any]:
+        if not isinstance(value, Mapping):
+            raise wrong(where, value, "a mapping")
+        try:
+            return {key(name): check(f"{where}.{name}", item) for name, item in value.items()}
+        except ValueError as error:
+            raise wrong(where, list(value), f"{keys} as keys") from error
+
+    return checked
+
+
+def record(kind: type, keys: Mapping[str, Key]) -> Check:
+    """Return a check that makes an object of kind from a mapping that has exactly these keys."""
+
+    def checked(where: str, value: t.Any) -> t.Any:
+        if not isinstance(value, Mapping):
+            raise wrong(where, value, "a mapping")
+        for name in keys:
+            if name not in value:
+                raise InvalidRequest(f"{where}.{name}: is missing")
+        for name in value:
+            if name not in keys:
+                raise InvalidRequest(
+                    f"{where}.{name}: is not a key of this version; known: {', '.join(keys)}{hint(keys, str(name))}"
+                )
+        return kind(**{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in keys.items()})
+
+    return checked
+
+
+def written(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:
+    """Return what makes the mapping with these keys of an object, as record reads it."""
+    return lambda value: {name: key.write(getattr(value, key.attribute)) for name, key in keys.items()}
+
+
+def each_written(write: Callable[[t.Any], t.Any]) -> Callable[[t.Any], t.Any]:
+    """Return what makes a list of objects, with write for each."""
+    return lambda values: [write(value) for value in values]
+
+
+def values_written(write: Callable[[t.Any], t.Any]) -> Callable[[t.Any], t.Any]:
+    """Return what makes a mapping of one of objects, with write for each."""
+    return lambda values: {str(key): write(value) for key, value in values.items()}
