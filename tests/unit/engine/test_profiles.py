@@ -52,6 +52,16 @@ def test_named_profiles__do_what_their_names_say() -> None:
     assert chosen("spread") == "idle"
 
 
+def test_pack__fills_the_fullest_node_although_another_one_would_be_more_balanced() -> None:
+    nodes = [node("full", cores=10, gib=100), node("balanced", cores=10, gib=100)]
+    state = cluster(nodes, [guest(100, "full", cores=32, gib=40), guest(101, "balanced", cores=20, gib=50)])
+
+    outcome = Scheduler(state, build_profiles(builtin_registry())).schedule(vm(cores=4, gib=10, profile="pack"))
+
+    assert outcome.decision is not None
+    assert outcome.decision.node == "full"
+
+
 def test_proxmox_profile__scores_as_the_ha_manager_does_and_by_nothing_else_that_measures_load() -> None:
     scores = weights("proxmox")
     assert "ProxmoxStatic" in scores
