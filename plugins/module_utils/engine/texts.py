@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+import typing as t
 from collections.abc import Iterable, Sequence
+
+if t.TYPE_CHECKING:
+    import difflib
 
 _LIKE = 0.6
 """The likeness, from 0 to 1, from which a name may be a misspelt one."""
@@ -24,7 +27,7 @@ def known(names: Iterable[str], wanted: str) -> str:
     there = sorted(set(names))
     text = ", ".join(there) or "none"
     if len(there) > NAMES_TOLD:
-        ordered = sorted(there, key=lambda name: -difflib.SequenceMatcher(None, wanted, name).ratio())
+        ordered = sorted(there, key=lambda name: -_matcher(wanted, name).ratio())
         text = f"{', '.join(ordered[:NAMES_TOLD])} and {len(there) - NAMES_TOLD} more"
     return text if len(there) == 1 else text + hint(there, wanted)
 
@@ -37,7 +40,7 @@ def hint(names: Iterable[str], wanted: str) -> str:
 
 def alike(names: Iterable[str], wanted: str) -> str | None:
     """The name that is most like one that there is not, None when none is like it, or several are equally so."""
-    matcher = difflib.SequenceMatcher(b=wanted.casefold())
+    matcher = _matcher("", wanted.casefold())
     likeness = []
     for name in names:
         matcher.set_seq1(name.casefold())
@@ -71,3 +74,10 @@ def shortened(text: str, most: int = 100) -> str:
 def vcpus(amount: float) -> str:
     """A number of vCPUs with its unit."""
     return f"{amount:g} vCPU{'' if amount == 1 else 's'}"
+
+
+def _matcher(first: str, second: str) -> difflib.SequenceMatcher[str]:
+    """What compares two texts. It is loaded for messages alone."""
+    import difflib
+
+    return difflib.SequenceMatcher(None, first, second)

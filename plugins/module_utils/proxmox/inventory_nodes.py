@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Node
@@ -74,7 +73,7 @@ def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
         rows = _rows(reader, f"/nodes/{node}/rrddata", timeframe="hour", cf="AVERAGE")
         known = [row for row in rows or () if all(row.get(key) is not None for key in _PRESSURES)]
         last = known[-_SAMPLES:]
-        return max(fmean(float(row[key]) for row in last) for key in _PRESSURES) / 100 if last else None
+        return max(sum(float(row[key]) for row in last) for key in _PRESSURES) / len(last) / 100 if last else None
 
     pressures = in_parallel(read, [node.name for node in nodes if node.online])
     return tuple(replace(node, pressure=pressures.get(node.name)) for node in nodes)

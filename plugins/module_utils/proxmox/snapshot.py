@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -13,7 +14,6 @@ from ..model import Snapshot
 from .drain_marks import mark_of
 from .failures import NotRecorded
 from .freshness import SETTLING, KnownGuest, settle
-from .inventory_devices import DeviceNeeds, read_devices
 from .inventory_ha import read_ha_rules, with_maintenance
 from .inventory_next_id import NextId, read_next_id
 from .inventory_nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
@@ -21,6 +21,9 @@ from .inventory_storages import with_available
 from .inventory_volumes import read_volumes
 from .reader import Reader
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
+
+if t.TYPE_CHECKING:
+    from .inventory_devices import DeviceNeeds
 
 IDENTIFIED_BY_AUTHORITY = "ca:"
 # The node that answers is the one that is asked.
@@ -105,6 +108,8 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     )
     if needs.devices is None:
         return completed
+    from .inventory_devices import read_devices
+
     # Read last: whether a guest runs, and whether it is there at all, is known by now.
     devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
     return replace(completed, devices=devices, mappings=mappings)

@@ -23,11 +23,9 @@ from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenie
 from ..model import Node, Request, Snapshot
 from ..proxmox.failures import NotRecorded
 from ..proxmox.freshness import SETTLING, KnownGuest, read_config
-from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.inventory_next_id import read_next_id
 from ..proxmox.options.table import option_of
 from ..proxmox.reader import Reader
-from ..proxmox.recorded import RecordedReader
 from ..proxmox.session import Session
 from ..proxmox.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
@@ -43,6 +41,9 @@ from ..reservations.opening import open_ledger
 from ..reservations.records import Reservation
 from .device_options import needs_root
 from .guest_rules import standing_rules
+
+if t.TYPE_CHECKING:
+    from ..proxmox.inventory_devices import DeviceNeeds
 
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
@@ -98,6 +99,8 @@ class Access:
         """
         recorded, standing = params.get("snapshot"), standing_rules(params)
         if recorded is not None:
+            from ..proxmox.recorded import RecordedReader
+
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing)
         where = params.get("reservations")

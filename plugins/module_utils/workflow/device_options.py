@@ -16,10 +16,12 @@ from ..engine.node_selection import asked_for
 from ..engine.texts import hint
 from ..errors import InvalidRequest
 from ..model import Device, DeviceClaim, DeviceClass, Node, Request
-from ..proxmox.inventory_devices import DeviceNeeds
 from ..proxmox.options.kinds import HOSTPCI
 from ..proxmox.options.kinds import USB as USB_KIND
 from ..proxmox.options.values import invalid, number
+
+if t.TYPE_CHECKING:
+    from ..proxmox.inventory_devices import DeviceNeeds
 
 _KINDS = {PCI: HOSTPCI, USB: USB_KIND}
 _DECIDED = frozenset({"host", "mapping", "mdev"})
@@ -106,6 +108,8 @@ def device_needs(
     claiming = [(request, may_go) for request in requests if request.devices and (may_go := _nodes_of(request))]
     if not claiming:
         return None
+    from ..proxmox.inventory_devices import DeviceNeeds
+
     matcher = Matcher()
 
     def node_may_do(node: Node) -> bool:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate behind every scheduling pass and before every move: what breaks the law is not sent.
+"""The gate behind every scheduling pass: what breaks the law is not sent. C(move_gate) asks the law before every move.
 
 Rules that are switched off are not in force, nor are those of a point where a plugin of the user's own decides as well.
 """
@@ -16,12 +16,9 @@ from ..engine.framework.interface import Plugin
 from ..engine.framework.profile import Profile
 from ..engine.law.law import broken
 from ..engine.law.state import NAMES, InForce, Overcommit, State
-from ..engine.law.steps import broken_step
 from ..engine.plugins.builtin import BUILTIN
 from ..errors import PlanUnlawful
 from ..model import Decision, Request, Snapshot
-from ..plans import Move
-from ..proxmox.mover import label
 
 REASONS_TOLD = 10
 """How many broken rules the message names."""
@@ -48,16 +45,7 @@ def check_lawful(
     if not own_names:
         decided = tuple((decision, replace(rules, rules=rules.rules - {NAMES})) for decision, rules in decided)
     reasons = broken(State(replace(cluster, guests=tuple(guests)), decided)) if decided else []
-    _require_none(reasons, "the decisions break")
-
-
-def check_lawful_move(cluster: Snapshot, move: Move, in_force: InForce) -> None:
-    """Raise PlanUnlawful when the move must not start.
-
-    cluster is as it is now, with what others have reserved, and with guests that are being moved on both nodes.
-    """
-    reasons = broken_step(cluster, (), move, in_force)
-    _require_none(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
+    require_lawful(reasons, "the decisions break")
 
 
 def rules_in_force(profile: Profile) -> InForce:
@@ -84,7 +72,8 @@ def _overcommit(limit: Limit, plugin: Plugin | None) -> Overcommit:
     return Overcommit(limit.ratio, limit.reserved, limit.pools, limit.tags, include_stopped)
 
 
-def _require_none(reasons: list[str], subject: str) -> None:
+def require_lawful(reasons: list[str], subject: str) -> None:
+    """Raise PlanUnlawful when there are reasons; subject begins the message."""
     if reasons:
         told = "; ".join(reasons[:REASONS_TOLD])
         raise PlanUnlawful(f"{subject} rules that are in force, and nothing was sent: {told}", broken=reasons)

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..engine.framework.profile import Profile
+from ..engine.law.steps import broken_step
 from ..engine.planner.admission import Admission
 from ..engine.planner.items import guest_part, with_disks
 from ..engine.texts import of_one
 from ..model import Disk, Guest, Request, Snapshot
 from ..plans import OFFLINE, Mobility, Move
-from ..proxmox.mover import stale
+from ..proxmox.mover import label, stale
 from ..reservations.fence import Fence
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation, move_name
 from .access import Access
 from .counting import Counted, cluster_state, count_reservations, with_moves, with_reservations
-from .lawful import check_lawful_move, rules_in_force
+from .lawful import require_lawful, rules_in_force
 
 
 class Pass:
@@ -125,7 +126,8 @@ class MoveGate:
             if refusal is not None:
                 raise stale(move, f"{move.target} {of_one(refusal.text)}")
             state.restore(replace(each, node=move.target))
-        check_lawful_move(with_reservations(cluster, counted.pending), move, self._in_force)
+        reasons = broken_step(with_reservations(cluster, counted.pending), (), move, self._in_force)
+        require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
         """What the filters are asked about a guest. Those that it must be with may come after it."""

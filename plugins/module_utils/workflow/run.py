@@ -28,7 +28,6 @@ from .binding import BindingCycle, kept_alive
 from .entries import Entry
 from .existing import Converger
 from .existing_plan import ExistingPlan
-from .foresight import Foresight
 from .job import Job, State
 from .limits import check_limits, displaced
 from .matching import unclear
@@ -232,6 +231,8 @@ class Run:
             check_limits(placement.scheduler, existing, time.time())
             note_after(placement.nodes, placement.scheduler.cluster)
         if not write:
+            from .foresight import Foresight
+
             # Where nothing is sent, Proxmox refuses nothing.
             foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
             for job in due:

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Collection, Sequence
 
 from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ...model import Request
-from ...plans import Bounds, Goals
 from ..diagnosis import Outcome
 from ..scheduling_cycle import Scheduler
-from .planner import NO_BOUNDS, make_plan
+
+if t.TYPE_CHECKING:
+    from ...plans import Bounds
 
 
 def place_batch(
@@ -20,7 +22,7 @@ def place_batch(
     requests: Sequence[Request],
     now: float = 0.0,
     present: Collection[Request] = (),
-    bounds: Bounds = NO_BOUNDS,
+    bounds: Bounds | None = None,
 ) -> list[Outcome]:
     """What Scheduler.schedule_all does; but where it leaves VMs without a place, places are searched for all together.
 
@@ -52,12 +54,18 @@ def place_batch(
     return outcomes
 
 
-def _searched(scheduler: Scheduler, requests: Sequence[Request], now: float, bounds: Bounds) -> list[Outcome]:
+def _searched(scheduler: Scheduler, requests: Sequence[Request], now: float, bounds: Bounds | None) -> list[Outcome]:
     """The outcomes, in the order of the requests, when all of them are placed together; fewer when they cannot be."""
+    # Few runs need the planner, which is a tenth of the code that a module would load.
+    from ...plans import Goals
+    from .planner import NO_BOUNDS, make_plan
+
     named = {id(request): number for number, request in enumerate(requests)}
     goals = Goals(place=tuple(requests))
     try:
-        plan = make_plan(scheduler.cluster, scheduler.profiles, goals, {}, bounds, scheduler.default_profile, now)
+        plan = make_plan(
+            scheduler.cluster, scheduler.profiles, goals, {}, bounds or NO_BOUNDS, scheduler.default_profile, now
+        )
     except CollectionError:
         return []
     found: dict[int, Outcome] = {}

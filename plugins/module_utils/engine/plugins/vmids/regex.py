@@ -9,7 +9,6 @@ from ....errors import InvalidRequest
 from ....model import Request
 from ...framework.interface import VMIDPlugin
 from ...vmids.choice import InvalidVMIDChoice, VMIDChoice
-from ...vmids.pattern import compile_pattern
 
 CONTEXT_KEY = "vmid.qemu-scheduler/regex"
 
@@ -26,6 +25,8 @@ class Regex(VMIDPlugin):
         text = request.vmid_regex or request.context.get(CONTEXT_KEY)
         if not text:
             return None
+        from ...vmids.pattern import compile_pattern
+
         try:
             return compile_pattern(text)
         except InvalidVMIDChoice as error:
