@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..plans import Move
+if t.TYPE_CHECKING:
+    from ..plans import Move
 
 
 @dataclass(frozen=True, slots=True)

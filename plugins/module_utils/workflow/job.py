@@ -20,6 +20,9 @@ from .existing_plan import Carried, ExistingPlan
 TRIES = 10
 """How often a VM is decided about because of what others did meanwhile. A wait for capacity is limited by time."""
 
+FREED_BY_MOVES = frozenset({"CPUOvercommit", "MemoryOvercommit"})
+"""The filters for which the planner moves guests away."""
+
 
 class State(enum.Enum):
     """How far a VM has come. Scheduling starts at QUEUED, again whenever a job returns there."""
@@ -101,6 +104,11 @@ class Job:
     def is_hopeful(self) -> bool:
         """Whether a change of the cluster may help a VM that is unplaced."""
         return self.is_unplaced and self.outcome is not None and self.outcome.resolvable
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it did not fit for lack of CPU or memory, which may become free if other guests move."""
+        return self.is_hopeful and self.outcome is not None and not FREED_BY_MOVES.isdisjoint(self.outcome.rejected_by)
 
     @property
     def begun(self) -> bool:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from ..errors import InvalidRequest
 from ..model import GIB
-from ..plans import Bounds
-from ..proxmox.mobility_rules import Permitted
 from .agenda import Caps
 from .options import Spec, live_argument_spec, profile_argument_spec
+
+if t.TYPE_CHECKING:
+    from ..plans import Bounds
+    from ..proxmox.mobility_rules import Permitted
 
 REPLAN, STOP = "replan", "stop"
 
@@ -43,6 +45,9 @@ class MoveOptions:
     @classmethod
     def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
         """Raises InvalidRequest for a number that is too small; where stands before the options in its message."""
+        from ..plans import Bounds
+        from ..proxmox.mobility_rules import Permitted
+
         for option, least in _LEAST.items():
             value = params.get(option)
             if value is not None and value < least:

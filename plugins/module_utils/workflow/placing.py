@@ -24,7 +24,6 @@ from ..engine.planner.batch import place_batch
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
-from ..plans import Move
 from ..proxmox.creations import Creations
 from ..proxmox.freshness import SETTLING
 from ..reservations.ledger import Cycle
@@ -49,6 +48,9 @@ from .scene import Scene, Seen
 from .states import RUNNING, require_creatable
 from .templates import Templates
 from .usage import NodeUsage, note_after, usage_before
+
+if t.TYPE_CHECKING:
+    from ..plans import Move
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import typing as t
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ..engine.cache import ClusterState
@@ -22,7 +23,8 @@ from .access import Access
 from .counting import reservation_of
 from .job import Job, State
 from .move_options import MoveOptions
-from .moving import MoveStep
+from .move_progress import move_progress
+from .move_results import add_moves
 from .placing import Placement, Placer, decisions_of
 from .plan_run import Outcome, PlanRun, error_of, needs_of_moves
 
@@ -34,9 +36,6 @@ SUGGESTION = Bounds(max_moves=10, steps=20_000)
 
 MOVES_TOLD = 5
 """How many moves a message names."""
-
-SHORT = frozenset({"CPUOvercommit", "MemoryOvercommit"})
-"""The filters for which the planner moves guests away."""
 
 
 class RoomMaker:
@@ -53,7 +52,7 @@ class RoomMaker:
         profiles: Mapping[str, Profile],
         default_profile: str,
         options: MoveOptions | None,
-        progress: Callable[[MoveStep], None],
+        progress_file: str | None,
     ) -> None:
         """options says how guests may be moved; None: not at all."""
         self._access = access
@@ -61,7 +60,7 @@ class RoomMaker:
         self._profiles = profiles
         self._default = default_profile
         self._options = None if access.offline else options
-        self._progress = progress
+        self._progress = move_progress(progress_file)
         self.outcome: Outcome | None = None
 
     @property
@@ -78,7 +77,7 @@ class RoomMaker:
         Raises what reading raises, PlanUnlawful, and KeyboardInterrupt when the run was interrupted.
         """
         options, access = self._options, self._access
-        if options is None or self.outcome is not None or not _lack_room(jobs):
+        if options is None or self.outcome is not None or not any(job.lacks_room for job in jobs):
             return False
         # Those that fit have been reserved, unless all are needed.
         access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
@@ -112,13 +111,18 @@ class RoomMaker:
         if self.outcome is not None:
             error = error_of(self.outcome.reports)
             return None if error is None else f"make_room: {error.message}"
-        if not _lack_room(jobs):
+        if not any(job.lacks_room for job in jobs):
             return None
         if self._options is not None:
             bounds = self._options.bounds
             bounded = bounds.max_moves is not None or bounds.max_bytes is not None
             return f"make_room: no moves make it fit{' within max_moves and max_transfer' if bounded else ''}"
         return self._suggestion(jobs, placement)
+
+    def add_moves(self, result: dict[str, t.Any], *, wrote: bool) -> None:
+        """Add to a result which guests have moved, or would move."""
+        if self.outcome is not None:
+            add_moves(result, self.outcome, wrote=wrote)
 
     # --- inside ---
 
@@ -172,11 +176,6 @@ class RoomMaker:
         except CollectionError:
             return None
         return _told(plan.moves) if plan.feasible and plan.moves else None
-
-
-def _lack_room(jobs: Sequence[Job]) -> bool:
-    """Whether some of the jobs did not fit for lack of CPU or memory, which other nodes may have."""
-    return any(job.is_hopeful and job.outcome is not None and SHORT & job.outcome.rejected_by for job in jobs)
 
 
 def _goals(jobs: Sequence[Job]) -> Goals:

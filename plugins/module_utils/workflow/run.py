@@ -34,10 +34,12 @@ from .matching import unclear
 from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
 from .report import VMReport, report_of
-from .room import RoomMaker
 from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
+
+if t.TYPE_CHECKING:
+    from .room import RoomMaker
 
 
 class Run:
@@ -49,6 +51,7 @@ class Run:
         warnings: what the user should know, of no VM in particular.
         wrote: whether anything was sent to Proxmox that writes, successful or not.
         interrupted: whether it was ended before its time.
+        room: what makes room for VMs, once some have lacked it.
     """
 
     def __init__(
@@ -58,17 +61,18 @@ class Run:
         placer: Placer,
         entries: Sequence[Entry],
         progress: Progress | None = None,
-        room: RoomMaker | None = None,
+        room_maker: Callable[[], RoomMaker] | None = None,
         *,
         approved: Approved | None = None,
         keep: Callable[[Sequence[Job]], None] = lambda jobs: None,
     ) -> None:
-        """approved is the plan that the run carries out, if there is one. keep is called with the jobs before anything
-        is written, unless one has failed.
+        """room_maker is called once, and only if VMs lack room: few runs need all that plans and moves. approved is the
+        plan that the run carries out, if there is one. keep is called with the jobs before anything is written, unless
+        one has failed.
         """
         self._access = access
         self._placer = placer
-        self._room = room
+        self._room_maker = room_maker
         self._progress = progress or (lambda step: None)
         self._done = 0
         self._approved = approved
@@ -87,6 +91,7 @@ class Run:
         self.warnings: list[str] = []
         self.wrote = False
         self.interrupted = False
+        self.room: RoomMaker | None = None
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
         """Go through the run and return a report per entry, in their order.
@@ -180,12 +185,14 @@ class Run:
     def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
         """Move other guests, if that makes the jobs fit. Nothing moves where others fail, and all are needed."""
         vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
-        return self._room is not None and not vain and self._room.make(due, placement, write=write)
+        room = self._room_for(due)
+        return room is not None and not vain and room.make(due, placement, write=write)
 
     def _advise(self, due: Sequence[Job], placement: Placement) -> None:
         """Note what would help the jobs that fit nowhere."""
         unplaced = [job for job in due if job.is_hopeful]
-        advice = self._room.advice(due, placement) if self._room is not None and unplaced else None
+        room = self._room_for(due)
+        advice = room.advice(due, placement) if room is not None and unplaced else None
         for job in unplaced:
             job.advice = advice
 
@@ -198,6 +205,11 @@ class Run:
         except CollectionError:
             self._give_back(self.jobs if write else ())
             raise
+
+    def _room_for(self, due: Sequence[Job]) -> RoomMaker | None:
+        if self.room is None and self._room_maker is not None and any(job.lacks_room for job in due):
+            self.room = self._room_maker()
+        return self.room
 
     def _failed(self) -> list[Job]:
         return [job for job in self.jobs if job.error is not None]

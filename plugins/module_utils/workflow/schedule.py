@@ -19,7 +19,6 @@ from .address_book import AddressBook
 from .address_pools import parse_pools
 from .applying import Approved
 from .checks import check_entries
-from .clusters import clusters_of
 from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
@@ -28,18 +27,18 @@ from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
 from .move_options import room_options
-from .move_progress import move_progress
-from .move_results import add_moves
-from .multi_cluster import MultiClusterRun
 from .node_facts import facts_of
 from .placing import Placer
 from .plugin_config import profiles_of
 from .progress import Progress, ProgressFile
 from .report import VMReport
 from .result import RunFailed, failure_of, result_of
-from .room import RoomMaker
 from .run import Run
 from .vm_plan import document_of, read_plan
+
+if t.TYPE_CHECKING:
+    from .multi_cluster import MultiClusterRun
+    from .room import RoomMaker
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """The smallest value of options that are numbers."""
@@ -104,8 +103,8 @@ def schedule(
     for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(reports, run.nodes, single=params.get("vms") is None, in_full=params["decision_nodes"])
-    if room is not None and room.outcome is not None:
-        add_moves(result, room.outcome, wrote=not check_mode)
+    if room is not None:
+        room.add_moves(result, wrote=not check_mode)
     if plan:
         result["vm_plan"] = plan
     if any(report.error is not None for report in reports):
@@ -131,25 +130,32 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         profiles, profile = task.profiles, task.default_profile
         placer = Placer(access, profiles, profile, task.device_attributes, book)
-        room = RoomMaker(access, placer, profiles, profile, options, move_progress(params.get("progress_file")))
+
+        def room_maker() -> RoomMaker:
+            from .room import RoomMaker
+
+            return RoomMaker(access, placer, profiles, profile, options, params.get("progress_file"))
 
         def keep(jobs: Sequence[Job]) -> None:
-            if check_mode and room.outcome is not None:
+            if check_mode and run.room is not None and run.room.outcome is not None:
                 _refuse_plan_file(params["plan_file"])
             elif check_mode or approved is not None or params["plan_file"] is not None:
                 plan.update(document_of(jobs, access.identity()) if approved is None else approved.document)
             if plan and params["plan_file"] is not None:
                 write_json("plan_file", params["plan_file"], plan)
 
-        entries, maker = [*task.entries, *removals], None if approved else room
+        entries, maker = [*task.entries, *removals], None if approved else room_maker
         run = Run(params, access, placer, entries, task.progress, maker, approved=approved, keep=keep)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    return Done(run, reports, [*cautions, *book.doubts], room, plan)
+    return Done(run, reports, [*cautions, *book.doubts], run.room, plan)
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
+    from .clusters import clusters_of
+    from .multi_cluster import MultiClusterRun
+
     clusters = clusters_of(params)
     run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, task.progress)
     try:
