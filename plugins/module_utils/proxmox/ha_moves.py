@@ -9,9 +9,11 @@ import typing as t
 from collections.abc import Mapping
 
 from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
-from ..plans import Move
 from .session import Session
 from .tasks import TaskFollower, begun_since, task_rows
+
+if t.TYPE_CHECKING:
+    from ..plans import Move
 
 MOVING = frozenset({"migrate", "relocate"})
 """States of HA resources that are on their way."""
