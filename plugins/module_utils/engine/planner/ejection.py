@@ -86,7 +86,7 @@ class Search:
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
         """Free so much CPU and memory on a node by moving off it the fewest items, and at most so many others."""
         board, mark = self.board, len(self.board.trail)
-        groups = self._groups(math.inf, node, frozenset())
+        groups = self._groups(node, frozenset(), lambda other: True)
         found: list[tuple[int, float, tuple[Item, ...]]] = []
         self._limit = self._most
         try:
@@ -199,7 +199,7 @@ class Search:
             short_cpu = board.cpu[node] + item.cores - rows.cpu[node]
             short_memory = board.memory[node] + item.memory - rows.memory[node]
             groups = []
-            for group in self._groups(item.share, node, held):
+            for group in self._groups(node, held, self._smaller(item, short_cpu, short_memory)):
                 first = group[0]
                 key = (first.cores, first.memory)
                 if key not in roomy:
@@ -214,13 +214,19 @@ class Search:
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
-    def _groups(self, below: float, node: int, held: frozenset[int]) -> list[list[Item]]:
-        """The items on a node that can be moved off it and are smaller than so much, the largest first, with those of
-        one size together.
+    def _smaller(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
+        """Whether another item has a smaller share of what is short, be it CPU, memory or both."""
+        share, cpu, memory = self.board.share, short_cpu > 0, short_memory > 0
+        size = share(item.cores * cpu, item.memory * memory)
+        return lambda other: share(other.cores * cpu, other.memory * memory) < size
+
+    def _groups(self, node: int, held: frozenset[int], smaller: Callable[[Item], bool]) -> list[list[Item]]:
+        """The items on a node that can be moved off it and are smaller than what needs the room, the largest first,
+        with those of one size together.
         """
         groups: dict[tuple[float, int, int, int], list[Item]] = {}
         for index, other in self.board.on[node].items():
-            if other.movable and index not in held and other.share < below and self._may_move(other):
+            if other.movable and index not in held and smaller(other) and self._may_move(other):
                 alone = NOWHERE if other.plain else index
                 groups.setdefault((other.cores, other.memory, self.weight(other), alone), []).append(other)
         for group in groups.values():

@@ -28,6 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Snapshot,
     SpreadConstraint,
     Storage,
+    Taint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, LocalDisk, Mobility, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
@@ -153,6 +154,14 @@ def test_make_room__moves_the_fewest_guests() -> None:
     assert moves(plan) == [(101, "a", "c")]
     assert plan.moves[0].why == "makes room on a for new"
     assert [(c.decision.node, c.after) for c in plan.creations] == [("a", (1,))]
+
+
+def test_make_room__moves_guests_that_are_smaller_in_what_is_short() -> None:
+    nodes = (node("a", gib=10), node("b", gib=10), node("far", gib=500, taints=(Taint("no", "", "NoSchedule"),)))
+    guests = (guest(100, "a", gib=5), guest(101, "a", gib=3), guest(102, "b", gib=6))
+    plan = planned(Snapshot(nodes, guests), Goals(place=(vm("new", gib=5),)))
+    # Of a mean node, all take less memory than CPU, and all the same CPU.
+    assert moves(plan) == [(101, "a", "b")]
 
 
 def test_drain__waits_for_the_room_that_another_move_frees() -> None:
