@@ -54,7 +54,7 @@ voyage: setup ## Let several controllers and their faults happen in 10,000 order
 real: setup ## Run the tests that hold on every cluster against the real one that PROXMOX_HOST names (see docs/developing.md)
 	@hack/real.sh $(PYTEST_ARGS)
 
-browser: setup ## Look at the page of the role provision in a real Chromium (UPDATE_IMAGES=1: for docs/images)
+browser: setup ## Look at the HTML pages in a real Chromium (UPDATE_IMAGES=1: for docs/images)
 	@hack/browser.sh $(PYTEST_ARGS)
 
 molecule: setup ## Run the roles' molecule scenarios against a simulated cluster

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Look at the page of the role provision in a real Chromium. Screenshots go to build/browser, with UPDATE_IMAGES=1 also
+# Look at the HTML pages in a real Chromium. Screenshots go to build/browser, with UPDATE_IMAGES=1 also
 # to docs/images. CHROMIUM names the browser; without it one on PATH is taken, or installed where apt-get may do that.
 
 source "$(dirname "$0")/common.sh"

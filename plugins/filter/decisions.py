@@ -49,10 +49,10 @@ def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
     if not vms:
         return ["no VMs"]
     size = width_for(width)
-    ordered = sorted(vms, key=lambda vm: KINDS.index(_kind(vm)))
-    unchanged = [vm for vm in ordered if _kind(vm) == UNCHANGED]
+    ordered = sorted(vms, key=lambda vm: KINDS.index(kind_of(vm)))
+    unchanged = [vm for vm in ordered if kind_of(vm) == UNCHANGED]
     named = len(unchanged) >= MANY
-    rows = [_row(vm) for vm in ordered if not (named and _kind(vm) == UNCHANGED)]
+    rows = [_row(vm) for vm in ordered if not (named and kind_of(vm) == UNCHANGED)]
     lines = wrap(_totals(ordered), size) if len(vms) > 1 else []
     lines += table([HEADINGS, *rows], size) if rows else []
     return lines + (wrap(f"unchanged: {', '.join(map(_name, unchanged))}", size) if named else [])
@@ -173,7 +173,7 @@ def place_of(vm: VM) -> Mapping[str, t.Any]:
 # --- the table's cells ---
 
 
-def _kind(vm: VM) -> str:
+def kind_of(vm: VM) -> str:
     """What a VM counts as in the totals and in the order of the rows."""
     if vm.get("error"):
         return "failed"
@@ -183,8 +183,8 @@ def _kind(vm: VM) -> str:
 
 
 def _totals(vms: Sequence[VM]) -> str:
-    kinds = Counter(_kind(vm) for vm in vms)
-    actions = Counter(_action(vm) for vm in vms if _kind(vm) == CHANGED)
+    kinds = Counter(kind_of(vm) for vm in vms)
+    actions = Counter(_action(vm) for vm in vms if kind_of(vm) == CHANGED)
     counts = [(kinds[kind], kind) for kind in KINDS[:2]]
     counts += [(count, action) for action, count in sorted(actions.items())]
     return f"{len(vms)} VMs: {counted([*counts, (kinds[UNCHANGED], UNCHANGED)])}"
@@ -201,7 +201,7 @@ def _row(vm: VM) -> tuple[str, ...]:
         str(place.get("vmid") or EMPTY),
         _storages(place.get("storages") or {}),
         EMPTY if score is None else f"{score:.1f}",
-        _why(vm),
+        why_of(vm),
     )
 
 
@@ -222,7 +222,8 @@ def _storages(storages: Mapping[str, str]) -> str:
     return ",".join(f"{slot}={storage}" for slot, storage in sorted(storages.items())) or EMPTY
 
 
-def _why(vm: VM) -> str:
+def why_of(vm: VM) -> str:
+    """Why it was placed where it was, what differs, or what failed."""
     error = vm.get("error")
     if error:
         return f"{error['code']}: {error['message']}"
@@ -283,12 +284,12 @@ def _shown(value: t.Any) -> str:
 
 def _headline(vm: VM) -> str:
     if vm.get("error") or not vm.get("decision"):
-        return _why(vm)
+        return why_of(vm)
     place = place_of(vm)
     storages = _storages(place.get("storages") or {})
     on = "" if storages == EMPTY else f", disks on {storages}"
     where = f"cluster {vm['cluster']}, {place.get('node')}" if vm.get("cluster") else place.get("node")
-    return f"{_action(vm)} on {where} as {place.get('vmid')}{on}: {_why(vm)}"
+    return f"{_action(vm)} on {where} as {place.get('vmid')}{on}: {why_of(vm)}"
 
 
 def _verdict(node: Mapping[str, t.Any]) -> str:

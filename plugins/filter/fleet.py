@@ -30,8 +30,7 @@ def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[st
     if not isinstance(fleet, Mapping) or not {"summary", "vms", "unmanaged"} <= fleet.keys():
         raise AnsibleFilterError("expected the result of fleet_info")
     size, summary = width_for(width), fleet["summary"]
-    order = list(summary)
-    rows = [_row(vm) for vm in sorted(fleet["vms"], key=lambda vm: order.index(vm["state"])) if vm["state"] != OK]
+    rows = [_row(vm) for vm in worst_first(fleet) if vm["state"] != OK]
     rows += [_unmanaged(vm) for vm in fleet["unmanaged"]]
     totals = counted((count, state) for state, count in summary.items())
     lines = wrap(f"{len(fleet['vms'])} VMs in the list: {totals or 'none'}", size)
@@ -40,12 +39,14 @@ def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[st
     return [*lines, *(table([HEADINGS, *rows], size) if rows else [])]
 
 
-def _row(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
-    name = str(vm.get("name") or vm.get("vmid") or EMPTY)
-    return name, vm["state"], vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY), _what(vm)
+def worst_first(fleet: Mapping[str, t.Any]) -> list[Mapping[str, t.Any]]:
+    """The VMs of the list, in the order of the states in the summary."""
+    order = list(fleet["summary"])
+    return sorted(fleet["vms"], key=lambda vm: order.index(vm["state"]))
 
 
-def _what(vm: Mapping[str, t.Any]) -> str:
+def what_of(vm: Mapping[str, t.Any]) -> str:
+    """What is not as it should be about a VM of the list."""
     error = vm.get("error")
     pending = [f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["pending"].items())]
     texts = [
@@ -56,6 +57,11 @@ def _what(vm: Mapping[str, t.Any]) -> str:
     ]
     plain = {"missing": "does not exist", "unwanted": "is to be absent", "unfinished": "was begun and not finished"}
     return "; ".join(text for text in texts if text) or plain.get(vm["state"], EMPTY)
+
+
+def _row(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
+    name = str(vm.get("name") or vm.get("vmid") or EMPTY)
+    return name, vm["state"], vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY), what_of(vm)
 
 
 def _unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -23,9 +23,7 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
     moves is the result of a module that moves guests, or a plan; lines are at most width characters long where that is
     possible, by default as long as the terminal allows.
     """
-    plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
-    if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
-        raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
+    plan = plan_of(moves)
     width = width_for(width)
     done = {move["vmid"]: move for move in (moves.get("moves") or () if "plan" in moves else ())}
     stuck = moves.get("stuck", plan["stuck"])
@@ -35,16 +33,34 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
     for guest in stuck:
         text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
         lines += wrap(text, width, "    ")
-    changed = [(name, node) for name, node in sorted(plan["nodes"].items()) if _changes(node)]
+    changed = [(name, node) for name, node in sorted(plan["nodes"].items()) if changes(node)]
     if changed:
         lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)
     return lines
 
 
+def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
+    """The plan that a result has, or that it is."""
+    plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
+    if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
+        raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
+    return plan
+
+
+def size_of(move: Mapping[str, t.Any]) -> int:
+    """The bytes that a move sends."""
+    return int(move["memory"]) + int(move["copied"])
+
+
+def changes(node: Mapping[str, t.Any]) -> bool:
+    """Whether anything is allocated differently on a node during the plan or after it."""
+    return bool(node["before"] != node["peak"] or node["before"] != node["after"])
+
+
 def _headline(plan: Mapping[str, t.Any], stuck: int) -> str:
     if not plan["moves"]:
         return f"{plan['goal']}: nothing moves" + (f", {stuck} guest(s) stay" if stuck else "")
-    sent = sum(_bytes(move) for move in plan["moves"]) / GIB
+    sent = sum(size_of(move) for move in plan["moves"]) / GIB
     text = f"{plan['goal']}: {len(plan['moves'])} move(s), {sent:.1f} GiB"
     return text + (f", {stuck} guest(s) stay" if stuck else "")
 
@@ -58,19 +74,11 @@ def _row(move: Mapping[str, t.Any], done: Mapping[str, t.Any] | None) -> tuple[s
         move["from"],
         move["to"],
         how,
-        f"{_bytes(move) / GIB:.1f}",
+        f"{size_of(move) / GIB:.1f}",
         ",".join(map(str, move["after"])) or EMPTY,
         outcome,
         move["why"],
     )
-
-
-def _bytes(move: Mapping[str, t.Any]) -> int:
-    return int(move["memory"]) + int(move["copied"])
-
-
-def _changes(node: Mapping[str, t.Any]) -> bool:
-    return bool(node["before"] != node["peak"] or node["before"] != node["after"])
 
 
 def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the page of the role provision shows, worked out and escaped, so that its template only has to lay it out."""
+"""The data for a page of your own about a result of qemu_schedule, worked out and escaped."""
 
 from __future__ import annotations
 
@@ -11,44 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
-    findings_of,
-    held_back,
-    place_of,
-    ranked,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
-
-Data = Mapping[str, t.Any]
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
 
 
-def placement_page(result: Data) -> dict[str, t.Any]:
-    """What there is to show of a result of qemu_schedule. Every text in it is escaped for HTML.
-
-    A task that failed before nodes were looked at has none. Memory becomes GiB. spare has for C(memory) and C(cores)
-    what spare_without_largest returns.
-    """
+def placement_page(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What there is to show of a result of qemu_schedule. Every text in it is escaped for HTML."""
     if not isinstance(result, Mapping) or "vms" not in result:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
-    vms = [_vm(vm) for vm in result["vms"]]
-    nodes = [_node(_with_cluster(node), vms) for node in result.get("nodes", ())]
-    usable = [node for node in nodes if node["online"] and not node["maintenance"]]
-    return t.cast(
-        "dict[str, t.Any]",
-        escaped(
-            {
-                "vms": vms,
-                "nodes": nodes,
-                "usable": len(usable),
-                "shared": _shared_storages(usable),
-                "spare": {key: spare_without_largest(usable, key) for key in ("memory", "cores")},
-                "placed": sum(1 for vm in vms if vm.get("decision") and not vm.get("error")),
-                "existed": sum(1 for vm in vms if not vm.get("decision") and not vm.get("error")),
-                "failed": sum(1 for vm in vms if vm.get("error")),
-                "freed": any(n[f"{key}_after"] < n[f"{key}_before"] for n in nodes for key in ("memory", "cores")),
-            }
-        ),
-    )
+    return t.cast("dict[str, t.Any]", escaped(placement(result)))
 
 
 def escaped(data: t.Any) -> t.Any:
@@ -60,61 +30,6 @@ def escaped(data: t.Any) -> t.Any:
     if isinstance(data, Sequence):
         return [escaped(value) for value in data]
     return data
-
-
-def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.Any]:
-    """Whether the nodes could do without the largest of them, as far as the sums tell.
-
-    C(largest) is its name, C(out) what is allocated in all, C(left) what could be allocated without it, and C(part) the
-    part of its limit up to which each node may be filled for C(out) to stay within C(left).
-    """
-    sizes = {node["node"]: _top(node, resource) for node in nodes}
-    whole = sum(sizes.values())
-    largest = max(sizes, key=lambda name: (sizes[name], name), default=None)
-    left = whole - (sizes[largest] if largest is not None else 0)
-    out = sum(node[f"{resource}_after"] for node in nodes)
-    return {"largest": largest, "out": out, "left": left, "part": left / whole if whole else 0, "fits": out <= left}
-
-
-def _vm(vm: Data) -> dict[str, t.Any]:
-    place = {key: place_of(vm).get(key) for key in ("node", "vmid", "storages")}
-    if vm.get("cluster") and place["node"]:
-        place["node"] = f"{vm['cluster']}/{place['node']}"
-    return {**vm, **place, "held_back": held_back(vm), "nodes": _verdicts(vm), "findings": findings_of(vm)}
-
-
-def _verdicts(vm: Data) -> list[Data]:
-    return [{**node, "reason": of_one(node["reason"])} if node["reason"] else node for node in ranked(vm)]
-
-
-def _top(node: Data, resource: str) -> float:
-    limit = node[f"{resource}_limit"]
-    return t.cast(float, node[resource] if limit is None else limit)
-
-
-def _node(node: Data, vms: Sequence[Data]) -> dict[str, t.Any]:
-    memory = {key: _gib(node[key]) for key in ("memory", "memory_limit", "memory_before", "memory_after")}
-    placed = [vm for vm in vms if vm.get("decision") and not vm.get("error") and vm["node"] == node["node"]]
-    return {**node, **memory, "placed": [{"name": vm["name"], "vmid": vm["vmid"]} for vm in placed]}
-
-
-def _with_cluster(node: Data) -> Data:
-    """A node of one of several clusters, under a name that no other cluster has for it or its storages."""
-    cluster = node.get("cluster")
-    if cluster is None:
-        return node
-    storages = [{**each, "storage": f"{cluster}/{each['storage']}"} for each in node["storages"]]
-    return {**node, "node": f"{cluster}/{node['node']}", "storages": storages}
-
-
-def _gib(mib: float | None) -> float | None:
-    return None if mib is None else mib / 1024
-
-
-def _shared_storages(nodes: Sequence[Data]) -> list[Data]:
-    """Each shared storage once."""
-    shared = {storage["storage"]: storage for node in nodes for storage in node["storages"] if storage["shared"]}
-    return [shared[name] for name in sorted(shared)]
 
 
 class FilterModule:

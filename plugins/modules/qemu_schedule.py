@@ -165,6 +165,12 @@ options:
         description: Timeout of one move, in seconds. After the timeout the migration continues.
         type: int
         default: 3600
+  node_guests:
+    description:
+      - Whether RV(nodes) lists the guests of each node. A large cluster then has a large result.
+    type: bool
+    default: false
+    version_added: 1.1.0
   parallel_creates:
     description:
       - Maximum number of VMs to create or change at the same time.
@@ -598,6 +604,13 @@ nodes:
       description: Storages for disks, with C(storage), C(shared), and C(total), C(before) and C(after) in GiB.
       type: list
       elements: dict
+    guests:
+      description:
+        - The guests that were on the node before the task, without templates, with C(vmid), C(name), C(type),
+          C(status), C(cores) and C(memory) in MiB.
+      returned: with O(node_guests)
+      type: list
+      elements: dict
 plan:
   description: The plan of moves of O(make_room). Its keys are described in the documentation of the plan document.
   returned: when guests were or would be moved
@@ -662,6 +675,7 @@ def argument_spec() -> Spec:
         "decision_nodes": {"type": "int", "default": 50},
         "force": {"type": "bool", "default": False},
         "make_room": {"type": "dict", "options": moves_argument_spec()},
+        "node_guests": {"type": "bool", "default": False},
         "parallel_creates": {"type": "int", "default": 4},
         "timeout": {"type": "int", "default": 600},
         "wait_for_capacity": {"type": "int", "default": 0},

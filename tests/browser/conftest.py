@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A page that a real run wrote, and a real browser to look at it with."""
+"""Pages, some of them written by real runs, and a real browser to look at them with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.page_results import capacity_result, fleet_result, moves_result, placement_result
 from support.playbook import run_playbook
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.html_page import html_page
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FAILING: dict[str, Any] = {"name": "huge", "memory": 9999999}
@@ -32,9 +35,17 @@ class Visit:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of a provisioning of the demo's VMs, and of a plan with a VM that cannot be placed."""
+    """The pages of real runs (the demo's VMs, a VM that cannot be placed, a drain), and of large results."""
     folder = tmp_path_factory.mktemp("pages")
-    pages = {name: folder / f"{name}.html" for name in ("provisioned", "failed")}
+    pages = {name: folder / f"{name}.html" for name in ("provisioned", "failed", "drained")}
+    for name, result in {
+        "large": placement_result(500, 16, failures=3, guests=30),
+        "moves": moves_result(200, 16),
+        "capacity": capacity_result(),
+        "fleet": fleet_result(),
+    }.items():
+        pages[name] = folder / f"{name}.html"
+        pages[name].write_text(html_page(result, cluster="pve.example.com", job="Nightly (job 7)"), encoding="utf-8")
     demo = f"@{CHECKOUT / 'demo' / 'vms.yml'}"
     with SimulatedCluster.start(CLUSTERS / "demo.yml", time_scale=0.02) as cluster:
         env = cluster.environment()
@@ -44,6 +55,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         variables = folder / "variables.json"
         variables.write_text(json.dumps(vms), encoding="utf-8")
         run_playbook(folder, "qemu_scheduler.proxmox.plan", env, "-e", f"@{variables}")
+        arguments = ["-e", "node_drain_nodes=pve3", "-e", f"node_drain_page={pages['drained']}"]
+        run_playbook(folder, "qemu_scheduler.proxmox.drain", env, *arguments)
     return pages
 
 

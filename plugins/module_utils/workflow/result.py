@@ -46,12 +46,17 @@ class RunFailed(CollectionError):
 
 
 def result_of(
-    reports: Sequence[VMReport], nodes: Sequence[NodeUsage], *, single: bool, in_full: int = NODES_IN_FULL
+    reports: Sequence[VMReport],
+    nodes: Sequence[NodeUsage],
+    *,
+    single: bool,
+    in_full: int = NODES_IN_FULL,
+    with_guests: bool = False,
 ) -> dict[str, t.Any]:
     """The module's result.
 
     single: the task names one VM by its own options, whose facts then stand at the top as well. in_full: how many nodes
-    a cluster may have for each decision to report every one.
+    a cluster may have for each decision to report every one. with_guests: whether each node lists its guests.
     """
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
@@ -61,7 +66,7 @@ def result_of(
     if not any(report.error for report in reports) or any(
         report.changed or _was_tried(report.job) for report in reports
     ):
-        result["nodes"] = [node.as_result() for node in nodes]
+        result["nodes"] = [node.as_result(with_guests=with_guests) for node in nodes]
     diffs = [diff for report in reports if (diff := _diff(report)) is not None]
     if diffs:
         result["diff"] = diffs

@@ -102,7 +102,13 @@ def schedule(
     run, reports, cautions, room, plan = work(params, task, check_mode=check_mode)
     for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
-    result = result_of(reports, run.nodes, single=params.get("vms") is None, in_full=params["decision_nodes"])
+    result = result_of(
+        reports,
+        run.nodes,
+        single=params.get("vms") is None,
+        in_full=params["decision_nodes"],
+        with_guests=params["node_guests"],
+    )
     if room is not None:
         room.add_moves(result, wrote=not check_mode)
     if plan:

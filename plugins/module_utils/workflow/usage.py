@@ -28,7 +28,7 @@ class StorageUsage:
 class NodeUsage:
     """One node. Memory is in bytes; the limits are the profile's for a VM without pool and tags, None for none.
 
-    cluster is set where a task is about several.
+    guests are those that were there before, without templates. cluster is set where a task is about several.
     """
 
     node: str
@@ -43,10 +43,12 @@ class NodeUsage:
     cores_after: float = 0
     memory_after: int = 0
     storages: dict[str, StorageUsage] = field(default_factory=dict)
+    guests: tuple[Guest, ...] = ()
     cluster: str | None = None
 
-    def as_result(self) -> dict[str, t.Any]:
+    def as_result(self, *, with_guests: bool = False) -> dict[str, t.Any]:
         """The entry of C(nodes) in the module's result."""
+        guests = {"guests": [_guest(guest) for guest in self.guests]} if with_guests else {}
         return {
             **({} if self.cluster is None else {"cluster": self.cluster}),
             "node": self.node,
@@ -70,6 +72,7 @@ class NodeUsage:
                 }
                 for name, storage in sorted(self.storages.items())
             ],
+            **guests,
         }
 
 
@@ -106,6 +109,7 @@ def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[N
     for node in latest:
         if node.node in known:
             first = known[node.node]
+            node.guests = first.guests
             node.cores_before, node.memory_before = first.cores_before, first.memory_before
             for name, storage in node.storages.items():
                 storage.before = first.storages[name].before if name in first.storages else storage.before
@@ -133,4 +137,16 @@ def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
             if storage.active and "images" in storage.content
             for used in [storage.use.used + storage.use.pending]
         },
+        guests=tuple(guest for guest in info.guests.values() if not guest.template),
     )
+
+
+def _guest(guest: Guest) -> dict[str, t.Any]:
+    return {
+        "vmid": guest.vmid,
+        "name": guest.name,
+        "type": guest.kind,
+        "status": guest.status,
+        "cores": guest.cores,
+        "memory": guest.memory // MIB,
+    }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the page of the role provision is made of."""
+"""What pages about placed VMs are made of."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page import (
-    escaped,
-    placement_page,
-    spare_without_largest,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page import escaped, placement_page
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import spare_without_largest
 
 
 def node(name: str, memory: int, used: int, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A filter that makes an HTML page of the result of a module of this collection."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.capacity import capacity
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.fleet import fleet
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import rendered
+
+Data = Mapping[str, t.Any]
+
+
+def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "", plan_only: bool = False) -> str:
+    """The page of a result, also of a failed task that has one. cluster, a name or addresses, and job are shown.
+
+    plan_only: whether nothing was written.
+    """
+    if not isinstance(result, Mapping):
+        raise AnsibleFilterError("expected the result of a module of this collection")
+    time = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    name = cluster if isinstance(cluster, str) else ", ".join(cluster)
+    about = {"cluster": name, "job": job, "plan_only": plan_only, "time": time}
+    if {"vms", "summary", "unmanaged"} <= result.keys():
+        return rendered("fleet.html.j2", fleet(result), about)
+    if "vms" in result:
+        return rendered("placement.html.j2", placement(result), about)
+    if {"total", "nodes", "limited_by"} <= result.keys():
+        return rendered("capacity.html.j2", capacity(result), about)
+    return rendered("moves.html.j2", moves(result, plan_only=plan_only), about)
+
+
+class FilterModule:
+    """The filter by its name."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"html_page": html_page}

@@ -1,0 +1,24 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a page shows of a result of fleet_info."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.fleet import OK, what_of, worst_first
+
+
+def fleet(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The view of a result, the worst VMs first."""
+    summary = result["summary"]
+    return {
+        "clean": result["clean"],
+        "as_requested": summary[OK],
+        "states": {state: count for state, count in summary.items() if count},
+        "vms": [{**vm, "what": what_of(vm)} for vm in worst_first(result)],
+        "unmanaged": result["unmanaged"],
+        "doubts": result.get("doubts") or [],
+    }

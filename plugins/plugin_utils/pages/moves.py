@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a page shows of a plan of moves, or of the result of a module that moves guests."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, changes, plan_of, size_of
+
+Data = Mapping[str, t.Any]
+
+STATES = {"moved": "moved", "failed": "failed", "stale": "no longer as planned", "unknown": "may still be moving"}
+PLANNED, NOT_BEGUN = "planned", "not begun"
+DEGREES = 4
+"""How many degrees of colour the cells of the matrix have."""
+
+
+def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
+    """The view of a plan, or of a result that has one. Memory becomes GiB.
+
+    plan_only: whether the moves were only planned; otherwise those without an outcome were not begun.
+    """
+    plan = plan_of(result)
+    rows = _rows(plan, result.get("moves") or () if "plan" in result else (), PLANNED if plan_only else NOT_BEGUN)
+    states = Counter(row["state"] for row in rows)
+    nodes = [_node(name, course) for name, course in _by_name(plan["nodes"]) if changes(course)]
+    return {
+        "goal": plan["goal"],
+        "optimal": plan.get("optimal"),
+        "impossible": plan.get("impossible"),
+        "fewest": plan.get("moves_lower_bound"),
+        "gib": sum(row["gib"] or 0 for row in rows),
+        "moves": rows,
+        "states": {state: states[state] for state in (*STATES.values(), NOT_BEGUN) if states[state]},
+        "stuck": result.get("stuck", plan["stuck"]),
+        "nodes": nodes,
+        "unchanged": len(plan["nodes"]) - len(nodes),
+        "over": any(
+            max(each.values()) > each["allocatable"] for node in nodes for each in (node["memory"], node["cores"])
+        ),
+        "matrix": matrix(rows),
+    }
+
+
+def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
+    """How many guests move or have moved from where to where, and in which degree of colour each count is shown."""
+    counts = Counter((row["from"], row["to"]) for row in rows if row["state"] in (PLANNED, STATES["moved"]))
+    sources = sorted({source for source, _target in counts}, key=natural)
+    targets = sorted({target for _source, target in counts}, key=natural)
+    most = max(counts.values(), default=0)
+    return {
+        "targets": targets,
+        "rows": [
+            {
+                "source": source,
+                "cells": [_cell(counts[source, target], most) for target in targets],
+                "sum": sum(counts[source, target] for target in targets),
+            }
+            for source in sources
+        ],
+        "sums": [sum(counts[source, target] for source in sources) for target in targets],
+        "sum": counts.total(),
+    }
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """The key that sorts C(pve2) before C(pve10)."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _cell(count: int, most: int) -> dict[str, int]:
+    return {"count": count, "degree": -(-DEGREES * count // most) if most else 0}
+
+
+def _rows(plan: Data, results: Sequence[Data], otherwise: str) -> list[dict[str, t.Any]]:
+    """The moves of the plan with what became of them, and those that later plans of the run added."""
+    done = {(each["vmid"], each["from"], each["to"]): each for each in results}
+    rows = [
+        _planned(move, done.pop((move["vmid"], move["from"], move["to"]), None), otherwise) for move in plan["moves"]
+    ]
+    return rows + [_added(each) for each in done.values()]
+
+
+def _planned(move: Data, result: Data | None, otherwise: str) -> dict[str, t.Any]:
+    return {
+        **{key: move[key] for key in ("id", "vmid", "name", "from", "to", "why", "after")},
+        "how": move["how"] if move["via"] == "api" else f"{move['how']}, by the HA manager",
+        "gib": size_of(move) / GIB,
+        **_outcome(result, otherwise),
+    }
+
+
+def _added(result: Data) -> dict[str, t.Any]:
+    known = {key: result[key] for key in ("vmid", "name", "from", "to", "why")}
+    return {**known, "id": None, "after": [], "how": None, "gib": None, **_outcome(result, NOT_BEGUN)}
+
+
+def _outcome(result: Data | None, otherwise: str) -> dict[str, t.Any]:
+    if result is None:
+        return {"state": otherwise, "seconds": None, "error": None}
+    return {"state": STATES[result["outcome"]], "seconds": result["seconds"], "error": result.get("msg")}
+
+
+def _by_name(nodes: Mapping[str, Data]) -> list[tuple[str, Data]]:
+    return sorted(nodes.items(), key=lambda item: natural(item[0]))
+
+
+def _node(name: str, course: Data) -> dict[str, t.Any]:
+    times = ("allocatable", "before", "peak", "after")
+    return {
+        "node": name,
+        "memory": {time: course[time]["memory"] / GIB for time in times},
+        "cores": {time: course[time]["cores"] for time in times},
+        "guests": {time: course[time]["guests"] for time in times[1:]},
+    }

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Renders a view as a page: one file with its style and its script, which fetches nothing.
+
+Every value is escaped by the templates. The page's policy allows only the script that is part of it, by its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import typing as t
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+SCRIPT = "page.js.j2"
+
+
+def rendered(template: str, view: Mapping[str, t.Any], about: Mapping[str, t.Any]) -> str:
+    """Return the HTML of a page.
+
+    about names the page: C(cluster) and C(job), which may be empty, C(time), and C(plan_only).
+    """
+    environment = _environment()
+    script = environment.get_template(SCRIPT).render()
+    return environment.get_template(template).render(
+        view=view, about=about, script=Markup(script), script_hash=_source_hash(script)
+    )
+
+
+def amount(number: float) -> str:
+    """Return a number with one decimal place where that tells something: C(12), C(12.5), C(125)."""
+    return f"{number:.0f}" if number == int(number) or number >= 100 else f"{number:.1f}"
+
+
+def percent(number: float, whole: float) -> str:
+    """Return a part of the whole as a length in CSS."""
+    return f"{100 * number / whole if whole else 0:.2f}%"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(amount=amount, percent=percent)
+    return environment
+
+
+def _source_hash(script: str) -> str:
+    """Return how a policy names a script that stands in the page."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
