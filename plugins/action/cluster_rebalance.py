@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import cluster_rebalance
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line, table_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction
 
 
@@ -15,3 +15,4 @@ class ActionModule(ProgressAction):
 
     module = cluster_rebalance
     line_of = staticmethod(move_line)
+    table_of = staticmethod(table_of)

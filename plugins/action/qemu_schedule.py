@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
-
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
@@ -52,17 +50,14 @@ def line_of(step: dict[str, t.Any]) -> str | None:
     return f"qemu_schedule: {step['done']:>{width}}/{step['total']} {name} {what}{where} ({step['seconds']:.1f} s)"
 
 
+def table_of(result: dict[str, t.Any], width: int) -> list[str]:
+    """The lines about a result; none if it has no VMs."""
+    return decision_table(result["vms"], width) if result.get("vms") else []
+
+
 class ActionModule(ProgressAction):
     """Found by Ansible by this name."""
 
     module = qemu_schedule
     line_of = staticmethod(line_of)
-
-    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the module, and show a table where it fails: Ansible shows the whole result in one line."""
-        result = super().run(tmp, task_vars)
-        # A task with failed_when shows by itself what failed.
-        if result.get("failed") and result.get("vms") and self._can_show_progress() and not self._task.failed_when:
-            for line in decision_table(result["vms"]):
-                Display().display(f"qemu_schedule: {line}")
-        return result
+    table_of = staticmethod(table_of)

@@ -30,17 +30,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 VM = Mapping[str, t.Any]
 
 MANY = 20
-"""From how many unchanged VMs on the table lists their names in one place."""
-CHANGED = "changed"
-UNCHANGED = "unchanged"
-KINDS = ("failed", "not done", CHANGED, UNCHANGED)
+"""From how many VMs of one kind on the table names them in one place, or in one row for each node."""
+FAILED, NOT_DONE, CHANGED, UNCHANGED = "failed", "not done", "changed", "unchanged"
+KINDS = (FAILED, NOT_DONE, CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
+GROUP_HEADINGS = ("CLUSTER", "NODE", "ACTION", "VMS")
 HEADINGS = ("VM", "ACTION", "CLUSTER", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
 
 
 def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
-    """Totals, then one row per VM: what is done with it, where, and why. Failures come first, unchanged VMs last; many
-    of these are only named.
+    """Totals, then one row per VM: what is done with it, where, and why. Failures come first, unchanged VMs last.
+
+    Many new VMs have one row for each node, and many VMs with which nothing was done are only named.
 
     vms are those of qemu_schedule's result. Lines are at most width characters long where that is possible, by default
     as long as the terminal allows.
@@ -49,13 +50,20 @@ def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
     if not vms:
         return ["no VMs"]
     size = width_for(width)
-    ordered = sorted(vms, key=lambda vm: KINDS.index(kind_of(vm)))
-    unchanged = [vm for vm in ordered if kind_of(vm) == UNCHANGED]
-    named = len(unchanged) >= MANY
-    rows = [_row(vm) for vm in ordered if not (named and kind_of(vm) == UNCHANGED)]
-    lines = wrap(_totals(ordered), size) if len(vms) > 1 else []
+    of_kind = {kind: [vm for vm in vms if kind_of(vm) == kind] for kind in KINDS}
+    new = [vm for vm in of_kind[CHANGED] if vm.get("decision")]
+    grouped = new if len(new) >= MANY else []
+    named = {kind: of_kind[kind] for kind in (NOT_DONE, UNCHANGED) if len(of_kind[kind]) >= MANY}
+    named[FAILED] = of_kind[FAILED][MANY:]
+    elsewhere = {id(vm) for part in (grouped, *named.values()) for vm in part}
+    rows = [_row(vm) for kind in KINDS for vm in of_kind[kind] if id(vm) not in elsewhere]
+    lines = wrap(_totals(vms), size) if len(vms) > 1 else []
     lines += table([HEADINGS, *rows], size) if rows else []
-    return lines + (wrap(f"unchanged: {', '.join(map(_name, unchanged))}", size) if named else [])
+    lines += table([GROUP_HEADINGS, *_group_rows(grouped)], size) if grouped else []
+    for kind in KINDS:
+        names = ", ".join(_name(vm) for vm in named.get(kind, ()))
+        lines += wrap(f"{kind}: {names}", size) if names else []
+    return lines
 
 
 def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
@@ -188,6 +196,15 @@ def _totals(vms: Sequence[VM]) -> str:
     counts = [(kinds[kind], kind) for kind in KINDS[:2]]
     counts += [(count, action) for action, count in sorted(actions.items())]
     return f"{len(vms)} VMs: {counted([*counts, (kinds[UNCHANGED], UNCHANGED)])}"
+
+
+def _group_rows(vms: Sequence[VM]) -> list[tuple[str, ...]]:
+    """For each node and action a row with the names and VMIDs of these VMs."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for vm in vms:
+        key = (vm.get("cluster") or EMPTY, vm["node"], _action(vm))
+        groups.setdefault(key, []).append(f"{_name(vm)} ({vm['vmid']})")
+    return [(*key, ", ".join(names)) for key, names in sorted(groups.items())]
 
 
 def _row(vm: VM) -> tuple[str, ...]:

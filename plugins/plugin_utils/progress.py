@@ -22,6 +22,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import TAKEN_BY_ANSIBLE, width_for
 
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
@@ -29,6 +30,7 @@ MACHINE_READABLE = ("json", "jsonl", "null", "junit")
 """Endings of the names of stdout callbacks whose output other programs read: it must stay theirs alone."""
 
 LineOf = Callable[[dict[str, t.Any]], "str | None"]
+TableOf = Callable[[dict[str, t.Any], int], list[str]]
 
 
 class ProgressAction(DirectAction):
@@ -36,14 +38,27 @@ class ProgressAction(DirectAction):
 
     Attributes:
         line_of: makes what is shown of a line of the file; None for one that is not shown.
+        table_of: makes what is shown of the result of a failure, with lines of a length, before Ansible shows all of it
+            in one line.
     """
 
     line_of: LineOf
+    table_of: TableOf
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the module, with progress shown where that is possible."""
+        """Run the module, with progress shown where that is possible, and a table where it fails."""
         if not self._can_show_progress():
             return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+        result = self._followed(tmp, task_vars)
+        # A task with failed_when shows by itself what failed.
+        if result.get("failed") and not self._task.failed_when:
+            prefix = f"{self._task.action.rpartition('.')[2]}: "
+            for line in type(self).table_of(result, width_for(None) + TAKEN_BY_ANSIBLE - len(prefix)):
+                Display().display(prefix + line)
+        return result
+
+    def _followed(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        """Run the module, and show what it tells meanwhile."""
         given = self._task.args
         with tempfile.TemporaryDirectory(prefix="qemu-scheduler-") as folder:
             file = Path(folder) / "progress.jsonl"

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, changes, plan_of, size_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import OUTCOMES
 
 Data = Mapping[str, t.Any]
 
-STATES = {"moved": "moved", "failed": "failed", "stale": "no longer as planned", "unknown": "may still be moving"}
-PLANNED, NOT_BEGUN = "planned", "not begun"
+MOVED, PLANNED, NOT_BEGUN = "moved", "planned", "not begun"
 DEGREES = 4
 """How many degrees of colour the cells of the matrix have."""
 
@@ -36,7 +36,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
         "fewest": plan.get("moves_lower_bound"),
         "gib": sum(row["gib"] or 0 for row in rows),
         "moves": rows,
-        "states": {state: states[state] for state in (*STATES.values(), NOT_BEGUN) if states[state]},
+        "states": {state: count for state, count in sorted(states.items()) if state != PLANNED},
         "stuck": result.get("stuck", plan["stuck"]),
         "nodes": nodes,
         "unchanged": len(plan["nodes"]) - len(nodes),
@@ -49,7 +49,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
 
 def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
     """How many guests move or have moved from where to where, and in which degree of colour each count is shown."""
-    counts = Counter((row["from"], row["to"]) for row in rows if row["state"] in (PLANNED, STATES["moved"]))
+    counts = Counter((row["from"], row["to"]) for row in rows if row["state"] in (PLANNED, MOVED))
     sources = sorted({source for source, _target in counts}, key=natural)
     targets = sorted({target for _source, target in counts}, key=natural)
     most = max(counts.values(), default=0)
@@ -103,7 +103,11 @@ def _added(result: Data) -> dict[str, t.Any]:
 def _outcome(result: Data | None, otherwise: str) -> dict[str, t.Any]:
     if result is None:
         return {"state": otherwise, "seconds": None, "error": None}
-    return {"state": STATES[result["outcome"]], "seconds": result["seconds"], "error": result.get("msg")}
+    return {
+        "state": OUTCOMES.get(result["outcome"], result["outcome"]),
+        "seconds": result["seconds"],
+        "error": result.get("msg"),
+    }
 
 
 def _by_name(nodes: Mapping[str, Data]) -> list[tuple[str, Data]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from simulated_cluster.client import SimulatedCluster
 
@@ -18,14 +19,18 @@ def places(cluster: SimulatedCluster) -> dict[int, str]:
     return {vmid: guest["node"] for vmid, guest in cluster.state()["guests"].items()}
 
 
-def test_rebalance__shows_the_plan_and_then_carries_it_out(cluster: SimulatedCluster, play: Play) -> None:
+def test_rebalance__shows_the_plan_and_then_carries_it_out(
+    cluster: SimulatedCluster, play: Play, tmp_path: Path
+) -> None:
     before = places(cluster)
 
     planned = play("rebalance", BALANCE, "--check")
     assert re.search(r"balance.*: 2 move\(s\)", planned.output), planned.output
     assert places(cluster) == before
 
-    done = play("rebalance", BALANCE)
+    page = tmp_path / "rebalance.html"
+    done = play("rebalance", {**BALANCE, "cluster_rebalance_page": str(page)})
+    assert page.read_text(encoding="utf-8").count(">moved</span>") == 2
     assert "changed=1 " in done.output, done.output
     moved = {vmid for vmid, node in places(cluster).items() if before[vmid] != node}
     assert len(moved) == 2

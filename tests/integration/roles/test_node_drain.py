@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from simulated_cluster.client import SimulatedCluster
 
@@ -19,17 +20,21 @@ def on(cluster: SimulatedCluster, node: str) -> set[int]:
 
 
 def test_drain__shows_the_plan_before_the_moves_as_they_happen_and_their_results(
-    cluster: SimulatedCluster, play: Play
+    cluster: SimulatedCluster, play: Play, tmp_path: Path
 ) -> None:
     before = on(cluster, "pve1")
+    page = tmp_path / "drain.html"
+    options = {**OPTIONS, "node_drain_page": str(page)}
 
-    planned = play("drain", OPTIONS, "--check", "--diff")
+    planned = play("drain", options, "--check", "--diff")
     assert planned.code == 0, planned.output
+    assert page.read_text(encoding="utf-8").count(">planned</span>") == len(before)
     assert f"drain pve1: {len(before)} move(s)" in planned.output
     assert on(cluster, "pve1") == before
 
-    done = play("drain", OPTIONS)
+    done = play("drain", options)
     assert done.code == 0, done.output
+    assert page.read_text(encoding="utf-8").count(">moved</span>") == len(before)
     assert on(cluster, "pve1") == set()
     lines = re.findall(r"^moves: (\d+)/(\d+) .* moved, pve1 to pve\d \(\d+\.\d s\)$", done.output, re.MULTILINE)
     assert [int(number) for number, _total in lines] == list(range(1, len(before) + 1))
@@ -38,10 +43,12 @@ def test_drain__shows_the_plan_before_the_moves_as_they_happen_and_their_results
     assert "changed=0 " in play("drain", OPTIONS).output
 
 
-def test_drain__fails_at_its_end_when_guests_stay(cluster: SimulatedCluster, play: Play) -> None:
-    run = play("drain", {"node_drain_nodes": ["pve3"]}, "--check")
+def test_drain__fails_at_its_end_when_guests_stay(cluster: SimulatedCluster, play: Play, tmp_path: Path) -> None:
+    page = tmp_path / "drain.html"
+    run = play("drain", {"node_drain_nodes": ["pve3"], "node_drain_page": str(page)}, "--check")
 
     assert run.code == 2
+    assert "it runs with mapped devices" in page.read_text(encoding="utf-8")
     assert "render-1 (120) stays on pve3: it runs with mapped devices" in run.output
     assert "GoalsNotReached: pve3 cannot be drained completely" in run.output
 

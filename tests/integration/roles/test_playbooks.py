@@ -61,7 +61,9 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert "changed=0 " in play("teardown", VMS).output
 
 
-def test_drift__fails_a_scheduled_job_and_writes_nothing(cluster: SimulatedCluster, play: Play) -> None:
+def test_drift__fails_a_scheduled_job_and_writes_nothing(
+    cluster: SimulatedCluster, play: Play, tmp_path: Path
+) -> None:
     before = cluster.state()["guests"]
     missing = play("drift", VMS)
     assert missing.code != 0
@@ -74,9 +76,11 @@ def test_drift__fails_a_scheduled_job_and_writes_nothing(cluster: SimulatedClust
     play("provision", VMS)
     options = {**VMS["qemu_options"], "parallel_creates": 2}
     assert play("drift", {**VMS, "qemu_options": options}).code == 0
-    extra = play("drift", {**VMS, "drift_unmanaged": True})
+    page = tmp_path / "drift.html"
+    extra = play("drift", {**VMS, "drift_unmanaged": True, "drift_page": str(page)})
     assert extra.code != 0
     assert " unmanaged " in extra.output
+    assert "<h1>2 of 2 VMs as requested</h1>" in page.read_text(encoding="utf-8")
 
 
 def test_progress__is_shown_while_vms_are_made(play: Play) -> None:
@@ -110,10 +114,12 @@ def test_plan__is_made_from_a_recording_without_a_cluster(play: Play, tmp_path: 
     assert re.search(r"\d\d more fit, limited by memory", counted.output), counted.output
 
 
-def test_capacity__counts_the_vms_of_the_file_with_and_without_one_node_to_spare(play: Play) -> None:
-    counted = play("capacity", VMS)
+def test_capacity__counts_the_vms_of_the_file_with_and_without_one_node_to_spare(play: Play, tmp_path: Path) -> None:
+    page = tmp_path / "capacity.html"
+    counted = play("capacity", {**VMS, "capacity_page": str(page)})
     assert counted.code == 0, counted.output
     total = int(re.search(r'"(\d+) more fit \(\d+ web-1, \d+ db-1\)', counted.output)[1])  # type: ignore[index]
+    assert f"<h1>{total} more VMs fit</h1>" in page.read_text(encoding="utf-8")
     spared = play("capacity", VMS, "-e", "capacity_n_plus_one=true")
     assert int(re.search(r'"(\d+) more fit', spared.output)[1]) < total  # type: ignore[index]
 
@@ -125,6 +131,9 @@ def test_page__is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path)
     text = page.read_text(encoding="utf-8")
     assert "<h1>Placement of 2 VMs</h1>" in text
     assert "Plan: nothing was written" in text
+    assert "<dd>127.0.0.1</dd>" in text
+    assert "<dd>Plan VMs</dd>" in text
+    assert "gitlab" in text
     assert "http" not in text.replace("http-equiv", "")
 
 

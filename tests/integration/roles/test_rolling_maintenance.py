@@ -79,13 +79,16 @@ def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
 ) -> None:
     before = homes(cluster)
 
-    run = play("rolling_maintenance", {**options, "rolling_maintenance_nodes": "pve1, pve2,pve3"})
+    pages = {"rolling_maintenance_pages": str(tmp_path)}
+    run = play("rolling_maintenance", {**options, **pages, "rolling_maintenance_nodes": "pve1, pve2,pve3"})
 
     assert run.code == 0, run.output
     assert maintained(tmp_path) == list(NODES)
     assert homes(cluster) == before, run.output
     assert noout(cluster) == (6, [])
     assert not (tmp_path / "progress.json").exists()
+    assert "<h1>Drain pve2</h1>" in (tmp_path / "pve2-drained.html").read_text(encoding="utf-8")
+    assert "back</h1>" in (tmp_path / "pve2-active.html").read_text(encoding="utf-8")
 
 
 def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_with_it(

@@ -151,6 +151,28 @@ def test_many_vms__fit_a_page() -> None:
     assert len(lines) < 12
 
 
+def test_many_new_vms__have_a_row_for_each_node_and_action() -> None:
+    nodes = [passed("pve1", 70.0), passed("pve2", 70.0)]
+    new = [placed(f"web-{number}", f"pve{number % 2 + 1}", 100 + number, *nodes) for number in range(62)]
+    for width in (80, 120):
+        lines = decision_table([*new, FAILED, existing(actions=["update"], changed=True)], width)
+        assert lines[0] == "64 VMs: 1 failed, 62 create+start, 1 update"
+        assert next(line for line in lines if line.startswith("pve1")).split()[:4] == [
+            "pve1", "create+start", "web-0", "(100),",
+        ]  # fmt: skip
+        assert all(f"web-{number} ({100 + number})" in " ".join(" ".join(lines).split()) for number in range(62))
+        assert max(map(len, lines)) <= width
+        assert len(lines) < 40
+
+
+def test_many_failures__are_told_of_the_first_and_named_of_the_rest() -> None:
+    lines = decision_table([*({**FAILED, "name": f"lost-{number}"} for number in range(30)), *[HELD_BACK] * 30], 120)
+    assert lines[0] == "60 VMs: 30 failed, 30 not done"
+    assert sum("NoNodesAvailable" in line for line in lines) == 20
+    assert "failed: lost-20, lost-21" in lines[-4] + lines[-3]
+    assert lines[-2].startswith("not done: ")
+
+
 @pytest.mark.parametrize("width", [44, 80, 120])
 def test_lines__fit_the_width(width: int) -> None:
     lines = [*decision_table([WEB, ONLY, FAILED, HELD_BACK], width), *explain([WEB, ONLY, FAILED], width)]

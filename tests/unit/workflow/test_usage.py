@@ -10,6 +10,7 @@ from support.small_cluster import cluster, guest, node, profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.usage import (
+    keep_before,
     note_after,
     note_change,
     usage_before,
@@ -42,3 +43,12 @@ def test_note_change__counts_what_becomes_of_a_vm(guest, actions: list[str], cor
         ("pve2", 0, 0),
     ]
     assert [(each.cores_after, each.memory_after) for each in usage] == [(cores, gib * GIB), (0, 0)]
+
+
+def test_guests__are_those_from_before_the_run() -> None:
+    template = guest(103, "pve1", template=True)
+    first = usage_before(cluster([node("pve1")], [RUNNING, template]), profile())
+    latest = usage_before(cluster([node("pve1")], [RUNNING, STOPPED, template]), profile())
+    (kept,) = keep_before(first, latest)
+    assert [each["vmid"] for each in kept.as_result(with_guests=True)["guests"]] == [100]
+    assert "guests" not in kept.as_result()
