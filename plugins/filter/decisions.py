@@ -78,7 +78,7 @@ def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
         if lines:
             lines.append("")
         lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", size))
-        for text in _clusters(vm):
+        for text in clusters_of(vm):
             lines.extend(wrap(text, size, " " * 8, "   -  "))
         nodes = ranked(vm)
         longest = max((len(node["node"]) for node in nodes), default=0)
@@ -144,7 +144,7 @@ def findings_of(vm: VM) -> list[str]:
     return sorted(text for text in texts if text)
 
 
-def _clusters(vm: VM) -> list[str]:
+def clusters_of(vm: VM) -> list[str]:
     """What each cluster said, where the task is about several."""
     return [
         f"cluster {each['cluster']}  "

@@ -33,7 +33,10 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "",
     if {"vms", "summary", "unmanaged"} <= result.keys():
         return rendered("fleet.html.j2", fleet(result), about)
     if "vms" in result:
-        return rendered("placement.html.j2", placement(result), about)
+        view = placement(result)
+        room = moves(result, plan_only=plan_only) if "plan" in result else None
+        about["cluster"] = ", ".join(view["clusters"]) or name
+        return rendered("placement.html.j2", {**view, "room": room}, about)
     if {"total", "nodes", "limited_by"} <= result.keys():
         return rendered("capacity.html.j2", capacity(result), about)
     return rendered("moves.html.j2", moves(result, plan_only=plan_only), about)

@@ -130,7 +130,7 @@ def test_200_moves__are_told_as_a_table_a_matrix_and_bars(visit: Any) -> None:
     assert page.locator(".matrix tbody tr").count() == 4
     assert page.locator(".matrix tr.sum td").all_inner_texts()[-1] == "200"
     assert page.locator(".matrix").bounding_box()["width"] < 700
-    widths = page.locator("#node-table > tbody").nth(5).locator(".track i").evaluate_all(
+    widths = page.locator("#course-table > tbody").nth(5).locator(".track i").evaluate_all(
         "bars => bars.slice(0, 3).map(bar => bar.offsetWidth)"
     )
     assert widths[0] < widths[2] < widths[1]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
     KINDS,
+    clusters_of,
     findings_of,
     held_back,
     kind_of,
@@ -28,10 +29,12 @@ def placement(result: Data) -> dict[str, t.Any]:
     A task that failed before nodes were looked at has none. spare has for C(memory) and C(cores) what
     spare_without_largest returns.
     """
-    vms = [_vm(vm) for vm in sorted(result["vms"], key=lambda vm: KINDS.index(kind_of(vm)))]
+    ordered = sorted(result["vms"], key=lambda vm: KINDS.index(kind_of(vm)))
+    vms = [{**_vm(vm), "anchor": f"vm-{number}"} for number, vm in enumerate(ordered, 1)]
     nodes = [_node(_with_cluster(node), vms) for node in result.get("nodes", ())]
     usable = [node for node in nodes if node["online"] and not node["maintenance"]]
     return {
+        "clusters": sorted({node["cluster"] for node in nodes if node.get("cluster")}),
         "vms": vms,
         "nodes": nodes,
         "usable": len(usable),
@@ -70,7 +73,7 @@ def _vm(vm: Data) -> dict[str, t.Any]:
         "why": why_of(vm),
         "held_back": held_back(vm),
         "nodes": _verdicts(vm),
-        "findings": findings_of(vm),
+        "findings": [*clusters_of(vm), *findings_of(vm)],
     }
 
 
@@ -94,7 +97,7 @@ def _node(node: Data, vms: Sequence[Data]) -> dict[str, t.Any]:
         **node,
         **memory,
         "guests": node.get("guests", []),
-        "placed": [{"name": vm["name"], "vmid": vm["vmid"]} for vm in placed],
+        "placed": [{key: vm[key] for key in ("name", "vmid", "anchor")} for vm in placed],
     }
 
 

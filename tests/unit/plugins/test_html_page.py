@@ -120,6 +120,27 @@ def test_guests_of_the_nodes__are_shown_where_the_result_has_them() -> None:
     assert "old-1-0" not in html_page(result)
 
 
+def test_moves_that_make_room__are_part_of_the_page() -> None:
+    result = placement_result(4, 5)
+    moved = moves_result(3, 5, stuck=0)
+    outline = Outline(page := html_page({**result, "plan": moved["plan"], "moves": moved["moves"]}))
+    assert len(outline.ids) == len(set(outline.ids))
+    assert {"vm-table", "move-table", "course-table", "node-table"} <= set(outline.ids)
+    assert "4</b> moves to make room" in page
+
+
+def test_vms_of_several_clusters__are_told_apart() -> None:
+    result = placement_result(4, 2)
+    for number, vm in enumerate(result["vms"]):
+        vm.update(cluster=f"c{number % 2}", vmid=100)
+    result["nodes"] = [{**result["nodes"][0], "cluster": name, "node": "pve1"} for name in ("c0", "c1")]
+    page = html_page(result, cluster="192.0.2.1")
+    assert "<dd>c0, c1</dd>" in page
+    assert page.count("c0/pve1") > 1
+    outline = Outline(page)
+    assert len(outline.ids) == len(set(outline.ids))
+
+
 def test_moves__tell_what_became_of_each() -> None:
     planned = moves(moves_result(12, 6, done=False), plan_only=True)
     assert {row["state"] for row in planned["moves"]} == {"planned"}

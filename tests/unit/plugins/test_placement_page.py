@@ -95,7 +95,7 @@ def test_vm_that_was_held_back__is_shown_where_it_would_be() -> None:
     page = placement_page({"vms": [{**web, "decision": decision}], "nodes": [node("a", 1, 0)]})
     (vm,) = page["vms"]
     assert (vm["held_back"], vm["node"], vm["vmid"], vm["storages"]) == (True, "a", 104, {"scsi0": "ceph"})
-    assert page["nodes"][0]["placed"] == [{"name": "web", "vmid": 104}]
+    assert page["nodes"][0]["placed"] == [{"name": "web", "vmid": 104, "anchor": "vm-1"}]
 
 
 def test_nodes_reason__is_told_of_one() -> None:
