@@ -57,7 +57,7 @@ def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | Non
         return Interrupted(f"interrupted after {len(outcome.moved)} moves{more}; run again to go on")
     if outcome.last.stuck and complaint is not None:
         return GoalsNotReached(f"{complaint}, {told(outcome.staying)}")
-    # When nothing is left to move, somebody else has moved what this run could not.
+    # When nothing is left to move, others have moved what this run could not.
     return error_of(outcome.reports) if outcome.last.moves else None
 
 
