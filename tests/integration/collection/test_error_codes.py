@@ -109,6 +109,9 @@ class Stage:
     def template_not_found(self) -> Result:
         return self.run(clone="nope")
 
+    def archive_not_found(self) -> Result:
+        return self.run(archive="999")
+
     def plugin_failed(self) -> Result:
         file = self.folder / "moody.py"
         file.write_text(BROKEN_PLUGIN, encoding="utf-8")
@@ -255,6 +258,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "AmbiguousName": Stage.ambiguous_name,
     "VMIDConflict": Stage.vmid_conflict,
     "TemplateNotFound": Stage.template_not_found,
+    "ArchiveNotFound": Stage.archive_not_found,
     "PluginFailed": Stage.plugin_failed,
     "PlanUnlawful": Stage.plan_unlawful,
     "ConnectionFailed": Stage.connection_failed,

@@ -43,20 +43,25 @@ def backup(volume: str, vmid: int, **more: Any) -> dict[str, Any]:
     return {"storage": storage, "file": file, "vmid": vmid, "size": 2, "config": CONFIG, **more}
 
 
-@pytest.fixture
-def lab(control: Callable[..., Lab]) -> Lab:
-    storages = [
+PARTS: dict[str, Any] = {
+    "storages": [
+        *CLUSTER["storages"],
         {"name": "nas", "type": "nfs", "content": ["backup"], "size": 900},
         {"name": "pbs", "type": "pbs", "content": ["backup"], "size": 900, "nodes": ["pve2", "pve3"]},
         {"name": "dumps", "type": "dir", "content": ["backup"], "size": 900},
-    ]
-    backups = [
+    ],
+    "backups": [
         backup(OLD, 170, ctime=1000, config={**CONFIG, "memory": "1024"}),
         backup(LATEST, 170, ctime=2000),
         backup(ON_PBS, 171),
         backup(LOCAL, 172, nodes=["pve1"]),
-    ]
-    return control(storages=[*CLUSTER["storages"], *storages], backups=backups)
+    ],
+}
+
+
+@pytest.fixture
+def lab(control: Callable[..., Lab]) -> Lab:
+    return control(**PARTS)
 
 
 def restored(cluster: SimulatedCluster, result: dict[str, Any]) -> dict[str, Any]:
@@ -167,6 +172,13 @@ def test_what_cannot_be_restored__is_told_before_anything_is_written(
 ) -> None:
     assert reason in controller.fail(code, name="a", **asked)["msg"]
     assert posts(cluster) == []
+
+
+def test_backup_that_the_user_may_not_restore__is_not_found(control: Callable[..., Lab]) -> None:
+    rights = ["VM.Allocate", "VM.Audit", "Datastore.Audit", "Datastore.AllocateSpace", "Sys.Audit", "SDN.Use"]
+    _cluster, controller = control(**PARTS, roles={"Automation": rights})
+    failed = controller.fail("ArchiveNotFound", name="a", archive="170")
+    assert "there is no backup of VM 170 on any storage that this user may restore" in failed["msg"]
 
 
 def test_restore_that_fails__leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:

@@ -32,6 +32,7 @@ class World:
         self.tasks = tasks
         self.made_at: dict[int, float] = {}
         self.gone: set[int] = set()
+        self.unwritten: dict[str, str] = {"lock": "create"}
         self._status = status or {}
         self.creations = Creations(self, patience, lambda: self.now, self.sleep)
 
@@ -43,7 +44,7 @@ class World:
             vmid = int(path.split("/")[-2])
             if vmid in self.gone:
                 raise ApiError(f"Configuration file 'nodes/pve1/qemu-server/{vmid}.conf' does not exist")
-            return {"name": "made"} if self.now >= self.made_at.get(vmid, float("inf")) else {"lock": "create"}
+            return {"name": "made"} if self.now >= self.made_at.get(vmid, float("inf")) else self.unwritten
         tasks = self.tasks(self.now) if callable(self.tasks) else self.tasks
         answer = {"/nodes/pve1/tasks": tasks, "/nodes/pve1/status": self._status}[path]
         if isinstance(answer, Exception):
@@ -61,6 +62,15 @@ def test_wait__the_vm_has_its_config():
     assert world.creations.wait([GUEST]) is True
     assert 20 <= world.now < 23
     assert world.creations.abandoned == set()
+
+
+@pytest.mark.parametrize(("task", "waited"), [({}, 20), ({"endtime": 5}, 0), ({"type": "qmstart"}, 0)])
+def test_wait__a_vm_that_is_restored_has_no_lock_and_no_name(task: dict[str, t.Any], waited: int):
+    world = World([{**CREATING, "type": "qmrestore", **task}])
+    world.made_at, world.unwritten = {100: 20}, {}
+
+    assert world.creations.wait([GUEST]) is True
+    assert waited <= world.now < waited + 3
 
 
 def test_wait__the_vm_is_gone():
