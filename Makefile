@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 
-.PHONY: help setup demo test unit integration mutants hostile voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
+.PHONY: help setup demo demo-drain test unit integration mutants hostile voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -31,7 +31,10 @@ setup: ## Install everything into .venv (quick when nothing has changed)
 	@hack/setup.sh
 
 demo: setup ## Place, create and remove VMs on a simulated Proxmox cluster
-	@$(BIN)/python demo/demo.py
+	@$(BIN)/python demo/demo.py vms
+
+demo-drain: setup ## Empty a node of that cluster, and bring its guests back
+	@$(BIN)/python demo/demo.py drain
 
 test: setup ## Run everything: lint, sanity, unit and integration tests
 	@hack/test.sh lint sanity

@@ -14,8 +14,9 @@ from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from .pages import examples
 from .playbook import PlayRun, run_playbook
 
-DECISION = re.compile(r' *"?(\d+\. pve\d|-  pve\d|[\w-]+ +(create|clone)[+ ])')
-"""Lines of `explain` and `decision_table`."""
+DECISION = re.compile(r' *"?(\d+\. pve\d|-  pve\d|[\w-]+ +(create|clone)[+ ]| *\d+  [\w-]+ \(\d+\) +pve\d)')
+"""Lines of `explain`, `decision_table` and `moves_table`."""
+
 
 def run_page(page: Path, folder: Path) -> PlayRun:
     """Write the files that a page names, and run its plays and tasks as one playbook."""

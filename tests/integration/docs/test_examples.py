@@ -22,8 +22,8 @@ README = CHECKOUT / "README.md"
 PLUGINS = DOCS / "writing-a-plugin.md"
 PAGES = [README, *(DOCS / f"{name}.md" for name in ("how-it-decides", "storage", "devices", "concurrency"))]
 
-DEMO = "Try it without a cluster"
-"""The part of the README that shows another playbook than its own."""
+DEMO, DRAIN = "Try it without a cluster", "Empty a node"
+"""The parts of the README that show other playbooks than its own."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_examples__run_as_written(page: Path, tmp_path: Path) -> None:
     run = run_page(page, tmp_path)
     assert run.code == 0, run.output
     assert run.tasks
-    assert missing_in(run, page, headings_of(page) - {DEMO}) == []
+    assert missing_in(run, page, headings_of(page) - {DEMO, DRAIN}) == []
 
 
 def test_readme__shows_what_the_demo_prints(tmp_path: Path) -> None:
@@ -45,6 +45,13 @@ def test_readme__shows_what_the_demo_prints(tmp_path: Path) -> None:
     )
     assert run.code == 0, run.output
     assert missing_in(run, README, {DEMO}) == []
+
+
+def test_readme__shows_the_plan_of_a_drain(tmp_path: Path) -> None:
+    options = ["-e", "node_drain_nodes=pve1", "-e", "{node_drain_options: {containers: restart}}"]
+    run = run_on_demo_cluster(tmp_path, CHECKOUT / "playbooks" / "drain.yml", *options, "--check")
+    assert run.code == 0, run.output
+    assert missing_in(run, README, {DRAIN}) == []
 
 
 def test_custom_plugin__holds_its_vm_back(plugin_page: PlayRun) -> None:
