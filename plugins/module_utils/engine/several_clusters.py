@@ -55,7 +55,7 @@ class Member:
         labels: what the user says of the cluster; its nodes have these labels, and CLUSTER_KEY.
         scheduler: the cluster's own, whose nodes have the labels.
         requests: the new VMs as they would be made there, by name.
-        obstacles: why other new VMs cannot be made there, by name.
+        obstacles: why others cannot be made there, by name. Those that are in neither belong to other clusters.
     """
 
     name: str
@@ -232,7 +232,8 @@ def _tried(member: Member, request: Request, refused: Mapping[str, Status], now:
             resolvable=all(each.resolvable for each in refused.values()),
         )
     if request.name not in member.requests:
-        return Outcome(request, error=member.obstacles[request.name])
+        elsewhere = NoNodesAvailable("the VM belongs to another cluster")
+        return Outcome(request, error=member.obstacles.get(request.name, elsewhere))
     return member.scheduler.schedule(member.requests[request.name], now)
 
 

@@ -26,8 +26,8 @@ from .clusters import Cluster
 from .entries import Entry
 from .job import Job
 from .lawful import check_lawful
-from .placing import Placement, Placer, decisions_of
-from .scene import Scene, Seen
+from .placing import Placer, decisions_of
+from .scene import Placement, Scene, Seen
 from .usage import NodeUsage
 from .whereabouts import Found, Silent, whereabouts
 
@@ -94,9 +94,10 @@ class JointCycle:
         for site in self.sites:
             site.jobs = []
         by_name = {site.name: site for site in self.sites}
+        shown = {site: _shown(seen[site]) for site in self.sites}
         candidates: dict[str, list[tuple[Site, Job]]] = {}
         for number, entry in enumerate(entries):
-            found = {site.name: _found(site, list(seen[site].matches)[number], seen[site]) for site in self.sites}
+            found = {site.name: shown[site][number] for site in self.sites}
             where = whereabouts(entry, found, self.silent)
             if isinstance(where, Job):
                 (by_name[where.cluster].jobs if where.cluster is not None else loose).append(where)
@@ -139,31 +140,28 @@ class JointCycle:
             return scene, site.placer.requests_of(scene)
 
         prepared = in_parallel(prepare, self.sites)
-        members = []
-        for site, (scene, requests) in prepared.items():
-            obstacles = {job.entry.request.name: job.error for job in new[site] if job.error is not None}
-            by_name = {job.entry.request.name: request for job, request in requests.items()}
-            members.append(Member(site.name, site.cluster.labels, scene.scheduler, by_name, obstacles))
+        scenes = {site: scene for site, (scene, _requests) in prepared.items()}
+        members = [_member(site, scenes[site], new[site], requests) for site, (_, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
-        wanted = {name: options[0][1].entry for name, options in candidates.items()}
-        present = [request for site, (scene, _) in prepared.items() for request in site.placer.present(scene)]
+        wanted = [options[0][1].entry.request for options in candidates.values()]
+        present = [request for site, scene in scenes.items() for request in site.placer.present(scene)]
         with ExitStack() as counted:
-            for scene, _requests in prepared.values():
+            for scene in scenes.values():
                 counted.enter_context(scene.with_starting())
-            outcomes = scheduler.schedule_all([entry.request for entry in wanted.values()], time.time(), present)
+            outcomes = scheduler.schedule_all(wanted, time.time(), present)
         loose: list[Job] = []
-        for (name, entry), outcome in zip(wanted.items(), outcomes, strict=True):
+        for (name, options), outcome in zip(candidates.items(), outcomes, strict=True):
             chosen = scheduler.chosen.get(name)
             if chosen is None:
-                job = Job(entry)
+                job = Job(options[0][1].entry)
                 job.schedule(outcome)
                 loose.append(job)
             else:
-                site, job = next(each for each in candidates[name] if each[0].name == chosen.member.name)
-                site.placer.note(job, outcome, prepared[site][0])
+                site, job = next(each for each in options if each[0].name == chosen.member.name)
+                site.placer.note(job, outcome, scenes[site])
                 site.jobs.append(job)
             job.tried = scheduler.verdicts.get(name, ())
-        for site, (scene, _requests) in prepared.items():
+        for site, scene in scenes.items():
             site.placement = site.placer.conclude(scene)
         between = [chosen.between for chosen in scheduler.chosen.values()]
         check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
@@ -196,6 +194,13 @@ def reserved_at(access: Access, identity: str) -> set[str]:
     return {reservation.name for reservation in access.ledger.reservations(identity)}
 
 
-def _found(site: Site, job: Job, seen: Seen) -> Found:
-    name = job.entry.request.name
-    return Found(job, seen.matches[job], any(guest.name == name for guest in seen.counted.snapshot.guests))
+def _member(site: Site, scene: Scene, new: Collection[Job], requests: Mapping[Job, Request]) -> Member:
+    obstacles = {job.entry.request.name: job.error for job in new if job.error is not None}
+    by_name = {job.entry.request.name: request for job, request in requests.items()}
+    return Member(site.name, site.cluster.labels, scene.scheduler, by_name, obstacles)
+
+
+def _shown(seen: Seen) -> list[Found]:
+    """What one cluster shows of each VM, in the order of the entries."""
+    names = {guest.name for guest in seen.counted.snapshot.guests}
+    return [Found(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

@@ -10,7 +10,7 @@ once that is worth another try.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,10 +26,10 @@ from .clusters import SKIP, Cluster, connect
 from .entries import Entry
 from .job import TRIES, Job, State
 from .joint_cycle import JointCycle, Site, give_back, reserved_at
-from .placing import Placer
+from .placing import Placer, decisions_of
 from .progress import Progress, Wait
 from .report import VMReport, report_of
-from .shares import Gate, Share, Steps, expected_steps
+from .shares import Gate, Share, Steps
 from .stopping import Stop
 from .usage import NodeUsage, keep_before
 from .waiting import Waiting
@@ -51,9 +51,9 @@ class MultiClusterRun:
         """Connect to the clusters. Raises InvalidRequest, AuthenticationFailed, ..., and ConnectionFailed when none of
         them answers.
         """
-        found, silent = connect(clusters)
+        found, self._down = connect(clusters)
         if not found:
-            raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in silent.values()))
+            raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))
         sites = [
             Site(cluster, access, Placer(access, profiles, default_profile, device_attributes, book))
             for cluster in clusters
@@ -62,11 +62,7 @@ class MultiClusterRun:
         ]
         self._all_sites = tuple(sites)
         self._cycle = JointCycle(sites, Silent(skip=params["when_unreachable"] == SKIP), profiles, default_profile)
-        for cluster in clusters:
-            if cluster.name in silent:
-                known = sites[0].access.ledger.endpoint(*endpoint_of(cluster.params))
-                reserved = set() if known is None else reserved_at(sites[0].access, known[0])
-                self._cycle.silent.add(cluster.name, silent[cluster.name].message, reserved)
+        self._clusters = {cluster.name: cluster for cluster in clusters}
         self._params = params
         self._progress = progress or (lambda step: None)
         self._profile_of = lambda request: profiles[request.profile or default_profile]
@@ -96,7 +92,8 @@ class MultiClusterRun:
         write = not (check_mode or any(site.access.offline for site in self._all_sites))
         self._jobs = {entry.position: Job(entry) for entry in entries}
         try:
-            self._go(list(entries), write=write)
+            self._note_down()
+            self._go(entries, write=write)
         except KeyboardInterrupt:
             self.interrupted = True
             for site in self._all_sites if write else ():
@@ -111,18 +108,32 @@ class MultiClusterRun:
             self.warnings.append(f"cluster {name!r} cannot be reached and takes no part: {reason}")
         return [report_of(job) for job in self._jobs.values()]
 
-    def _go(self, entries: list[Entry], *, write: bool) -> None:
+    def _note_down(self) -> None:
+        """Note which clusters are down, and what the ledger knows to be in the making there."""
+        access = self._all_sites[0].access
+        for name, error in self._down.items():
+            known = access.ledger.endpoint(*endpoint_of(self._clusters[name].params))
+            reserved = set() if known is None else reserved_at(access, known[0])
+            self._cycle.silent.add(name, error.message, reserved)
+
+    def _go(self, entries: Sequence[Entry], *, write: bool) -> None:
         patience = float(self._params["wait_for_capacity"]) if write else 0.0
         waiting = Waiting(patience, self._profile_of, self._glance, tell=self._tell_wait)
-        due, rounds = entries, 0
+        due, rounds, looked = entries, 0, False
         while due:
             rounds += 1
             try:
                 loose = self._cycle.place(due, all_or_nothing=self._all_or_nothing and not self.wrote, reserve=write)
-            except (OtherCluster, LeaseLost):
-                if rounds < TRIES:
+            except CollectionError as error:
+                if isinstance(error, (OtherCluster, LeaseLost)) and rounds < TRIES:
                     continue
-                raise
+                if not looked:
+                    raise
+                # The outcomes of the others still have to be reported.
+                for entry in due:
+                    self._jobs[entry.position].fail(error)
+                return
+            looked = True
             jobs = [*loose, *(job for site in self._cycle.sites for job in site.jobs)]
             for job in jobs:
                 job.follow(self._jobs[job.entry.position])
@@ -134,27 +145,26 @@ class MultiClusterRun:
                 job.held_back = job.held_back or not stands
             if self.interrupted:
                 return
-            lost = [job.entry for job in jobs if _lost_its_place(job)]
-            if stands and write and lost and rounds < TRIES:
-                due = lost
-                continue
-            due = self._worth_a_try([] if stands else due, waiting)
+            lost = [job for job in jobs if _lost_its_place(job)] if stands and write and rounds < TRIES else []
+            again = lost or self._worth_a_try([] if stands else jobs, waiting)
+            # What a cluster made of an entry, such as the sizes in a backup, counts for that cluster only.
+            due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
 
-    def _worth_a_try(self, all_due: Sequence[Entry], waiting: Waiting) -> list[Entry]:
-        """Wait for capacity, and return the entries to go around again with: all_due, or those that fit nowhere."""
+    def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
+        """Wait for capacity, and return the jobs to go around again with: those held back, or that fit nowhere."""
         failed = [job for job in self._jobs.values() if job.error is not None]
         unplaced = [job for job in failed if job.is_unplaced]
-        vain = bool(all_due) and not all(job.is_hopeful for job in failed)
+        vain = bool(held) and not all(job.is_hopeful for job in failed)
         again = waiting.patience > 0 and not vain and waiting.until_worth_a_try(unplaced, self._seen())
         for job in unplaced if waiting.patience else ():
             job.note_wait(waiting.waited)
-        return (list(all_due) or [job.entry for job in unplaced]) if again else []
+        return (held or unplaced) if again else []
 
     def _carry_out(self, *, write: bool) -> bool:
         """Run the shares of all clusters at the same time. Return whether they were let go ahead."""
         sites = self._cycle.sites
         gate = Gate(len(sites), all_or_nothing=self._all_or_nothing and not self.wrote)
-        steps = Steps(self._progress, {site.name: expected_steps(site.jobs) for site in sites})
+        steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
         shares = {
             site: Share(self._params, site.access, site.placer, site.jobs, site.placement, gate, steps.of(site.name))
             for site in sites
@@ -187,11 +197,8 @@ class MultiClusterRun:
         """All clusters as one call each shows them, as one: enough to see that something happened in one of them."""
         return _as_one(in_parallel(lambda site: site.access.glance(), self._cycle.sites))
 
-    def _tell_wait(self, jobs: t.Collection[Job], waited: float) -> None:
-        outcomes = [job.outcome for job in jobs if job.outcome is not None]
-        plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
-        patience = float(self._params["wait_for_capacity"])
-        self._progress(Wait([outcome.request.name for outcome in outcomes], plugins, waited, patience))
+    def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
+        self._progress(Wait.of(jobs, waited, float(self._params["wait_for_capacity"])))
 
 
 def _as_one(snapshots: Mapping[Site, Snapshot]) -> Snapshot:

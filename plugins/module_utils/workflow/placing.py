@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..engine.cache import ClusterState
 from ..engine.devices.constraints import Matcher
@@ -44,38 +44,13 @@ from .device_options import device_needs
 from .job import Job, State
 from .lawful import check_lawful
 from .matching import Match, doubts, match_entries
-from .scene import Scene, Seen
+from .scene import Placement, Scene, Seen
 from .states import RUNNING, require_creatable
 from .templates import Templates
-from .usage import NodeUsage, note_after, usage_before
+from .usage import note_after, usage_before
 
 if t.TYPE_CHECKING:
     from ..plans import Move
-
-
-@dataclass(slots=True)
-class Placement:
-    """What one scheduling cycle saw and did; the outcome of each VM is kept in its job.
-
-    Attributes:
-        scheduler: the one that decided, with what it has assumed.
-        starting: VMIDs of guests that the run starts.
-        nodes: how full the nodes are before and after.
-        doubts: what the user should know about which VMs exist, in sentences.
-    """
-
-    snapshot: Snapshot
-    scheduler: Scheduler
-    nodes: list[NodeUsage]
-    doubts: list[str]
-    starting: frozenset[int] = frozenset()
-
-    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
-        """The cluster without what was decided, and with the guests that the run starts as running."""
-        made = {decision.vmid for decision in decisions}
-        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
-        running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)
-        return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
 
 
 class Placer:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import json
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidRequest
+from .job import Job
 from .report import VMReport
 
 
@@ -38,6 +39,13 @@ class Wait:
     rejected_by: Sequence[str]
     waited: float
     patience: float
+
+    @classmethod
+    def of(cls, jobs: Iterable[Job], waited: float, patience: float) -> Wait:
+        """The wait of the jobs that could not be placed."""
+        outcomes = [job.outcome for job in jobs if job.outcome is not None]
+        plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
+        return cls([outcome.request.name for outcome in outcomes], plugins, waited, patience)
 
 
 Progress = Callable[["Step | Wait"], None]

@@ -25,8 +25,9 @@ from .job import Job, State
 from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import add_moves
-from .placing import Placement, Placer, decisions_of
+from .placing import Placer, decisions_of
 from .plan_run import Outcome, PlanRun, error_of, needs_of_moves
+from .scene import Placement
 
 SUGGESTED_FOR = (32, 1000)
 """Up to so many nodes and guests, the error about a VM that fits nowhere names the moves that would make it fit."""

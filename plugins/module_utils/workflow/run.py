@@ -31,9 +31,10 @@ from .existing_plan import ExistingPlan
 from .job import Job, State
 from .limits import check_limits, displaced
 from .matching import unclear
-from .placing import Placement, Placer, decisions_of
+from .placing import Placer, decisions_of
 from .progress import Progress, Step, Wait
 from .report import VMReport, report_of
+from .scene import Placement
 from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
@@ -301,10 +302,7 @@ class Run:
         self._access.ledger.release(self._access.identity(), vmids, self._access.holder)
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
-        outcomes = [job.outcome for job in jobs if job.outcome is not None]
-        names = [outcome.request.name for outcome in outcomes]
-        plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
-        self._progress(Wait(names, plugins, waited, self._patience))
+        self._progress(Wait.of(jobs, waited, self._patience))
 
     # --- doing it ---
 

@@ -1,16 +1,17 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one scheduling cycle of a run knows of its cluster: first what was seen, then what is decided about."""
+"""What one scheduling cycle of a run knows of its cluster: what was seen, what is decided about, and what it did."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..engine.cache import ClusterState
 from ..engine.scheduling_cycle import Scheduler
-from ..model import Snapshot
+from ..model import Decision, Snapshot
 from .counting import Counted
 from .job import Job
 from .matching import Match
@@ -57,3 +58,28 @@ class Scene:
         finally:
             for guest in stopped:
                 state.restore(guest)
+
+
+@dataclass(slots=True)
+class Placement:
+    """What one scheduling cycle saw and did; the outcome of each VM is kept in its job.
+
+    Attributes:
+        scheduler: the one that decided, with what it has assumed.
+        starting: VMIDs of guests that the run starts.
+        nodes: how full the nodes are before and after.
+        doubts: what the user should know about which VMs exist, in sentences.
+    """
+
+    snapshot: Snapshot
+    scheduler: Scheduler
+    nodes: list[NodeUsage]
+    doubts: list[str]
+    starting: frozenset[int] = frozenset()
+
+    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
+        """The cluster without what was decided, and with the guests that the run starts as running."""
+        made = {decision.vmid for decision in decisions}
+        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
+        running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)
+        return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from ..errors import Interrupted
 from .access import Access
-from .job import Job, State
-from .placing import Placement, Placer
+from .job import Job
+from .placing import Placer
 from .progress import Progress, Step, Wait
 from .run import Run
+from .scene import Placement
 
 
 class Gate:
@@ -45,7 +46,7 @@ class Steps:
     """Puts the steps of all shares into one count. May be used from many threads."""
 
     def __init__(self, progress: Progress, expected: Mapping[str, int]) -> None:
-        """expected is how many VMs each cluster will do something with, as far as it is known."""
+        """expected is how many VMs each cluster will create, as far as it is known."""
         self._progress = progress
         self._lock = threading.Lock()
         self._done = dict.fromkeys(expected, 0)
@@ -117,8 +118,3 @@ class Share(Run):
         except Interrupted:
             # Signals reach the first thread only, which has told this one.
             raise KeyboardInterrupt from None
-
-
-def expected_steps(jobs: Sequence[Job]) -> int:
-    """How many of the jobs something will be done with, as far as it is known before they are planned."""
-    return sum(job.state is State.DECIDED for job in jobs)

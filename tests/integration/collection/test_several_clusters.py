@@ -144,21 +144,30 @@ def test_interrupted_task__ends_on_all_clusters(start: Start, controller: Contro
     assert sum(r["method"] == "POST" for cluster in (a, b) for r in cluster.requests()) == 2
 
 
-def test_one_vm_that_fails_on_one_cluster__holds_back_all_clusters(start: Start, controller: Controller) -> None:
+def test_one_vm_that_fails__holds_back_all_clusters_and_waits_for_room_on_any(
+    start: Start, controller: Controller
+) -> None:
     a, b = start(TWO_NODES), start(TWO_NODES)
     clusters = [options("a", a), options("b", b)]
-    wanted: dict[str, Any] = {"clusters": clusters, "vms": [{"name": f"big-{n}", "memory": 2048} for n in range(5)]}
-    none = controller.fail("NoNodesAvailable", **wanted, **VM)
-    assert "nothing was written" in none["msg"]
+    big: dict[str, Any] = {"clusters": clusters, **VM, "memory": 2032, "state": "started"}
+    wanted: dict[str, Any] = {**big, "vms": [{"name": f"big-{n}"} for n in range(5)]}
+    none = controller.fail("NoNodesAvailable", **wanted)
+    assert '0/2 clusters are available for VM "big-4": a: 0/2 nodes' in none["msg"]
+    assert none["msg"].endswith("nothing was written")
     assert names(a) + names(b) == []
-    four = controller.fail("NoNodesAvailable", **wanted, **VM, all_or_nothing=False)
+    four = controller.fail("NoNodesAvailable", **wanted, all_or_nothing=False)
     assert len(names(a)) == len(names(b)) == 2
     assert [vm["name"] for vm in four["vms"] if "error" in vm] == ["big-4"]
-    # What the VM on a is to become is impossible; b is held back although nothing is wrong there.
-    drifted = [{"name": "big-0", "scsi": {"scsi0": {"size": 9, "storage": "other"}}}, {"name": "small", "memory": 16}]
-    held = controller.run("qemu_schedule", clusters=clusters, vms=drifted, update=True, **VM)
-    assert held["failed"]
-    assert len(names(a)) == len(names(b)) == 2, held["msg"]
+    # What the VM on one cluster is to become is impossible: the other one is held back although nothing is wrong there.
+    there = on(four)
+    drifted = [{"name": "big-0", "scsi": {"scsi0": {"size": 9, "storage": "other"}}}, {"name": "new", "memory": 16}]
+    held = controller.run("qemu_schedule", **{**big, "state": "present"}, vms=drifted, update=True)
+    assert [vm["not_done"] for vm in held["vms"]][1] == ["create"], held["msg"]
+    assert len(names(a)) == len(names(b)) == 2
+    waiting = controller.start("qemu_schedule", **big, name="big-4", wait_for_capacity=60)
+    controller.schedule(clusters=clusters, name="big-0", state="absent", force=True)
+    result = waiting.result()
+    assert on(result) == {"big-4": there["big-0"]}
 
 
 def test_cluster_that_loses_its_room__hands_its_vm_over(start: Start, controller: Controller) -> None:
