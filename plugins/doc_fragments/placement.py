@@ -55,7 +55,7 @@ options:
         containers count whether they run or not. Templates do not count.
       - Anti-affinity works in both directions for the VMs of this task, new and existing, and for VMs that another run
         is creating. Proxmox VE does not store these rules, so the rules of other VMs are not known. For a permanent
-        rule, see O(ha).
+        rule, see O(affinity[].lasting) and O(ha).
     type: list
     elements: dict
     suboptions:
@@ -93,6 +93,15 @@ options:
           - The node label whose values define the domains, for example V(rack). V(node) makes each node a domain.
         type: str
         default: node
+      lasting:
+        description:
+          - Whether the rule holds for later runs, too. The VM gets the tag C(plb_affinity_NAME) or
+            C(plb_anti_affinity_NAME), see C(tag_rules). C(NAME) consists of the values that the rule selects VMs by,
+            for example C(etcd) for the pattern C(etcd-.*).
+          - Requires a rule that selects the VM itself, is required, and has the C(topology_key) V(node).
+          - Without the option C(tags), an existing VM keeps its other tags.
+        type: bool
+        version_added: 1.1.0
   topology_spread:
     description:
       - Spreads the selected VMs evenly over domains. VMs are selected as in O(affinity).
@@ -156,6 +165,12 @@ options:
             description: At least one value for V(In) and V(NotIn), exactly one for V(Gt) and V(Lt).
             type: list
             elements: str
+          lasting:
+            description:
+              - Whether the requirement holds for later runs, too. The VM gets a tag C(plb_pin_NODE) for each value.
+              - Requires the C(key) V(node) and the C(operator) V(In). Only one requirement of a VM can last.
+            type: bool
+            version_added: 1.1.0
       preferred:
         description: Preferences. Each match adds its weight to the node's score.
         type: list

@@ -19,6 +19,7 @@ from ..proxmox.options.request import vm_request
 from .address_pools import Wanted, parse_addresses, parse_pools
 from .device_options import device_claims, device_classes
 from .guards import Guard
+from .lasting import lasting_tags, with_tags
 from .rules import parse_priority_classes, parse_rules
 from .states import RUNNING
 
@@ -86,6 +87,7 @@ class Entry:
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
         clusters: the names of those that it may be on, where the task is about several; all of them if empty.
         host_groups, host_vars: those of the host that the VM becomes in an inventory.
+    lasting: the tags that its rules last by; they are among those of the request.
     """
 
     position: int
@@ -102,6 +104,7 @@ class Entry:
     clusters: tuple[str, ...] = ()
     host_groups: tuple[str, ...] = ()
     host_vars: Mapping[str, t.Any] = field(default_factory=dict)
+    lasting: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -188,6 +191,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     if state in RUNNING and template:
         raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
     request = replace(request, **rules)
+    lasting = lasting_tags(body, request, where)
+    request = with_tags(request, lasting) if lasting else request
     if request.ha is not None and state != "absent":
         request = replace(request, ha=_ha(where, request.ha, state, template=template))
     return Entry(
@@ -203,6 +208,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         guard=Guard.of(body),
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),
+        lasting=lasting,
     )
 
 

@@ -26,6 +26,7 @@ from ..proxmox.creations import BeingCreated, is_unwritten
 from ..proxmox.failures import AnswerLost, NotRecorded
 from ..proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ..proxmox.options.drive_changes import obstacle_to_move
+from ..proxmox.options.request import traits_of
 from ..proxmox.outcomes import is_paused, is_shutdown_timeout
 from ..proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ..proxmox.reader import Reader
@@ -34,6 +35,7 @@ from .address_book import AddressBook
 from .entries import Entry
 from .existing_ha import ha_drift
 from .existing_plan import RENEWING, Carried, ExistingPlan
+from .lasting import with_tags
 from .matching import abandoned
 from .pools import is_elsewhere, missing_pool
 from .states import NOT_CREATED, PAUSED, power_action
@@ -78,6 +80,9 @@ class Converger:
         made = config if begun is None else {**config, **begun.addresses}
         entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
+            if entry.lasting and "tags" not in entry.given:
+                # The task says nothing of the VM's other tags: they stay.
+                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self.displaced(entry.request, guest.node, config)
             changes = compare(entry.request.options, config, displaced=displaced)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)

@@ -18,7 +18,7 @@ from .fields import Fields, listed, text_of, whole_of
 Spec = dict[str, dict[str, t.Any]]
 
 SELECTOR = ("name", "tags", "pool", "group")
-AFFINITY = ("type", "required", "weight", "topology_key", *SELECTOR)
+AFFINITY = ("type", "required", "weight", "topology_key", "lasting", *SELECTOR)
 SPREAD = ("topology_key", "max_skew", "when_unsatisfiable", *SELECTOR)
 EXPRESSION = ("key", "operator", "values")
 TOLERATION = ("key", "operator", "value", "effect")
@@ -58,6 +58,7 @@ def rules_argument_spec() -> Spec:
                 "required": {"type": "bool", "default": True},
                 "weight": {"type": "int"},
                 "topology_key": {"type": "str", "default": "node", "no_log": False},
+                "lasting": {"type": "bool"},
                 **selector,
             }
         ),
@@ -76,7 +77,7 @@ def rules_argument_spec() -> Spec:
         "node_affinity": {
             "type": "dict",
             "options": {
-                "required": _list_of(expression),
+                "required": _list_of({**expression, "lasting": {"type": "bool"}}),
                 "preferred": _list_of({**expression, "weight": {"type": "int", "default": 1}}),
             },
         },
@@ -125,7 +126,7 @@ def parse_rules(
         fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in listed(*found))
     if (found := given("node_affinity")) is not None:
         body = Fields(*found, ("required", "preferred"))
-        fields["node_required"] = tuple(_expression(item) for item in body.maps("required", EXPRESSION))
+        fields["node_required"] = tuple(_expression(item) for item in body.maps("required", (*EXPRESSION, "lasting")))
         fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", (*EXPRESSION, "weight")))
     if (found := given("tolerations")) is not None:
         fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in listed(*found))

@@ -86,3 +86,29 @@ def test_mistake_in_a_listed_rule__is_named(controller: Controller, rule: dict[s
     failed = controller.run("qemu_schedule", name="new", rules=[rule])
     assert failed["error_code"] == "InvalidRequest"
     assert failed["msg"].startswith(text), failed["msg"]
+
+
+def test_lasting_rule__is_added_to_a_vm_kept_and_removed(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(TAGGED, time_scale=0.01)
+    controller = control(cluster)
+    task = {
+        "affinity": [{"type": "anti-affinity", "name": "old|dns-.*", "lasting": True}],
+        "vms": [{"name": "old"}, {"name": "dns-2"}],
+    }
+
+    def tags(vmid: int) -> str:
+        return str(cluster.state()["guests"][vmid]["config"]["tags"])
+
+    made = controller.schedule(**task)
+    assert made["vms"][0]["drift"]["tags"]["new"] == "dns;plb_anti_affinity_dns;plb_anti_affinity_old-dns"
+    assert tags(made["vms"][1]["vmid"]) == "plb_anti_affinity_old-dns"
+    assert [vm["actions"] for vm in controller.schedule(**task, update=True)["vms"]] == [["update"], []]
+    assert tags(100) == "dns;plb_anti_affinity_dns;plb_anti_affinity_old-dns"
+    assert not controller.schedule(**task, update=True)["changed"]
+    # Another task does not know the rule. The tag does.
+    full = controller.run("qemu_schedule", name="third", tags=["plb_anti_affinity_old-dns"])
+    assert full["error_code"] == "NoNodesAvailable"
+    controller.schedule(name="old", tags=["dns"], update=True)
+    assert tags(100) == "dns"

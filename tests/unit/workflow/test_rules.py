@@ -114,7 +114,7 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
         (
             {"affinity": web(type="affinity", topology="rack")},
             "affinity[0]: unknown key 'topology'; known keys: "
-            "group, name, pool, required, tags, topology_key, type, weight",
+            "group, lasting, name, pool, required, tags, topology_key, type, weight",
         ),
         (
             {"affinity": web(type="affinity", required=False, weight=101)},
@@ -176,7 +176,7 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
         ),
         (
             {"node_affinity": expression(operator="Exists", weight=5)},
-            "node_affinity.required[0]: unknown key 'weight'; known keys: key, operator, values",
+            "node_affinity.required[0]: unknown key 'weight'; known keys: key, lasting, operator, values",
         ),
         (
             {"node_affinity": {"preferred": [{"operator": "Exists"}]}},
