@@ -105,8 +105,8 @@ options:
     default: false
   limits:
     description:
-      - What to do if an existing VM is about to grow or start, or a disk of it to be moved, and its node would reject it
-        as a new VM. CPU and memory limits, free storage space and the placement rules of the VM are checked.
+      - What to do if an existing VM is about to grow or start, or a disk of it to be moved, and its node would reject
+        it as a new VM. CPU and memory limits, free storage space and the placement rules of the VM are checked.
       - With V(enforce) the VM fails and is not changed. The message states how much room the node has and which other
         nodes could run the VM.
       - With V(warn) the VM is changed and started, and a warning names the exceeded limit.
