@@ -14,6 +14,8 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
+
 TIME_SCALE = 0.02
 NODES = ("pve1", "pve2", "pve3")
 VMS = (101, 102, 103, 104)
@@ -97,3 +99,19 @@ def on(cluster: SimulatedCluster, node: str) -> set[int]:
 def writes(cluster: SimulatedCluster) -> list[str]:
     """What was sent that writes."""
     return [f"{r['method']} {r['path']}" for r in cluster.requests() if r["method"] != "GET"]
+
+
+@pytest.fixture
+def access(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[Access]:
+    params = {
+        "api_host": [cluster.host],
+        "api_port": cluster.port,
+        "api_user": cluster.token_user,
+        "api_token_id": cluster.token_id,
+        "api_token_secret": cluster.token_secret,
+        "ca_path": cluster.ca_path,
+        "reservations": str(tmp_path / "ledger.db"),
+    }
+    opened = Access.open(params, lambda nodes: {})
+    yield opened
+    opened.close()

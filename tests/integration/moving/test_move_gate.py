@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
@@ -21,22 +19,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ac
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
 
 APART = HARule("apart", "resource-affinity", frozenset({101, 201}), positive=False)
-
-
-@pytest.fixture
-def access(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[Access]:
-    params = {
-        "api_host": [cluster.host],
-        "api_port": cluster.port,
-        "api_user": cluster.token_user,
-        "api_token_id": cluster.token_id,
-        "api_token_secret": cluster.token_secret,
-        "ca_path": cluster.ca_path,
-        "reservations": str(tmp_path / "ledger.db"),
-    }
-    opened = Access.open(params, lambda nodes: {})
-    yield opened
-    opened.close()
 
 
 def move(vmid: int, source: str = "pve1", **more: object) -> Move:

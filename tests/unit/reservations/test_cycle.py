@@ -128,6 +128,29 @@ def test_reservation__expires(ledger: Ledger, clock: Clock, me: Holder) -> None:
     reserve(ledger, me, reservation(100, "other"))
 
 
+def test_what_was_sent__is_kept_for_an_hour_after_it_has_expired(ledger: Ledger, clock: Clock, me: Holder) -> None:
+    reserve(ledger, me, reservation(100), reservation(101))
+    ledger.mark_binding(CLUSTER, [100], me)
+    clock.now += 61
+    (found,) = ledger.reservations(CLUSTER)
+    assert (found.vmid, found.quiet, found.expired, found.forsaken) == (100, 61, True, True)
+    clock.now += 3598
+    assert kept(ledger) == [100]
+    reserve(ledger, Holder.here(), reservation(100))  # nobody goes on with it
+    clock.now += 61
+    assert kept(ledger) == []
+
+
+def test_a_move_that_was_begun__is_taken_over_by_nobody(ledger: Ledger, me: Holder) -> None:
+    dead = dead_holder()
+    move = reservation(100, "move:100", source="pve2")
+    with ledger.scheduling_cycle(CLUSTER, holder=dead, wait=0) as cycle:
+        cycle.reserve([move])
+    ledger.mark_binding(CLUSTER, [100], dead)
+    with pytest.raises(AlreadyReserved, match="VMID 100"):
+        reserve(ledger, me, move)
+
+
 def test_renewing__prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clock, me: Holder) -> None:
     reserve(ledger, me, reservation(100), reservation(101), reservation(102))
     clock.now += 50

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which moves of a plan start when."""
+
+from __future__ import annotations
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.agenda import Agenda, Caps
+
+
+def move(number: int, source: str, target: str, after: tuple[int, ...] = (), estimate: float = 1.0) -> Move:
+    return Move(number, 100 + number, "web", source, target, "drains a", after=after, estimate=estimate)
+
+
+def started(agenda: Agenda) -> list[int]:
+    return [move.id for move in agenda.start()]
+
+
+def test_agenda__a_move_waits_for_all_that_it_comes_after() -> None:
+    moves = [move(1, "a", "b"), move(2, "c", "d"), move(3, "d", "e", after=(1, 2))]
+    agenda = Agenda(moves, Caps())
+    assert started(agenda) == [1, 2]
+    agenda.ended(moves[0])
+    assert started(agenda) == []
+    agenda.ended(moves[1])
+    assert started(agenda) == [3]
+
+
+def test_agenda__starts_as_many_as_each_node_and_the_cluster_may_have_the_longest_first() -> None:
+    moves = [move(number, "a", "b", estimate=number) for number in (1, 2, 3)] + [move(4, "c", "b"), move(5, "c", "d")]
+    assert started(Agenda(moves, Caps(cluster=9, per_node_in=2, per_node_out=9))) == [3, 2, 5]
+    assert started(Agenda(moves, Caps(cluster=9, per_node_in=9, per_node_out=1))) == [3, 4]
+    assert started(Agenda(moves, Caps(cluster=2, per_node_in=9, per_node_out=9))) == [3, 2]
