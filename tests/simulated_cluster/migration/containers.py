@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..tasks import Task
 from .needs import volumes_of
-from .terms import ssh
+from .terms import TargetLost, ssh
 from .worker import Migration
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class ContainerMigration(Migration):
         was_running = guest.running
         if was_running:
             self.say(f"shutdown CT {guest.vmid}")
-            await self.spend(timing.shutdown_seconds)
+            with suppress(TargetLost):
+                await self.spend(timing.shutdown_seconds)
             cluster.touch(guest)
             guest.status = guest.qmpstatus = "stopped"
         await super()._move()
