@@ -36,6 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tas
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import wait_for_addresses
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
 
+from . import moves
 from .changes import VALUES, changed, changed_bytes
 from .modules import run_module, spec_of
 
@@ -103,7 +104,20 @@ TASKS: Mapping[str, Mapping[str, t.Any]] = {
 }
 """A task of each module that reads a recording."""
 
-SPECS = {module: spec_of(module) for module in TASKS}
+MOVES: Mapping[str, Mapping[str, t.Any]] = {
+    "node_drain": {
+        **CONNECTION,
+        "name": ["pve1"],
+        "parallel": {"cluster": 2, "per_node_in": 1},
+        "max_moves": 5,
+        "max_transfer": 1.5,
+        "rules": [{"type": "anti-affinity", "name": "web-.*"}],
+    },
+    "cluster_rebalance": {**CONNECTION, "goals": ["repair", "balance"], "threshold": 0.2, "margin": 0.02},
+}
+"""A task of each module that moves guests. These read no recording."""
+
+SPECS = {module: spec_of(module) for module in (*TASKS, *MOVES)}
 CODES = {kind.code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CollectionError)}
 
 
@@ -149,11 +163,56 @@ def options(rng: random.Random, folder: Path) -> None:
             of = next((body for body in given["vms"] if isinstance(body, dict)), given)
         name = rng.choice(list(SPECS[module]))
         of[name] = _value(SPECS[module][name], rng)
+    given["snapshot"] = _recording(folder)
+    check(run_module(module, given))
+
+
+def move_options(rng: random.Random, folder: Path) -> None:
+    """The options of a task that moves guests, as far as they are checked before the first request."""
+    module = rng.choice(list(MOVES))
+    given = changed(dict(MOVES[module]), rng, rng.randint(0, 2))
+    for _other in range(rng.randint(0, 3)):
+        name = rng.choice(list(SPECS[module]))
+        given[name] = _value(SPECS[module][name], rng)
+    try:
+        arguments = ArgumentSpecValidator(SPECS[module]).validate(given)
+    except Exception:  # noqa: BLE001 - Ansible's own, in which none of our code takes part
+        return
+    try:
+        told = "" if arguments.error_messages else moves.check_options(arguments.validated_parameters)
+    except CollectionError as error:
+        told = f"{error.message}{error.details}"
+    assert SECRET not in told
+
+
+def survey(rng: random.Random, folder: Path) -> None:
+    """Options that are answers of a survey: texts, whatever they should be."""
+    given = changed(_as_texts(dict(TASKS["qemu_schedule"])), rng, rng.randint(0, 3))
+    check(run_module("qemu_schedule", {**given, "snapshot": _recording(folder)}))
+
+
+def _as_texts(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _as_texts(item) for key, item in value.items()}
+    return [_as_texts(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def vm_plan(rng: random.Random, folder: Path) -> None:
+    """The plan of a task that creates VMs, as the option C(apply) reads it."""
+    task, file = {**TASKS["qemu_schedule"], "snapshot": _recording(folder)}, folder / "vms.json"
+    if not file.exists():
+        check(run_module("qemu_schedule", {**task, "plan_file": str(file)}))
+        (folder / "whole.json").write_bytes(file.read_bytes())
+    given = changed({"plan": json.loads((folder / "whole.json").read_bytes())}, rng, rng.randint(1, 3)).get("plan")
+    file.write_bytes(moves.sealed(given, rng))
+    check(run_module("qemu_schedule", {**task, "apply": str(file)}))
+
+
+def _recording(folder: Path) -> str:
     file = folder / "cluster.json"
     if not file.exists():
         file.write_text(json.dumps(whole_cluster("9.2")), encoding="utf-8")
-    given["snapshot"] = str(file)
-    check(run_module(module, given))
+    return str(file)
 
 
 def _value(spec: Mapping[str, t.Any], rng: random.Random) -> t.Any:
@@ -199,6 +258,9 @@ def recording(rng: random.Random, folder: Path) -> None:
 
 def progress(rng: random.Random, folder: Path) -> None:
     """The file in which a module tells how far it is."""
+    if rng.random() < 0.3:
+        moves.progress(rng, folder)
+        return
     good = {"done": 1, "total": 2, "name": "a", "vmid": 1, "node": "b", "actions": ["create"], "seconds": 4.0}
     waiting = {"waiting": ["a"], "rejected_by": ["b"], "waited": 1, "patience": 2}
     line = json.dumps(changed({"line": {**good, "error": None} if rng.random() < 0.5 else waiting}, rng, 2).get("line"))
@@ -230,4 +292,9 @@ KINDS: Mapping[str, Callable[[random.Random, Path], None]] = {
     "recording": recording,
     "progress": progress,
     "guest agent": guest_agent,
+    "plan": moves.plan_file,
+    "VM plan": vm_plan,
+    "move options": move_options,
+    "survey": survey,
+    "ledger": moves.ledger_rows,
 }
