@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, clusters, engine, forks, inventory, ledger, loads, machine, page, plans, tasks
+from . import api_requests, batch, clusters, engine, forks, inventory, ledger, load, loads, machine, page, plans, tasks
 
 SECTIONS = {
     "requests": api_requests.measure,
@@ -29,9 +29,12 @@ def main() -> None:
     """Run the chosen parts one after the other."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="everything small, in about a minute")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="this part (may be given again)")
+    parser.add_argument(
+        "--only", choices=[*SECTIONS, "load"], action="append", help="this part (may be given again); load only so"
+    )
     parser.add_argument("--write-docs", action="store_true", help="put the results into docs/benchmarks.md")
     parser.add_argument("--profile", metavar="SCENARIO", choices=engine.SCENARIOS, help="where the engine's time goes")
+    parser.add_argument("--seconds", type=float, default=load.SECONDS, help="for how long the controllers of load work")
     options = parser.parse_args()
     if options.write_docs and options.quick:
         parser.error("--write-docs wants the whole measurement, not --quick")
@@ -41,7 +44,7 @@ def main() -> None:
     print(machine.described())
     for name in options.only or SECTIONS:
         began = time.monotonic()
-        section = SECTIONS[name](options.quick)
+        section = load.measure(options.quick, options.seconds) if name == "load" else SECTIONS[name](options.quick)
         for table in section.tables:
             print(f"\n{table.as_text()}", flush=True)
         print(f"\n({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)

@@ -41,7 +41,7 @@ def _beside_throttle(forks: int) -> Table:
     table.rows.append(["proxmox_kvm, throttle: 1", *cells])
     with controller(NODES) as ansible:
         nothing = ansible.run(
-            {"name": "nothing", "ansible.builtin.ping": {}, "delegate_to": "localhost"}, hosts=_hosts(forks)
+            {"name": "nothing", "ansible.builtin.ping": {}, "delegate_to": "localhost"}, hosts=hosts(forks)
         )
     table.notes += [
         f"{ratio(peer.seconds, ours.seconds)} faster.",
@@ -53,7 +53,7 @@ def _beside_throttle(forks: int) -> Table:
 
 def _run(task: Task, forks: int) -> tuple[Run, Sequence[Cell]]:
     with controller(NODES) as ansible:
-        run = ansible.run(task, hosts=_hosts(forks), must_succeed=False)
+        run = ansible.run(task, hosts=hosts(forks), must_succeed=False)
         return run, _row(ansible, run)
 
 
@@ -73,7 +73,8 @@ def _name_of(result: dict[str, object]) -> object:
     return invocation["module_args"]["name"]
 
 
-def _hosts(forks: int) -> list[str]:
+def hosts(forks: int) -> list[str]:
+    """The names of so many hosts, each with a VM of its name."""
     return [f"web-{number}" for number in range(forks)]
 
 
