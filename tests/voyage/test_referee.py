@@ -10,6 +10,7 @@ from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.model import Guest
 
+from .actors import Process
 from .referee import Broken, Referee
 from .wishes import NAMES, parameters
 from .wishes import cluster as description
@@ -64,6 +65,51 @@ def test_referee__sees_a_vm_that_is_lost_unless_a_human_removed_it(cluster: Clus
     referee.removed.add(101)
     add(cluster, 102, "web-2", "pve1")
     referee.check()
+
+
+class Response:
+    """What the API answers to a request that begins a move."""
+
+    status = 200
+    body = b'{"data": "UPID:pve1:1:1:1:hamigrate:101:x:"}'
+
+
+def ask_for_move(cluster: Cluster, referee: Referee, guest: Guest, target: str) -> None:
+    cluster.ha.add(f"vm:{guest.vmid}", {"state": "started"})
+    cluster.ha.manager.service(f"vm:{guest.vmid}").request = ("migrate", target)
+    path = f"/api2/json/nodes/{guest.node}/qemu/{guest.vmid}/migrate"
+    referee.moves.note("POST", path, {"target": target}, Response(), Process(1, "run 1", "a"))
+
+
+def test_referee__sees_a_move_to_where_there_is_no_room_or_another_one_is_going(
+    cluster: Cluster, referee: Referee
+) -> None:
+    first, second = add(cluster, 101, "web-1", "pve1"), add(cluster, 102, "web-2", "pve2")
+    ask_for_move(cluster, referee, first, "pve3")
+    referee.check()
+    ask_for_move(cluster, referee, second, "pve3")
+    with pytest.raises(Broken, match="run 1 must not move 102: memory of pve3"):
+        referee.check()
+
+
+def test_referee__counts_a_guest_on_both_nodes_while_a_controller_moves_it(cluster: Cluster, referee: Referee) -> None:
+    ask_for_move(cluster, referee, add(cluster, 101, "db-1", "pve1"), "pve3")
+    referee.check()
+    add(cluster, 102, "db-2", "pve3")
+    with pytest.raises(Broken, match="not apart"):
+        referee.check()
+
+
+def test_referee__does_not_blame_controllers_for_what_a_human_moves(cluster: Cluster, referee: Referee) -> None:
+    first = add(cluster, 101, "db-1", "pve1")
+    add(cluster, 102, "db-2", "pve2")
+    referee.check()
+    first.node = "pve2"
+    referee.check()
+    add(cluster, 103, "web-1", "pve2")
+    add(cluster, 104, "web-2", "pve2")
+    with pytest.raises(Broken, match="memory of pve2"):
+        referee.check()
 
 
 def test_referee__sees_a_goal_that_is_missed(cluster: Cluster, referee: Referee) -> None:
