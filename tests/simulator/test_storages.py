@@ -95,3 +95,26 @@ def test_content_of_a_guest__has_the_imports_and_snippets_of_nobody_too() -> Non
         return {row["volid"] for row in (await answer.json())["data"]}
 
     assert in_lab("9.2", listed) == {"shared:140/vm-140-disk-0.raw", "shared:import/file", "shared:snippets/file"}
+
+
+@pytest.mark.parametrize(
+    ("disk", "storage", "refusal"),
+    [
+        ("scsi7", "shared", "disk 'scsi7' does not exist"),
+        ("ide2", "shared", "you can't move a cdrom"),
+        ("scsi0", "vmdata", "you can't move to the same storage with same format"),
+        ("scsi0", "nope", "storage 'nope' does not exist"),
+        ("scsi1", "shared", "you can't move a disk with snapshots and delete the source"),
+    ],
+)
+def test_disk__is_not_moved(disk: str, storage: str, refusal: str) -> None:
+    async def refused(lab: Lab) -> Any:
+        guest = lab.cluster.guests[105]
+        kept = await lab.ask("POST", "/nodes/pve1/qemu/105/config", {"scsi1": "vmdata:1", "ide2": "none,media=cdrom"})
+        await lab.finish((await kept.json())["data"])
+        guest.snapshots = {"before": {"scsi1": guest.config["scsi1"]}}
+        sent = {"disk": disk, "storage": storage, "delete": 1}
+        answer = await lab.ask("POST", "/nodes/pve1/qemu/105/move_disk", sent)
+        return answer.status, (await answer.json())["message"]
+
+    assert in_lab("9.2", refused) == (500, f"{refusal}\n")

@@ -61,6 +61,21 @@ def test_a_disk__grows_and_keeps_what_is_not_asked_for(controller: Controller, c
     assert not controller.schedule(**asked)["changed"]
 
 
+def test_a_disk__moves_to_another_storage_and_grows(controller: Controller, corner: Corner) -> None:
+    made = controller.schedule(**corner.small("web", scsi={"scsi0": {"size": 1, "storage": corner.cluster.storage}}))
+    (node,) = (node for node in made["nodes"] if node["node"] == made["node"])
+    others = [each["storage"] for each in node["storages"] if each["storage"] != corner.cluster.storage]
+    if not others:
+        pytest.skip(f"{made['node']} has one storage for disks")
+    asked = corner.small("web", scsi={"scsi0": {"size": 2, "storage": others[0], "ssd": True}}, update=True)
+    assert controller.schedule(**asked)["changed"]
+    config = corner.config(made["vmid"])
+    assert config["scsi0"].startswith(f"{others[0]}:")
+    assert {"size=2G", "ssd=1"} <= set(config["scsi0"].split(","))
+    assert not [key for key in config if key.startswith("unused")]
+    assert not controller.schedule(**asked)["changed"]
+
+
 def test_stopped_by_force__ends_a_guest_that_does_not_listen(controller: Controller, corner: Corner) -> None:
     vmid = controller.schedule(**corner.small("web", state="started"))["vmid"]
     controller.schedule(name=corner.name("web"), state="stopped", force=True)
