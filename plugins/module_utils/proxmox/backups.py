@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
-from ..model import Snapshot
+from ..model import Snapshot, Storage
 from .failures import NotRecorded
 from .options.drives import is_drive, is_medium, kind_of
 from .parallel import in_parallel
@@ -44,10 +44,10 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Backups:
-    """What was found: backups, and for each storage whose list could not be read the reason."""
+    """What was found: backups, and for each storage whose backups could not be read the reason."""
 
     found: tuple[Backup, ...]
-    unreadable: Mapping[str, str]
+    unread: Mapping[str, str]
 
 
 def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: int | None) -> Backups:
@@ -57,24 +57,21 @@ def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: 
     backups for which the user lacks VM.Backup on the VM or Datastore.AllocateSpace on the storage.
     """
     online = {node.name for node in snapshot.nodes if node.online}
-    readable = [each for each in snapshot.storages if each.active and "backup" in each.content and each.node in online]
-    # By storage, and for a local one by node, the nodes that see the same; the first of them is asked.
-    places: dict[tuple[str, str], list[str]] = {}
-    for each in sorted(readable, key=lambda each: each.node):
-        if storage in (None, each.name):
-            places.setdefault((each.name, "" if each.shared else each.node), []).append(each.node)
-    lists = in_parallel(lambda place: _read_list(reader, place[0], places[place][0], vmid), places)
+    # By storage, a local one once for each node, the nodes that see the same; the first of them is asked.
+    places: dict[str, list[Storage]] = {}
+    for each in sorted(snapshot.storages, key=lambda each: each.node):
+        if "backup" in each.content and storage in (None, each.name):
+            seen = places.setdefault(each.name if each.shared else f"{each.name} on {each.node}", [])
+            if each.active and each.node in online:
+                seen.append(each)
+    lists = in_parallel(lambda place: _read_list(reader, places[place], vmid), places)
     found: dict[str, Backup] = {}
-    unreadable: dict[str, str] = {}
     for place, rows in lists.items():
-        if isinstance(rows, str):
-            unreadable[place[0]] = rows
-            continue
-        for row in rows:
-            volume, nodes = str(row["volid"]), frozenset(places[place])
+        for row in rows if isinstance(rows, list) else ():
+            volume, nodes = str(row["volid"]), frozenset(each.node for each in places[place])
             others = found[volume].nodes if volume in found else frozenset[str]()
             found[volume] = Backup(volume, int(row["vmid"]), int(row.get("ctime") or 0), nodes | others)
-    return Backups(tuple(found.values()), unreadable)
+    return Backups(tuple(found.values()), {place: rows for place, rows in lists.items() if isinstance(rows, str)})
 
 
 def read_archived_config(reader: Reader, node: str, volume: str) -> dict[str, object]:
@@ -111,9 +108,11 @@ def _is_restored(key: str, value: str, mapped: Collection[str]) -> bool:
     return key in mapped or is_medium(kind_of(key).read(value))
 
 
-def _read_list(reader: Reader, storage: str, node: str, vmid: int | None) -> list[Row] | str:
-    """The rows of VMs' backups, or why they cannot be read."""
-    path = f"/nodes/{node}/storage/{storage}/content"
+def _read_list(reader: Reader, seen: Sequence[Storage], vmid: int | None) -> list[Row] | str:
+    """The rows of VMs' backups on a storage that some nodes see, or why they cannot be read."""
+    if not seen:
+        return "it is not available"
+    path = f"/nodes/{seen[0].node}/storage/{seen[0].name}/content"
     try:
         rows: list[Row] = reader.get(path, content="backup", vmid=vmid)
     except _UNREADABLE as error:

@@ -39,11 +39,13 @@ class Archives:
 
     Attributes:
         volumes: on which nodes the backups that were found are: by (node, volume), None where one is not.
+        doubts: by volume, what speaks against its being the latest backup.
     """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = ReadOnce(reader)
         self.volumes: dict[tuple[str, str], int | None] = {}
+        self.doubts: dict[str, str] = {}
 
     def resolve(self, entry: Entry, snapshot: Snapshot) -> Entry:
         """The entry with the backup in its request, and the backup's sizes and disks where the entry gives none.
@@ -74,11 +76,14 @@ class Archives:
         vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
         lists = backups.read_backups(self._reader, snapshot, wanted.kept_on, vmid)
         found = [each for each in lists.found if wanted.volume in (None, each.volume)]
+        unread = "; ".join(f"backups on {place} cannot be read: {why}" for place, why in sorted(lists.unread.items()))
         if found:
-            return max(found, key=lambda each: (each.made, each.volume))
+            latest = max(found, key=lambda each: (each.made, each.volume))
+            if unread and wanted.volume is None:
+                self.doubts[latest.volume] = f"{latest.volume} may not be the latest backup; {unread}"
+            return latest
         what = wanted.volume or f"backup of VM {vmid}"
         where = f"storage {wanted.kept_on}" if wanted.kept_on else "any storage"
-        unread = "; ".join(f"{storage} cannot be read: {why}" for storage, why in sorted(lists.unreadable.items()))
         others = known((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
         raise ArchiveNotFound(
             f"archive: there is no {what} on {where} that this user may restore, for {entry.label}"

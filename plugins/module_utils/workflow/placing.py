@@ -230,6 +230,9 @@ class Placer:
             return
         try:
             job.entry = self._archives.resolve(job.entry, snapshot)
+            archive = job.entry.request.archive
+            if archive is not None and archive.volume in self._archives.doubts:
+                job.warn(self._archives.doubts[archive.volume])
         except CollectionError as error:
             job.fail(error)
 

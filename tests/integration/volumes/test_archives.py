@@ -144,6 +144,7 @@ def test_backup__is_restored_where_it_can_be_read_and_fits(controller: Controlle
     assert (rejection["nodes"], rejection["reason"]) == (["pve1"], "didn't have storage 'pbs'")
     local = controller.schedule(name="a", archive="dumps:172", check=True)
     assert local["node"] == "pve1"
+    assert not local["warnings"]
     failed = controller.fail("NoStorageAvailable", name="a", archive="172", node="pve2", check=True)
     assert f"didn't have '{LOCAL}'" in failed["msg"]
     failed = controller.fail("NoStorageAvailable", name="a", archive="170", scsi={"scsi0": {"size": 250}}, check=True)
@@ -179,6 +180,18 @@ def test_backup_that_the_user_may_not_restore__is_not_found(control: Callable[..
     _cluster, controller = control(**PARTS, roles={"Automation": rights})
     failed = controller.fail("ArchiveNotFound", name="a", archive="170")
     assert "there is no backup of VM 170 on any storage that this user may restore" in failed["msg"]
+
+
+def test_latest_backup__may_be_on_a_storage_that_cannot_be_read(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_node("pve3", online=False)
+    cluster.fault(method="GET", path="/storage/pbs/content$", status=500, message="pbs: connection refused")
+    (warning,) = controller.schedule(name="a", archive="170", check=True)["warnings"]
+    assert warning == (
+        f'VM "a": {LATEST} may not be the latest backup; backups on dumps on pve3 cannot be read: it is not available; '
+        "backups on pbs cannot be read: GET /nodes/pve2/storage/pbs/content: pbs: connection refused"
+    )
 
 
 def test_restore_that_fails__leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
