@@ -36,7 +36,8 @@ options:
       - Rules with the C(topology_key) V(cluster), or with one of the labels of the clusters, hold between clusters.
       - VMIDs and reservations are separate for each cluster. The result and the tables name the cluster of each VM.
       - The connection options at the top level are defaults for all clusters, except O(api_host).
-      - Cannot be combined with O(snapshot), O(nodes), O(address_pools), and O(rules) of the type V(node-affinity).
+      - Cannot be combined with O(snapshot), O(nodes), O(address_pools), O(make_room), O(plan_file), O(apply), and
+        O(rules) of the type V(node-affinity).
     type: list
     elements: dict
     version_added: 1.1.0

@@ -196,6 +196,22 @@ def test_explanation__ranks_the_nodes_and_gives_each_its_reason() -> None:
     ]
 
 
+def test_cluster__is_named_where_a_task_is_about_several() -> None:
+    tried = [
+        {"cluster": "eu", "node": "pve2", "score": 80.25, "preference": 100.0, "reason": None},
+        {"cluster": "us", "node": None, "score": None, "preference": 0.0, "reason": "no route to host"},
+    ]
+    vm = {**WEB, "cluster": "eu", "decision": {**WEB["decision"], "clusters": tried}}
+    assert decision_table([vm])[0].split()[:4] == ["VM", "ACTION", "CLUSTER", "NODE"]
+    assert decision_table([vm])[1].split()[:4] == ["web", "create+start", "eu", "pve2"]
+    assert explain([vm])[:3] == [
+        "web: create+start on cluster eu, pve2 as 120, disks on ceph: 10.2 ahead of pve1, 2 of 3 nodes fit",
+        "   -  cluster eu  80.2 on pve2, preference 100.0",
+        "   -  cluster us  no route to host",
+    ]
+    assert vm_facts([vm])[0]["cluster"] == "eu"
+
+
 def test_findings_of_plugins__end_the_explanation() -> None:
     assert explain([FAILED])[-2:] == ["      Own: ask Ann", "      Without NodeRegex, pve1 would fit"]
 

@@ -40,6 +40,7 @@ def step(**more: Any) -> dict[str, Any]:
         ({"name": None, "actions": ["update"]}, "qemu_schedule:  3/12 117 updated on pve3 as 117 (4.1 s)"),
         ({"actions": ["finish", "start"]}, "qemu_schedule:  3/12 web-3 finished and started on pve3 as 117 (4.1 s)"),
         ({"error": "TaskFailed"}, "qemu_schedule:  3/12 web-3 failed, TaskFailed on pve3 as 117 (4.1 s)"),
+        ({"cluster": "eu"}, "qemu_schedule:  3/12 web-3 created and started on cluster eu, pve3 as 117 (4.1 s)"),
         ({"done": 1, "total": 1}, "qemu_schedule: 1/1 web-3 created and started on pve3 as 117 (4.1 s)"),
         ({"done": 1, "total": 1, "seconds": 0.9}, None),
     ],
