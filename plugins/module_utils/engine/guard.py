@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
-from .framework.interface import Plugin, ScorePlugin
+from .framework.interface import Plugin, ScorePlugin, concerns
 from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
 
@@ -51,6 +51,8 @@ def check_request(profile: Profile, request: Request) -> None:
     """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
     with Blame() as blame:
         for plugin in profile.checking:
+            if not concerns(plugin, request):
+                continue
             blame.plugin = plugin
             status = plugin.pre_enqueue(request)
             if status is not None:

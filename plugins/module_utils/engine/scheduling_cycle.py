@@ -25,6 +25,7 @@ from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
 from .framework.cycle_state import CycleState
 from .framework.draft import Draft
 from .framework.interface import (
+    NOT_CONCERNED,
     NOT_SHARED,
     FilterPlugin,
     PermitPlugin,
@@ -32,10 +33,11 @@ from .framework.interface import (
     ReservePlugin,
     ScorePlugin,
     VMIDPlugin,
+    concerns,
 )
 from .framework.profile import Profile
 from .framework.requests import Numbered, Requests
-from .framework.status import SKIPS, Category, Code, Status
+from .framework.status import SKIP, SKIPS, Category, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .selectors import attracts
@@ -199,6 +201,8 @@ class Scheduler:
     def _run_pre_enqueue(self, request: Request) -> Status | None:
         """Which PreEnqueue plugin holds the request back, and why."""
         for plugin in self.profile(request).checking:
+            if not concerns(plugin, request):
+                continue
             status = asked(plugin, plugin.pre_enqueue, request)
             if status is not None:
                 return status
@@ -272,6 +276,8 @@ class Scheduler:
         """The first answer of a Permit plugin that is not a yes; one that raises says no."""
         plugins: list[PermitPlugin] = self.profile(request).plugins("permits")
         for plugin in plugins:
+            if not concerns(plugin, request):
+                continue
             try:
                 status = asked(plugin, plugin.permit, request, run.placed.all(), waiting, failed)
             except CollectionError as error:
@@ -394,7 +400,7 @@ class Scheduler:
                 guarded(sharing, hash, signature)
             raise
         state = CycleState()
-        statuses: dict[str, Status | None] = {}
+        statuses: dict[str, Status | None] = {plugin.name: SKIP for plugin in profile.idle(request)}
         if shared is not None:
             shared.restore(state)
             statuses.update(shared.kept)
@@ -433,7 +439,8 @@ class Scheduler:
         with Blame() as blame:
             for plugin in profile.sharing:
                 blame.plugin = plugin
-                signatures.append(plugin.signature(request, self.cluster))
+                concerned = concerns(plugin, request)
+                signatures.append(plugin.signature(request, self.cluster) if concerned else NOT_CONCERNED)
         return signatures
 
     def _run_filter(self, cycle: Cycle) -> None:
@@ -564,7 +571,7 @@ class Scheduler:
         plugins: list[VMIDPlugin] = self.profile(request).plugins("vmids")
         try:
             for plugin in plugins:
-                choice = guarded(plugin, plugin.choice, request)
+                choice = guarded(plugin, plugin.choice, request) if concerns(plugin, request) else None
                 if choice is not None:
                     allowed = choice if allowed is None else intersection(allowed, choice)
         except InvalidVMIDChoice as error:
@@ -575,6 +582,8 @@ class Scheduler:
         """Have the Reserve plugins write into the draft; the first that refuses ends it."""
         plugins: list[ReservePlugin] = cycle.profile.plugins("reserves")
         for plugin in plugins:
+            if not concerns(plugin, cycle.request):
+                continue
             status = asked(plugin, plugin.reserve, cycle.state, cycle.request, node, draft)
             if status is not None and status.code is not Code.SKIP:
                 return status

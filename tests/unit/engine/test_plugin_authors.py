@@ -12,20 +12,27 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import plugin_api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import (
     ClusterState,
     CycleState,
+    Draft,
     FilterPlugin,
     Guest,
     NodeInfo,
+    PermitPlugin,
     PerNode,
     PreFilterPlugin,
     Request,
+    ReservePlugin,
     ScorePlugin,
     SharedPlugin,
     Status,
+    VMIDPlugin,
     unschedulable,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import (
@@ -110,6 +117,58 @@ def test_plain_plugin__leaves_the_verdicts_of_others_shared() -> None:
     for number in range(4):
         cluster.place(vm(f"vm-{number}"))
     assert asked == ["n0", "n1", "n2", "n3", "n4", "n0", "n1", "n2"], "all once, then those that a VM went to"
+
+
+def test_about__a_plugin_is_asked_about_requests_that_set_one_of_its_attributes_alone() -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Tagged(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin, VMIDPlugin):
+        name = "Tagged"
+        about = ("tags", "pool")
+
+        def pre_enqueue(self, request: Request) -> Status | None:
+            return self._say("pre_enqueue", request)
+
+        def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+            return self._say("pre_filter", request)
+
+        def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+            return self._say("filter", request)
+
+        def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+            self._say("score", request)
+            return 0.0
+
+        def choice(self, request: Request) -> None:
+            self._say("choice", request)
+
+        def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
+            return self._say("reserve", request)
+
+        def permit(self, request: Request, placed: t.Any, waiting: t.Any, failed: t.Any) -> Status | None:
+            return self._say("permit", request)
+
+        def _say(self, point: str, request: Request) -> None:
+            asked.append((point, request.name))
+
+    cluster = SmallCluster(node("a"), plugins=[Tagged])
+    profiles = build_profiles(Registry([*BUILTIN, Tagged]))
+    requests = [vm("plain"), vm("tagged", tags=frozenset({"db"})), vm("pooled", pool="prod")]
+    Scheduler(cluster.state, profiles).schedule_all(requests)
+
+    assert {name for _point, name in asked} == {"tagged", "pooled"}
+    assert {point for point, _name in asked} == {
+        "pre_enqueue", "pre_filter", "filter", "score", "choice", "reserve", "permit",
+    }  # fmt: skip
+
+
+def test_about__names_attributes_that_requests_have() -> None:
+    class Misspelt(TwoPerNode):
+        name = "Misspelt"
+        about = ("tag",)
+
+    with pytest.raises(InvalidPluginConfig, match=r"plugin Misspelt \(test\) is about 'tag', which no request has"):
+        SmallCluster(node("a"), plugins=[Misspelt])
 
 
 @pytest.mark.parametrize("plugin", [TwoPerNode, Counts])

@@ -57,6 +57,8 @@ class Plugin(abc.ABC):
         name: as it stands in the plugin config and in results.
         settings: the keys of its config.
         enabled: whether it runs when the plugin config does not name it.
+        about: the attributes of a request that it is about. It is not asked about a request that sets none of them.
+            Empty: it is asked about every request.
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. When only plugins of Category.STORAGE, beside those of
             Category.PLACEMENT, reject the nodes, the error is NoStorageAvailable.
@@ -70,6 +72,7 @@ class Plugin(abc.ABC):
     name: t.ClassVar[str]
     settings: t.ClassVar[Mapping[str, Setting]] = {}
     enabled: t.ClassVar[bool] = True
+    about: t.ClassVar[tuple[str, ...]] = ()
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
     category: t.ClassVar[Category] = Category.RULE
     selective: t.ClassVar[bool] = False
@@ -84,6 +87,14 @@ class Plugin(abc.ABC):
     def pre_enqueue(self, request: Request) -> Status | None:
         """Raise InvalidRequest for what no cluster could make right. It is asked before a cluster is read."""
         return None
+
+
+def concerns(plugin: Plugin, request: Request) -> bool:
+    """Whether the request sets what a plugin is about."""
+    for attribute in plugin.about:
+        if getattr(request, attribute):
+            return True
+    return not plugin.about
 
 
 class PreEnqueuePlugin(Plugin):
@@ -205,6 +216,9 @@ class PermitPlugin(Plugin):
 
 NOT_SHARED = object()
 """A signature that equals no other: the plugin is asked as a plain one about this request."""
+
+NOT_CONCERNED = object()
+"""Stands for the signature of requests that a plugin is not asked about."""
 
 
 class SharedPlugin(Plugin):

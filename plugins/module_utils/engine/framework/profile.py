@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...errors import CollectionError, InvalidPluginConfig
+from ...model import Request
 from ..allocatable import Policy
 from ..texts import hint
 from . import interface as points
@@ -71,6 +72,7 @@ class Profile:
         for plugin in self._all:
             plugin.policy = self.policy
         self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
+        self._choosy = [plugin for plugin in self._all if plugin.about]
         scorers: list[points.ScorePlugin] = self.plugins("scores")
         self.scorers = [plugin for plugin in scorers if self.weights[plugin.name] > 0]
         self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
@@ -79,6 +81,10 @@ class Profile:
         before = frozenset[points.Plugin](self.pre_filters)
         self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
         self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
+
+    def idle(self, request: Request) -> list[points.Plugin]:
+        """The plugins that are not about the request."""
+        return [plugin for plugin in self._choosy if not points.concerns(plugin, request)]
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""

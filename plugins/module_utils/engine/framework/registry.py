@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
 
 from ...errors import InvalidPluginConfig
+from ...model import Request
 from .interface import Plugin
 
 
@@ -31,6 +33,9 @@ class Registry:
             raise InvalidPluginConfig(
                 f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces demand"
             )
+        unknown = sorted(set(plugin.about) - {field.name for field in dataclasses.fields(Request)})
+        if unknown:
+            raise InvalidPluginConfig(f"plugin {name} ({origin}) is about {unknown[0]!r}, which no request has")
         if name in self._plugins:
             raise InvalidPluginConfig(
                 f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]}): choose another one"

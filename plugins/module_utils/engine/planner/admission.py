@@ -18,12 +18,14 @@ from ..cache import ClusterState, NodeInfo
 from ..framework.cycle_state import CycleState
 from ..framework.draft import Draft
 from ..framework.interface import (
+    NOT_CONCERNED,
     NOT_SHARED,
     FilterPlugin,
     PerNode,
     PreFilterPlugin,
     ReservePlugin,
     SharedPlugin,
+    concerns,
 )
 from ..framework.profile import Profile
 from ..framework.status import Category, Code, Status
@@ -96,6 +98,8 @@ class Admission:
         draft = Draft(request, info.name, 0.0, vmid)
         plugins: list[ReservePlugin] = self.profile_of(request).plugins("reserves")
         for plugin in plugins:
+            if not concerns(plugin, request):
+                continue
             status = asked(plugin, plugin.reserve, state, request, info, draft)
             if status is not None and status.code is not Code.SKIP:
                 return status
@@ -127,11 +131,14 @@ class Admission:
     def _signatures(self, request: Request) -> tuple[list[t.Any], Hashable]:
         """The plugins that have to be asked as plain ones, and what the others look at."""
         profile = self.profile_of(request)
-        plain: list[t.Any] = [p for p in profile.pre_filters if not isinstance(p, (FilterPlugin, SharedPlugin))]
+        looking = [plugin for plugin in profile.pre_filters if concerns(plugin, request)]
+        plain: list[t.Any] = [p for p in looking if not isinstance(p, (FilterPlugin, SharedPlugin))]
         signatures: list[Hashable] = [profile.name]
         for plugin in profile.plugins("filters"):
             signature = NOT_SHARED
-            if isinstance(plugin, SharedPlugin):
+            if not concerns(plugin, request):
+                signature = NOT_CONCERNED
+            elif isinstance(plugin, SharedPlugin):
                 signature = guarded(plugin, plugin.signature, request, self.state)
             if signature is NOT_SHARED:
                 plain.append(plugin)
@@ -142,7 +149,7 @@ class Admission:
     def _new_kind(self, request: Request, plain: list[t.Any]) -> Kind:
         kind = Kind([], None, [], CycleState(), len(self.state.journal))
         for plugin in self.profile_of(request).plugins("filters"):
-            if plugin in plain:
+            if plugin in plain or not concerns(plugin, request):
                 continue
             status: Status | None = None
             if isinstance(plugin, PreFilterPlugin):

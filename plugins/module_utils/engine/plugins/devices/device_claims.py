@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Hashable, Mapping
+import functools
+from collections.abc import Hashable
 from dataclasses import replace
 
 from ....model import Request
@@ -15,11 +15,11 @@ from ...devices.constraints import Matcher
 from ...devices.finding import claims_signature, devices_on
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
-from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ReservePlugin
-from ...framework.status import SKIP, Category, Code, Status
+from ...framework.interface import Event, FilterPlugin, PerNode, ReservePlugin
+from ...framework.status import Category, Code, Status
 
 
-class DeviceClaims(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
+class DeviceClaims(PerNode, FilterPlugin, ReservePlugin):
     """Rejects a node that cannot give every device that the request claims: all or nothing.
 
     Devices come from the cluster's resource mappings. What guests hold, running or not, and what was decided is not
@@ -29,24 +29,21 @@ class DeviceClaims(PerNode, PreFilterPlugin, FilterPlugin, ReservePlugin):
     name = "DeviceClaims"
     category = Category.DEVICE
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
+    about = ("devices",)
 
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.matcher = Matcher()
+    @functools.cached_property
+    def matcher(self) -> Matcher:
+        """What compares devices with constraints."""
+        return Matcher()
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return claims_signature(request)
-
-    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return None if request.devices else SKIP
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = devices_on(state, request, node, self.matcher)
         return _hopeful(found, node) if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        if not request.devices:
-            return None
         found = devices_on(state, request, node, self.matcher)
         if isinstance(found, Status):
             return _hopeful(found, node)

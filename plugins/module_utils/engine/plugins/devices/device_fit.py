@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Sequence
 
 from ....model import Request
-from ...cache import ClusterState, NodeInfo
+from ...cache import NodeInfo
 from ...devices.constraints import Matcher
 from ...devices.finding import devices_on
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PreFilterPlugin, ScorePlugin
-from ...framework.status import SKIP, Status
+from ...framework.interface import Event, ScorePlugin
+from ...framework.status import Status
 from .device_scarcity import left_free
 
 
-class DeviceFit(PreFilterPlugin, ScorePlugin):
+class DeviceFit(ScorePlugin):
     """Scores the nodes for a VM that claims devices: 100 for the one with the fewest free devices left after the VM has
     taken its own, 0 for the one with the most, the others evenly between in their order.
 
@@ -29,13 +29,12 @@ class DeviceFit(PreFilterPlugin, ScorePlugin):
     name = "DeviceFit"
     weight = 50.0
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
+    about = ("devices",)
 
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        self.matcher = Matcher()
-
-    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return None if request.devices else SKIP
+    @functools.cached_property
+    def matcher(self) -> Matcher:
+        """What compares devices with constraints."""
+        return Matcher()
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found = devices_on(state, request, node, self.matcher)

@@ -10,24 +10,22 @@ from collections.abc import Hashable
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin
-from ...framework.status import SKIP, Category, Status, unresolvable
+from ...framework.interface import Event, FilterPlugin, PerNode
+from ...framework.status import Category, Status, unresolvable
 
 REASON = "didn't match the requested node name"
 
 
-class NodeName(PerNode, PreFilterPlugin, FilterPlugin):
+class NodeName(PerNode, FilterPlugin):
     """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
 
     name = "NodeName"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
+    about = ("node",)
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.node
-
-    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return SKIP if request.node is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return None if request.node == node.name else unresolvable(REASON)

@@ -27,6 +27,7 @@ class NodeRegex(PerNode, PreFilterPlugin, FilterPlugin):
     name = "NodeRegex"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
+    about = ("node_regex", "context")
 
     def pre_enqueue(self, request: Request) -> Status | None:
         compiled_regex(request)

@@ -22,6 +22,7 @@ class Gang(PermitPlugin):
 
     name = "Gang"
     events = frozenset(Event)
+    about = ("gang",)
 
     def permit(
         self,

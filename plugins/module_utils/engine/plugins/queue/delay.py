@@ -26,6 +26,7 @@ class Delay(PreFilterPlugin):
 
     name = "Delay"
     events = frozenset()
+    about = ("context",)
 
     def pre_enqueue(self, request: Request) -> Status | None:
         wanted(request)

@@ -21,6 +21,7 @@ class SchedulingGates(PreEnqueuePlugin):
     """
 
     name = "SchedulingGates"
+    about = ("scheduling_gates",)
     settings = {"open": Setting("list", [], "names of the gates that are open")}
 
     def pre_enqueue(self, request: Request) -> Status | None:

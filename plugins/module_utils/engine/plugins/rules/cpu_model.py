@@ -32,6 +32,7 @@ class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
     name = "CPUModel"
     events = frozenset({Event.NODE})
     reads = frozenset({Subject.CPU})
+    about = ("cpu_type", "cpu_flags")
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.cpu_type, request.cpu_flags

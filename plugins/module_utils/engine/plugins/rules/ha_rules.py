@@ -34,6 +34,7 @@ class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
     name = "HARules"
     weight = 10.0
     bounded = True
+    about = ("ha",)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         intent = request.ha

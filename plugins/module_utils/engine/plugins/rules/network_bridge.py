@@ -10,13 +10,13 @@ from collections.abc import Hashable, Set
 from ....model import Node, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, Subject
-from ...framework.status import SKIP, Status, unresolvable
+from ...framework.interface import Event, FilterPlugin, PerNode, Subject
+from ...framework.status import Status, unresolvable
 
 REASON = "didn't have bridge '{}'"
 
 
-class NetworkBridge(PerNode, PreFilterPlugin, FilterPlugin):
+class NetworkBridge(PerNode, FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
     Proxmox itself creates such a VM and only fails to start it. Off by default, as it costs a call per node each time;
@@ -27,12 +27,10 @@ class NetworkBridge(PerNode, PreFilterPlugin, FilterPlugin):
     enabled = False
     events = frozenset({Event.NODE})
     reads = frozenset({Subject.BRIDGES})
+    about = ("bridges",)
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.bridges
-
-    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return None if request.bridges else SKIP
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         missing = missing_bridge(request.bridges, node.node)

@@ -29,6 +29,7 @@ class NodeAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 2.0
     bounded = True
     events = frozenset({Event.NODE})
+    about = ("node_required", "node_preferred")
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.node_required, request.node_preferred

@@ -14,7 +14,7 @@ from ....model import Guest, Request, SpreadConstraint
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
-from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
+from ...framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...node_selection import NODE_KEY, asked_for, label, wanted_regex
 from ...selectors import selects, selects_request
 from ...topology import EvenCounts, nodes_by_domain
@@ -70,10 +70,9 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 2.0
     selective = True
     by_score = True
+    about = ("topology_spread",)
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        if not request.topology_spread:
-            return None
         itself = tuple(selects_request(c.selector, request) for c in request.topology_spread)
         return request.topology_spread, itself, request.node, wanted_regex(request), request.node_required
 
@@ -91,8 +90,6 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         return turned if _by_node(request) else ()
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        if not request.topology_spread:
-            return SKIP
         hard, soft = _spreads(request, cluster, True), _spreads(request, cluster, False)
         weights = [domain_weight(spread) for spread in soft]
         domains = nodes_by_domain(cluster.nodes, [constraint.topology_key for constraint in request.topology_spread])

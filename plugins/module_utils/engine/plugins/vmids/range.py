@@ -21,6 +21,7 @@ class Range(VMIDPlugin):
     """
 
     name = "Range"
+    about = ("vmid_range", "context")
 
     def choice(self, request: Request) -> VMIDChoice | None:
         text = request.vmid_range or request.context.get(CONTEXT_KEY)

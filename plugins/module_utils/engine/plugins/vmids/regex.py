@@ -20,6 +20,7 @@ class Regex(VMIDPlugin):
     """
 
     name = "Regex"
+    about = ("vmid_regex", "context")
 
     def choice(self, request: Request) -> VMIDChoice | None:
         text = request.vmid_regex or request.context.get(CONTEXT_KEY)

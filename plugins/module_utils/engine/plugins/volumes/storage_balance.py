@@ -24,6 +24,7 @@ class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
     name = "StorageBalance"
     bounded = True
     events = frozenset({Event.GUEST, Event.STORAGE})
+    about = ("disks", "clone")
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         state[self.name] = VolumeGroups(request, self.policy.storage_classes)

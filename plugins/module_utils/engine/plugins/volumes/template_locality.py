@@ -25,6 +25,7 @@ class TemplateLocality(PerNode, FilterPlugin):
     name = "TemplateLocality"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE, Event.STORAGE})
+    about = ("clone",)
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.clone

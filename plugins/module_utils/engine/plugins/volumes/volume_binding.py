@@ -15,7 +15,7 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
-from ...framework.status import SKIP, Category, Status
+from ...framework.status import Category, Status
 from ...storage_classes import parse_storage_classes
 from ...volume_groups import SharedByVolumes, VolumeGroups
 from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
@@ -34,6 +34,7 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
     category = Category.STORAGE
     events = frozenset({Event.NODE, Event.GUEST, Event.STORAGE})
     reads = frozenset({Subject.VOLUMES})
+    about = ("disks", "clone")
     settings = {
         "storage_classes": Setting("dict", {}, "storage classes by name: storages, types, shared, overcommit, reserved")
     }
@@ -48,8 +49,6 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
         return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        if not request.disks and request.clone is None:
-            return SKIP
         state[self.name] = VolumeGroups(request, self.policy.storage_classes)
         for disk in request.disks:
             if disk.source is not None:
