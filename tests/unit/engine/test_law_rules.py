@@ -172,6 +172,10 @@ BROKEN = {
         cluster(storages=(DISK,)), on("pve1", disks=(Disk("scsi0", GIB, storage_class="fast"),),
         storages={"scsi0": "local"}), breaks="not in class fast", in_force=FAST,
     ),
+    "drives apart that are made together": case(
+        cluster(storages=(DISK, *CEPH)), on("pve1", disks=(Disk("scsi0", GIB, others=("scsi1",)),),
+        storages={"scsi0": "local", "scsi1": "ceph"}), breaks="scsi1 is not on storage local, where scsi0 is",
+    ),
     "an image that is not there": case(
         cluster(storages=(DISK,), volumes={("pve1", "local:iso/a.iso"): None}),
         on("pve1", disks=(Disk("ide2", volume="local:iso/a.iso"),)), breaks="local:iso/a.iso is not there",

@@ -66,6 +66,15 @@ def test_large_drive__gives_way_to_one_that_has_no_other_place() -> None:
     assert found.bytes == {"slow": 10 * GIB, "fast-1": 8 * GIB}
 
 
+def test_drives_that_are_made_together__give_way_together() -> None:
+    disks = new("scsi0", 10, others=("scsi1", "efidisk0")), new("scsi2", 8, storage_class="fast")
+    found = find(disks, data("fast-1", 12), data("slow", 10))
+    assert storages_of(found) == {**dict.fromkeys(("scsi0", "scsi1", "efidisk0"), "slow"), "scsi2": "fast-1"}
+    refused = find(disks[:1], data("slow", 9))
+    assert isinstance(refused, Status)
+    assert "scsi0 with scsi1, efidisk0 needs 10 GiB, 9 GiB free on slow" in refused.text
+
+
 def test_drives__are_shared_out_until_all_fit() -> None:
     disks = new("scsi0", 10), new("scsi1", 6), new("scsi2", 6)
     assert storages_of(find(disks, data("a", 12), data("b", 10))) == {"scsi0": "b", "scsi1": "a", "scsi2": "a"}

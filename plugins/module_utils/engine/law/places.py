@@ -82,6 +82,9 @@ def volumes(state: State) -> Iterator[str]:
                 or (wanted.storages and not any(name_pattern(each).matches(row.name) for each in wanted.storages))
             ):
                 yield f"{name}: storage {storage} of {drive.slot} is not in class {wanted.name}"
+            for other in drive.others:
+                if decision.storages.get(other) != storage:
+                    yield f"{name}: {other} is not on storage {storage}, where {drive.slot} is"
         cloned = {slot for slot, _storage, _size in decision.template.volumes} if decision.template else set()
         for disk in decision.request.disks:
             for volume in filter(None, (disk.volume, disk.source) if disk.slot not in cloned else ()):

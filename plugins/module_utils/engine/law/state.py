@@ -58,13 +58,16 @@ class State:
 
 
 class Drive(t.NamedTuple):
-    """A drive that a decision makes: storage is the one that it must be on, if any."""
+    """A drive that a decision makes: storage is the one that it must be on, if any, others are the slots of drives that
+    must be there, too.
+    """
 
     slot: str
     size: int
     storage: str | None
     storage_class: str | None
     content: str = "images"
+    others: tuple[str, ...] = ()
 
 
 def drives(decision: Decision, volumes: Mapping[tuple[str, str], int | None]) -> Iterator[Drive]:
@@ -82,7 +85,8 @@ def drives(decision: Decision, volumes: Mapping[tuple[str, str], int | None]) ->
     for disk in asked.values():
         if disk.volume is None:
             image = volumes.get((decision.node, disk.source)) if disk.source else None
-            yield Drive(disk.slot, max(disk.size, image or 0), disk.storage, disk.storage_class, disk.content)
+            size = max(disk.size, image or 0)
+            yield Drive(disk.slot, size, disk.storage, disk.storage_class, disk.content, disk.others)
 
 
 def called(decision: Decision) -> str:
