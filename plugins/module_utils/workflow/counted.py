@@ -42,12 +42,14 @@ class Series:
         pattern: their name, with C({n}) or C({n:02}) for the number.
         surplus: what becomes of VMs of other numbers: C(keep) or C(absent).
         tags, pool: those that the entry sets; VMs without them do not belong to it.
+        guard: what its VMs must have to be removed.
     """
 
     pattern: str
     surplus: str
     tags: frozenset[str]
     pool: str | None
+    guard: Guard
 
     def name(self, number: int) -> str:
         """Return the name of the VM with this number."""
@@ -104,22 +106,19 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) ->
 
 
 def surplus_entries(
-    series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest], guard: Guard
+    series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest]
 ) -> tuple[list[Entry], list[str]]:
-    """Return entries that remove the VMs which were left by a larger count, and warnings of those that are kept.
-
-    guard is that of the task.
-    """
+    """Return entries that remove the VMs which were left by a larger count, and warnings of those that are kept."""
     wanted = {entry.request.name for entry in entries}
     left = [
         (owner, guest)
         for guest in sorted(guests, key=lambda guest: guest.vmid)
         if guest.name not in wanted and (owner := next((each for each in series if each.owns(guest)), None))
     ]
-    doomed = [guest for owner, guest in left if owner.surplus == ABSENT]
+    doomed = [(owner, guest) for owner, guest in left if owner.surplus == ABSENT]
     removals = [
-        Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT, guard=guard)
-        for position, guest in enumerate(doomed, len(entries))
+        Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT, guard=owner.guard)
+        for position, (owner, guest) in enumerate(doomed, len(entries))
     ]
     kept = [f"{guest.name} ({guest.vmid})" for owner, guest in left if owner.surplus == KEEP]
     told = ", ".join(first(kept, _TOLD))
@@ -140,7 +139,7 @@ def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) 
             "or web-{n:02}"
         )
     tags = vm_request({"name": "any", "tags": merged.get("tags")}).tags
-    return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"))
+    return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"), Guard.of(merged))
 
 
 def _check_uncounted(where: str, body: Mapping[str, t.Any]) -> None:

@@ -55,7 +55,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         guests = read_settled(access.reader, patience=0).guests if _looks_around(params, expanded) else ()
-        removals, _kept = surplus_entries(expanded.series, entries, guests, Guard())
+        removals, _kept = surplus_entries(expanded.series, entries, guests)
         entries += removals
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         placer = Placer(access, profiles, profile, attributes, book)

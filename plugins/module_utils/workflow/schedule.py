@@ -23,7 +23,6 @@ from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
 from .files import write_json
-from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
 from .move_options import room_options
@@ -184,7 +183,7 @@ def _surplus(
     params: Mapping[str, t.Any], task: Task, read: Callable[[], Iterable[Guest]]
 ) -> tuple[list[Entry], list[str]]:
     """The entries that remove what larger counts left, and warnings. What read returns is needed for these only."""
-    return surplus_entries(task.series, task.entries, read(), Guard.of(params)) if task.series else ([], [])
+    return surplus_entries(task.series, task.entries, read()) if task.series else ([], [])
 
 
 def _check_numbers(params: Mapping[str, t.Any]) -> None:

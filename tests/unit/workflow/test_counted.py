@@ -17,7 +17,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     surplus_entries,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
 
@@ -36,7 +35,7 @@ def guest(vmid: int, name: str | None, **fields: Any) -> Guest:
 def left(guests: list[Guest], *vms: dict[str, Any], **defaults: Any) -> tuple[list[Entry], list[str]]:
     all_vms = expanded(*vms, **defaults)
     entries = build_entries({**defaults, "vms": all_vms.vms}, one_vm_argument_spec(), 0.0)
-    return surplus_entries(all_vms.series, entries, guests, Guard())
+    return surplus_entries(all_vms.series, entries, guests)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +131,10 @@ def test_surplus__has_the_tags_and_the_pool_of_the_entry(fields: dict[str, Any],
     vm = {"name": "web-{n}", "count": 0, "pool": "shop", "surplus": "absent"}
     removals, _warnings = left([guest(100, "web-1", **fields)], vm, tags=["shop"])
     assert len(removals) == count
+
+
+def test_surplus__is_guarded_as_its_entry_says_or_the_task() -> None:
+    guests = [guest(102, "web-2"), guest(202, "db-2")]
+    web = {"name": "web-{n}", "count": 1, "surplus": "absent", "only_pool": "web"}
+    removals, _kept = left(guests, web, {**web, "name": "db-{n}", "only_pool": None}, only_pool="other")
+    assert [entry.guard.pool for entry in removals] == ["web", "other"]
