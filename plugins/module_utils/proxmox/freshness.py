@@ -31,7 +31,9 @@ from .rows import Row, guest_of_row
 RESTORING = "qmrestore"
 _CREATING = frozenset({"qmcreate", RESTORING, "vzcreate", "vzrestore"})
 _SWITCHING = frozenset(
-    f"{kind}{verb}" for kind in ("qm", "vz") for verb in ("start", "stop", "shutdown", "suspend", "resume", "reboot")
+    f"{kind}{verb}"
+    for kind in ("qm", "vz")
+    for verb in ("start", "stop", "shutdown", "pause", "suspend", "resume", "reboot")
 )
 _DELETING = frozenset({"qmdestroy", "vzdestroy"})
 _TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
@@ -42,6 +44,8 @@ _LEAVING = {
     "qmcreate": "stopped",
     "qmstart": "running",
     "qmreboot": "running",
+    "qmresume": "running",
+    "qmpause": "paused",
     "qmstop": "stopped",
     "qmshutdown": "stopped",
 }
@@ -129,6 +133,7 @@ def settle(
         waited += _POLL_EVERY
         lists |= _read_lists(reader, unfinished)
         settled = _merged(snapshot, lists, doubtful, doubts.restoring)
+    settled = _with_paused(settled, doubts.statuses)
     missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
 
@@ -192,6 +197,12 @@ def _began(task: Row) -> tuple[float, bool]:
 def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
     guests = (dataclasses.replace(guest, status=statuses.get(guest.vmid) or guest.status) for guest in snapshot.guests)
     return dataclasses.replace(snapshot, guests=tuple(guests))
+
+
+def _with_paused(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
+    """The lists of the nodes call a paused VM running."""
+    running = {guest.vmid for guest in snapshot.guests if guest.status == "running"}
+    return _with_statuses(snapshot, {vmid: "paused" for vmid in running if statuses.get(vmid) == "paused"})
 
 
 def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:

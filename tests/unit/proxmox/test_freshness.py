@@ -156,6 +156,19 @@ def test_guest_that_was_just_started__runs():
     assert settled(reader)[100].running
 
 
+@pytest.mark.parametrize(
+    ("shown", "tasks", "status"),
+    [
+        ("running", [task("qmpause", 100)], "paused"),
+        ("paused", [task("qmpause", 100, starttime=900), task("qmresume", 100, starttime=901)], "running"),
+    ],
+)
+def test_guest_that_was_just_paused__is_paused_though_its_node_lists_it_as_running(shown, tasks, status):
+    reader = cluster([row(100, status=shown)], tasks, pve1=[listed(100, status="running")])
+
+    assert settled(reader)[100].status == status
+
+
 def test_what_a_clone_made__is_read_though_its_task_names_the_source_only():
     reader = cluster([row(100), row(105)], [task("qmclone", 100)], pve1=[listed(100), listed(105, maxmem=2**33)])
 
