@@ -289,10 +289,9 @@ class Binder(Leftovers):
                     if found:
                         return found
                     raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
-                not_begun = is_worker_failure(error.message)
-                if not_begun:
+                if is_worker_failure(error.message):
                     self._remove_stub(making, error)
-                if not (tries_left and (not_begun or is_busy(error.message))):
+                if not (tries_left and is_busy(error.message)):
                     # It is sent again at once without tags, and Proxmox has removed what it made.
                     if not is_tag_refusal(error.message):
                         self._remove_leftover(making, error, upid)

@@ -65,7 +65,11 @@ def is_tag_refusal(message: str) -> bool:
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether a lock of a storage or a template timed out, so that another try may succeed."""
+    """Tell whether a lock of a storage or a template timed out, or a task found no process, so that another try may
+    succeed.
+    """
+    if is_worker_failure(message):
+        return True
     return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message)) and not lacks_quorum(message)
 
 

@@ -185,8 +185,11 @@ def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover:
     assert len([call for call in calls(cluster) if call.startswith("POST")]) == 1
 
 
-def test_move__a_request_that_was_lost_is_sent_again(cluster: SimulatedCluster, mover: Mover) -> None:
-    cluster.fault(method="POST", path="/qemu/101/migrate$", drop="before", count=1)
+@pytest.mark.parametrize("fault", [{"drop": "before"}, {"no_worker": True}], ids=["lost", "no worker"])
+def test_move__a_request_that_began_nothing_is_sent_again(
+    cluster: SimulatedCluster, mover: Mover, fault: dict[str, t.Any]
+) -> None:
+    cluster.fault(method="POST", path="/qemu/101/migrate$", count=1, **fault)
 
     mover.move(moving(101))
 

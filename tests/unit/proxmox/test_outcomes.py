@@ -69,6 +69,7 @@ def test_tags_that_may_not_be_set_by_a_create__are_told_from_other_refusals(reco
 def test_lock_that_was_not_to_be_had_in_time__is_worth_another_try():
     assert is_busy("can't lock file '/var/lock/qemu-server/lock-9000.conf' - got timeout")
     assert is_busy("cfs-lock 'storage-ceph' error: got lock request timeout")
+    assert is_busy("got no worker upid - start worker failed")
     assert not is_busy("unable to create VM 100 - storage 'x' is disabled")
     assert not is_busy("create failed: cfs-lock 'file-user_cfg' error: no quorum!"), "that lasts longer than a lock"
 
