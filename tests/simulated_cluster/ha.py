@@ -75,8 +75,7 @@ class HighAvailability:
     def shown_state(self, guest: Guest) -> str | None:
         """``hastate`` in the guest's row: null on release 8 until the manager has seen a new resource."""
         sid = self.sid(guest)
-        fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
-        if fresh and not self._cluster.modern:
+        if self.is_new(sid) and not self._cluster.modern:
             return None
         return self.manager_state(sid)
 
@@ -87,14 +86,17 @@ class HighAvailability:
             return doing
         return "error" if sid in self._failed else str(self.resources[sid].get("state", "started"))
 
+    def is_new(self, sid: str) -> bool:
+        """Whether the manager has not taken a resource up yet."""
+        return self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
+
     def service_state(self, sid: str) -> str:
         """``state`` in the HA status: queued at first, then what the manager wants and gets."""
         doing = self.manager.state(sid)
         if doing is not None:
             return doing
-        fresh = self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
         state = self.manager_state(sid)
-        if fresh and state != "ignored":
+        if self.is_new(sid) and state != "ignored":
             return "queued"
         guest = self.guest_of(sid)
         if state == "started" and guest is not None and (not guest.running or sid in self._starting):

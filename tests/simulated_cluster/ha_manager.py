@@ -60,9 +60,12 @@ class Manager:
         return "freeze" if self.disarmed else self.service(sid).state
 
     def request(self, sid: str, how: str, target: str) -> None:
-        """A wish of a user; partners in a positive rule come along."""
+        """A wish of a user; partners in a positive rule come along. One about a resource that the manager has not taken
+        up yet is lost.
+        """
         for each in (sid, *self._cluster.ha.partners(sid)):
-            self.service(each).request = (how, target)
+            if not self._cluster.ha.is_new(each):
+                self.service(each).request = (how, target)
         self.nudge()
 
     def nudge(self) -> None:

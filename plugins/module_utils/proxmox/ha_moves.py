@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from .session import Session
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 MOVING = frozenset({"migrate", "relocate"})
 """States of HA resources that are on their way."""
 
-BEGIN_WITHIN = 25.0
+BEGIN_WITHIN = 15.0
 """Seconds in which the HA manager takes a wish up: it works in rounds of ten seconds."""
 
 SURE_AFTER = 3.0
@@ -37,10 +37,11 @@ class HAMoves:
         self._tasks = tasks
         self._poller = tasks.poller
 
-    def follow(self, move: Move, since: float | None) -> None:
+    def follow(self, move: Move, since: float | None, again: Callable[[], None]) -> None:
         """Return when the guest, and those that the manager moves along with it, are on the target and at rest.
 
-        since is the server's clock when the move was requested.
+        since is the server's clock when the move was requested. again requests it once more: the manager loses what is
+        asked for before it has taken up a new resource.
 
         Raises:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
@@ -68,12 +69,16 @@ class HAMoves:
             return "ignored" if not seen and now - began >= BEGIN_WITHIN else None
 
         outcome = self._poller.until(look, self._tasks.timeout)
+        if outcome == "ignored":
+            again()
+            began = self._poller.clock()
+            outcome = self._poller.until(look, self._tasks.timeout)
         if outcome is None:
             text = f"the HA manager has not moved {move.vmid} to {move.target} within {self._tasks.timeout:g} s"
             raise TaskTimeout(text, node=move.source)
         if outcome == "ignored":
             text = (
-                f"the HA manager accepted the move and did not begin it within {BEGIN_WITHIN:g} s: is "
+                f"the HA manager accepted the move twice and did not begin it within {2 * BEGIN_WITHIN:g} s: is "
                 f"{move.target} in maintenance or offline, or HA disarmed?"
             )
             raise TaskFailed(text, node=move.source, log=[])

@@ -71,16 +71,16 @@ class Mover:
             TaskTimeout: it still goes on.
             ConnectionFailed, PermissionDenied: nothing was begun; AnswerLost: nobody knows.
         """
-        storages = self._premises(move)
+        params = self._parameters(move, self._premises(move))
         since = self._session.server_time()
         try:
-            upid = self._sent(move, self._parameters(move, storages), since, fence)
+            upid = self._sent(move, params, since, fence)
         except ApiError as error:
             raise self._failure(move, error.message, self._found(move), refused=True) from error
         try:
             result = self._tasks.wait(upid)
             if Upid.parse(upid).type == "hamigrate":
-                self._ha.follow(move, since)
+                self._ha.follow(move, since, lambda: self._repeat(move, params, fence))
         except TaskFailed as error:
             return self._ended_badly(move, error)
         return Arrival(move.vmid, move.target, result.log if result.warnings else ())
@@ -161,6 +161,11 @@ class Mover:
                     raise
                 self._poller.sleep(BUSY_PAUSE)
         raise AssertionError("the last try has returned or raised")
+
+    def _repeat(self, move: Move, params: Mapping[str, t.Any], fence: Callable[[], None]) -> None:
+        """Send the request once more, and wait until its task has handed it over."""
+        with suppress(ApiError):
+            self._tasks.wait(self._sent(move, params, self._session.server_time(), fence))
 
     def _begun(self, move: Move, since: float | None) -> str | None:
         """The task of a request whose answer was lost."""
