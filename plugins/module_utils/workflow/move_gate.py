@@ -110,11 +110,9 @@ class MoveGate:
             raise stale(move, "it is gone")
         if guest.node != move.source:
             raise stale(move, f"it is on {guest.node} instead of {move.source}")
-        if guest.running == (move.how == OFFLINE):
-            raise stale(move, f"it was {'started' if guest.running else 'stopped'}")
         if target is None:
             raise stale(move, f"node {move.target} is gone")
-        guests = [guest, *filter(None, map(state.get, move.together))]
+        guests = [_as_planned(move, guest), *filter(None, map(state.get, move.together))]
         for each in guests:
             state.remove(each.vmid)
         admission = Admission(state, lambda request: self._profile, time.time())
@@ -122,7 +120,7 @@ class MoveGate:
         disks = [Disk(slot, move.copied, storage) for storage, slot in slots.items()]
         for each in guests:
             request = self._request(each, counted.snapshot)
-            refusal = admission.refusal(with_disks(request, disks) if each is guest else request, target)
+            refusal = admission.refusal(with_disks(request, disks) if each.vmid == move.vmid else request, target)
             if refusal is not None:
                 raise stale(move, f"{move.target} {of_one(refusal.text)}")
             state.restore(replace(each, node=move.target))
@@ -135,7 +133,7 @@ class MoveGate:
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 
     def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
-        guests = {guest.vmid: guest for guest in snapshot.guests}
+        guests = {guest.vmid: _as_planned(move, guest) for guest in snapshot.guests}
         return [
             Reservation(
                 cluster=self._access.identity(),
@@ -151,3 +149,13 @@ class MoveGate:
             for vmid in move.vmids
             if vmid in guests
         ]
+
+
+def _as_planned(move: Move, guest: Guest) -> Guest:
+    """The guest of a move as the plan assumes it: the cluster's list may show its status and its sizes ten seconds
+    late. Whether it runs as planned is checked when the move is sent.
+    """
+    if guest.vmid != move.vmid:
+        return guest
+    status = "stopped" if move.how == OFFLINE else "running"
+    return replace(guest, status=status, memory=guest.memory or move.memory)

@@ -23,6 +23,7 @@ from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
 from .files import write_json
+from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
 from .move_options import room_options
@@ -131,7 +132,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
     plan: dict[str, t.Any] = {}
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
-        removals, cautions = _surplus(params, task, lambda: read_settled(access.reader, patience=0).guests)
+        removals, cautions = _surplus(task, lambda: read_settled(access.reader, patience=0).guests)
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         profiles, profile = task.profiles, task.default_profile
         placer = Placer(access, profiles, profile, task.device_attributes, book)
@@ -164,7 +165,7 @@ def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -
     clusters = clusters_of(params)
     run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, task.progress)
     try:
-        removals, cautions = _surplus(params, task, run.guests)
+        removals, cautions = _surplus(task, run.guests)
         reports = run.execute([*task.entries, *removals], check_mode=check_mode)
     finally:
         run.close()
@@ -179,9 +180,7 @@ def _refuse_plan_file(path: str | None) -> None:
         )
 
 
-def _surplus(
-    params: Mapping[str, t.Any], task: Task, read: Callable[[], Iterable[Guest]]
-) -> tuple[list[Entry], list[str]]:
+def _surplus(task: Task, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
     """The entries that remove what larger counts left, and warnings. What read returns is needed for these only."""
     return surplus_entries(task.series, task.entries, read()) if task.series else ([], [])
 

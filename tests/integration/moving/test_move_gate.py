@@ -13,12 +13,26 @@ from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.overcommit import Overcommit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HARule
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
 
+from .conftest import TIME_SCALE, description
+
 APART = HARule("apart", "resource-affinity", frozenset({101, 201}), positive=False)
+
+
+@pytest.fixture
+def tick() -> int:
+    """Seconds between two rounds of the statistics daemon."""
+    return 10
+
+
+@pytest.fixture
+def cluster(version: str, tick: int) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start({**description(), "tick": tick}, version=version, time_scale=TIME_SCALE) as running:
+        yield running
 
 
 def move(vmid: int, source: str = "pve1", **more: object) -> Move:
@@ -47,3 +61,17 @@ def test_gate__asks_the_filters_and_then_the_law(
 
     assert raised.value.details["broken"] == ["memory of pve2: more is taken than there is room for"]
     assert [each.vmid for each in access.ledger.reservations(access.identity())] == [102]
+
+
+@pytest.mark.parametrize("tick", [3600])
+def test_gate__counts_a_guest_as_planned_that_the_list_shows_late(cluster: SimulatedCluster, access: Access) -> None:
+    gate = MoveGate(access, profile(), lambda snapshot: snapshot)
+    cluster.set_guest(105, status="running")
+    cluster.add_guest(vmid=150, node="pve1", name="vm150", memory=512)
+
+    gate.admit(move(105, memory=3 * GIB))
+    gate.admit(move(150, how=OFFLINE))
+
+    seen = {each.vmid: (each.running, each.memory) for each in access.ledger.reservations(access.identity())}
+    assert seen[105] == (True, 3 * GIB)
+    assert not seen[150][0]
