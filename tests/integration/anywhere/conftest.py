@@ -9,8 +9,10 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, ModuleServer
 from support.place import VMIDS_PER_TEST, Cluster, Corner
@@ -50,12 +52,18 @@ def real_environment() -> dict[str, str]:
     return given
 
 
+def three_nodes() -> dict[str, Any]:
+    """A simulated cluster with guests on two of its nodes, so that tests can drain the third one."""
+    described: dict[str, Any] = yaml.safe_load((CLUSTERS / "three-nodes.yml").read_text(encoding="utf-8"))
+    described["guests"] = [guest for guest in described["guests"] if guest["node"] != "pve3"]
+    return described
+
+
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster of the tests: a simulated one of a release, or the real one."""
     if request.param != "real":
-        three_nodes, scale = CLUSTERS / "three-nodes.yml", TIME_SCALE
-        with SimulatedCluster.start(three_nodes, version=request.param, time_scale=scale) as simulated:
+        with SimulatedCluster.start(three_nodes(), version=request.param, time_scale=TIME_SCALE) as simulated:
             yield Cluster.look(simulated.environment())
         return
     found = Cluster.look(real_environment())
@@ -76,6 +84,20 @@ def corner(cluster: Cluster, worker_number: int) -> Iterator[Corner]:
         yield own
     finally:
         own.leave()
+
+
+@pytest.fixture
+def free_node(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """A node without guests, for a test that moves all guests of a node."""
+    if request.config.getoption("--real", default=False) and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("other tests run at the same time, and have their guests moved")
+    if len(cluster.nodes) < 2:
+        pytest.skip("one node: nowhere to move to")
+    taken = {row["node"] for row in cluster.api.get("/cluster/resources", type="vm")}
+    free = [node for node in cluster.nodes if node not in taken]
+    if not free:
+        pytest.skip("every node has guests, which are not to be moved")
+    return free[-1]
 
 
 @pytest.fixture(scope="session")

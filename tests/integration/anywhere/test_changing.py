@@ -77,8 +77,9 @@ def test_a_disk__moves_to_another_storage_and_grows(controller: Controller, corn
 
 
 def test_stopped_by_force__ends_a_guest_that_does_not_listen(controller: Controller, corner: Corner) -> None:
-    vmid = controller.schedule(**corner.small("web", state="started"))["vmid"]
-    controller.schedule(name=corner.name("web"), state="stopped", force=True)
+    quick = {"startup": "down=1"}
+    vmid = controller.schedule(**corner.small("web", state="started", **quick))["vmid"]
+    controller.schedule(name=corner.name("web"), state="stopped", force=True, **quick)
     assert corner.status(vmid) == "stopped"
 
 
