@@ -688,7 +688,9 @@ def argument_spec() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
+    module = hiding_secrets(module_class)(
+        argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
+    )
     answer(
         module,
         lambda: schedule(module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),

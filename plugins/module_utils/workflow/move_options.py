@@ -91,7 +91,7 @@ def move_argument_spec() -> Spec:
         **moves_argument_spec(),
         "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
         "plan_file": {"type": "path"},
-        "apply": {"type": "path"},
+        "apply": {"type": "raw"},
         "progress_file": {"type": "path"},
     }
 

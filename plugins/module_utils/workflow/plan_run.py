@@ -171,8 +171,8 @@ class PlanRun:
         plan = self._plan(state, goals, prove=self._options.prove)
         return Outcome(plan, Premises.of(plan, state.snapshot), plan)
 
-    def _applied(self, path: str) -> Outcome:
-        document = read_plan(path, "apply")
+    def _applied(self, source: t.Any) -> Outcome:
+        document = read_plan(source, "apply")
         state, goals = self._looked()
         if document.plan.goal != in_words(goals):
             raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {in_words(goals)}")

@@ -143,12 +143,15 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
             return RoomMaker(access, placer, profiles, profile, options, params.get("progress_file"))
 
         def keep(jobs: Sequence[Job]) -> None:
-            if check_mode and run.room is not None and run.room.outcome is not None:
-                _refuse_plan_file(params["plan_file"])
-            elif check_mode or approved is not None or params["plan_file"] is not None:
-                plan.update(document_of(jobs, access.identity()) if approved is None else approved.document)
-            if plan and params["plan_file"] is not None:
-                write_json("plan_file", params["plan_file"], plan)
+            file = params["plan_file"]
+            if approved is not None:
+                plan.update(approved.document)
+            elif check_mode and run.room is not None and run.room.outcome is not None:
+                _refuse_plan_file(file)
+            elif check_mode or file is not None:
+                plan.update(document_of(jobs, access.identity()))
+                if file is not None:
+                    write_json("plan_file", file, plan)
 
         entries, maker = [*task.entries, *removals], None if approved else room_maker
         run = Run(params, access, placer, entries, task.progress, maker, approved=approved, keep=keep)

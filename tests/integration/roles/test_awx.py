@@ -1,10 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What AWX is set up with: the survey's answers make VMs, and the credential's fields reach the modules."""
+"""What AWX is set up with: modules get options that they have, surveys make VMs, workflows carry out approved plans."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,19 @@ import pytest
 import yaml
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from simulated_cluster.client import SimulatedCluster
+from support.playbook import COLLECTIONS, run_playbook
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
 
-from .conftest import Play
+from .conftest import VMS, Play
 
+MODULES = Path(__file__).with_name("awx_modules.json")
+ACTION = Path(__file__).resolve().parents[2] / "support" / "awx_action.py"
+REQUIRED = {
+    "awx_image": "images.example.com/scheduler:1",
+    "awx_project_url": "https://git.example.com/vms.git",
+    "awx_credential": {"host": "pve1.example.com", "user": "awx@pve", "token_id": "awx", "token_secret": "not-shown"},
+}
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 
 
@@ -71,7 +81,7 @@ def test_template__can_be_named_and_its_network_kept(cluster: SimulatedCluster, 
 def test_every_variable_of_the_credential__is_one_that_is_read() -> None:
     injected = read("awx_credential_type.yml")["awx_credential_injectors"]["env"]
     fallbacks = {option["fallback"][1][0] for option in connection_argument_spec().values() if "fallback" in option}
-    assert {name for name in injected if name.startswith("PROXMOX_")} <= fallbacks
+    assert {name for name in injected if name.startswith("PROXMOX_")} - {"PROXMOX_URL"} <= fallbacks
 
 
 def test_every_field_of_the_credential__is_handed_over() -> None:
@@ -95,34 +105,102 @@ def test_credential__requires_no_ca() -> None:
     assert "ca" not in read("awx_credential_type.yml")["awx_credential_inputs"]["required"]
 
 
-@pytest.mark.parametrize(
-    ("ledger", "simultaneous"),
-    [("default", False), ("/var/lib/ledger.db", False), ("postgresql://scheduler@db/scheduler", True)],
-)
-def test_job_templates__run_simultaneously_only_with_a_shared_ledger(
-    ledger: str, simultaneous: bool, play: Play
-) -> None:
+def test_credential__keeps_its_secrets_on_a_second_run() -> None:
     (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
-    templates = [task["awx.awx.job_template"] for task in setup["tasks"] if "awx.awx.job_template" in task]
-    (expression,) = {template["allow_simultaneous"] for template in templates}
-    show = {"ansible.builtin.debug": {"msg": {"simultaneous": expression}}}
-    run = play([{"hosts": "localhost", "gather_facts": False, "tasks": [show]}], {"awx_ledger": ledger})
-    assert f'"simultaneous": {str(simultaneous).lower()}' in run.output
+    (credential,) = (task["credential"] for task in setup["tasks"] if "credential" in task)
+    assert credential["update_secrets"] == "{{ awx_update_secrets }}"
+    assert setup["vars"]["awx_update_secrets"] is False
 
 
-def test_job_templates__run_playbooks_that_exist() -> None:
-    (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
-    (of_the_list,) = (task for task in setup["tasks"] if task["name"] == "Create the job templates of the list")
-    for item in of_the_list["loop"]:
-        assert (PLAYBOOKS / f"{item['playbook']}.yml").is_file()
-        assert item["type"] == ("check" if item["playbook"] == "teardown" else "run")
-    (source,) = (task["awx.awx.inventory_source"] for task in setup["tasks"] if "awx.awx.inventory_source" in task)
+Calls = dict[str, list[dict[str, Any]]]
+SetUp = Callable[..., Calls]
+
+
+@pytest.fixture
+def set_up(tmp_path: Path) -> SetUp:
+    """Run awx_setup with modules that check and note their options, as a collection of that name."""
+
+    def run(collection: str, **variables: Any) -> Calls:
+        folder = tmp_path / "ansible_collections" / collection.replace(".", "/") / "plugins" / "action"
+        folder.mkdir(parents=True)
+        for module in json.loads(MODULES.read_text(encoding="utf-8"))["modules"]:
+            (folder / f"{module}.py").symlink_to(ACTION)
+        noted = tmp_path / "calls.jsonl"
+        file = tmp_path / "variables.json"
+        file.write_text(json.dumps({**REQUIRED, **variables}), encoding="utf-8")
+        environment = {
+            "ANSIBLE_COLLECTIONS_PATH": f"{COLLECTIONS}:{tmp_path}",
+            "AWX_MODULES": str(MODULES),
+            "AWX_CALLS": str(noted),
+        }
+        run = run_playbook(tmp_path, "qemu_scheduler.proxmox.awx_setup", environment, "-e", f"@{file}")
+        assert run.code == 0, run.output
+        assert "not-shown" not in run.output
+        calls: Calls = {}
+        for line in noted.read_text(encoding="utf-8").splitlines():
+            call = json.loads(line)
+            calls.setdefault(call["module"], []).append(call["options"])
+        return calls
+
+    return run
+
+
+def short(name: str) -> str:
+    return name.removeprefix("Proxmox: ")
+
+
+def named(calls: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {short(call["name"]): call for call in calls}
+
+
+def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: SimulatedCluster, play: Play) -> None:
+    calls = set_up(
+        "ansible.controller",
+        awx_vms=VMS["qemu_vms"],
+        awx_vms_options=VMS["qemu_options"],
+        awx_ledger="postgresql://scheduler@db/scheduler",
+    )
+    templates, workflows = named(calls["job_template"]), named(calls["workflow_job_template"])
+    for template in templates.values():
+        assert (PLAYBOOKS.parent / template["playbook"]).is_file()
+        assert template["allow_simultaneous"] is True
+    assert templates["remove the list"]["job_type"] == "check"
+    assert [each["unified_job_template"] for each in calls["schedule"]] == ["Proxmox: compare the list"]
+    (source,) = calls["inventory_source"]
     path = PLAYBOOKS.parent / source["source_path"]
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["plugin"] == "qemu_scheduler.proxmox.cluster"
 
+    # AWX links a node to one that exists.
+    nodes: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in workflows}
+    for node in calls["workflow_job_template_node"]:
+        there = nodes[short(node["workflow_job_template"])]
+        assert set(node.get("success_nodes", ())) <= there.keys()
+        there[node["identifier"]] = node
+    for workflow in nodes.values():
+        assert {name: node.get("success_nodes") for name, node in workflow.items()} == {
+            "apply": None, "approve": ["apply"], "plan": ["approve"],
+        }  # fmt: skip
+        assert workflow["approve"]["approval_node"].keys() == {"name", "description", "timeout"}
+        plan, apply = (templates[short(workflow[name]["unified_job_template"])] for name in ("plan", "apply"))
+        assert plan["playbook"] == apply["playbook"].replace("provision", "plan")
+        assert "{{ qemu_scheduler_plan }}" in str(apply["extra_vars"])
+    assert list(nodes)[-1] == "approve and provision the list"
 
-def test_credential__keeps_its_secrets_on_a_second_run() -> None:
-    (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
-    (credential,) = (task["awx.awx.credential"] for task in setup["tasks"] if "awx.awx.credential" in task)
-    assert credential["update_secrets"] == "{{ awx_update_secrets }}"
-    assert setup["vars"]["awx_update_secrets"] is False
+    # A workflow hands the artifacts of a job to the next one as variables. By then, another VMID would be chosen.
+    local = {"qemu_options": {**plan["extra_vars"]["qemu_options"], "reservations": "none"}}
+    planned = play("plan", {**plan["extra_vars"], **local})
+    artifacts = planned.of("qemu_scheduler.proxmox.provision : Set the statistics")["ansible_stats"]["data"]
+    approved = {vm["name"]: (vm["vmid"], vm["node"]) for vm in artifacts["qemu_scheduler_plan"]["vms"]}
+    cluster.remove_guest(101)
+    applied = play("provision", {**apply["extra_vars"], **local, **artifacts})
+    assert applied.code == 0, applied.output
+    made = {guest["config"].get("name"): (vmid, guest["node"]) for vmid, guest in cluster.state()["guests"].items()}
+    assert {name: made[name] for name in approved} == approved
+
+
+def test_setup_without_a_list__has_no_job_for_one_and_none_that_overlap(set_up: SetUp) -> None:
+    calls = set_up("awx.awx")
+    assert not [name for name in named([*calls["job_template"], *calls["workflow_job_template"]]) if "list" in name]
+    assert "schedule" not in calls
+    # Without a shared ledger, jobs would not see each other's decisions.
+    assert {template["allow_simultaneous"] for template in calls["job_template"]} == {False}

@@ -29,10 +29,14 @@ def test_rebalance__shows_the_plan_and_then_carries_it_out(
     assert places(cluster) == before
 
     page = tmp_path / "rebalance.html"
-    done = play("rebalance", {**BALANCE, "cluster_rebalance_page": str(page)})
+    stats = planned.of("qemu_scheduler.proxmox.cluster_rebalance : Set the statistics")["ansible_stats"]["data"]
+    approved = {"cluster_rebalance_apply": "{{ qemu_scheduler_plan }}", "cluster_rebalance_page": str(page)}
+    done = play("rebalance", {**BALANCE, **stats, **approved})
+    assert done.code == 0, done.output
     assert page.read_text(encoding="utf-8").count(">moved</span>") == 2
-    assert "changed=1 " in done.output, done.output
-    moved = {vmid for vmid, node in places(cluster).items() if before[vmid] != node}
+    assert "changed=1 " in done.output
+    moved = {vmid: node for vmid, node in places(cluster).items() if before[vmid] != node}
+    assert moved == {move["vmid"]: move["to"] for move in stats["qemu_scheduler_plan"]["moves"]}
     assert len(moved) == 2
 
 
