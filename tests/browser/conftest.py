@@ -49,13 +49,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     demo = f"@{CHECKOUT / 'demo' / 'vms.yml'}"
     with SimulatedCluster.start(CLUSTERS / "demo.yml", time_scale=0.02) as cluster:
         env = cluster.environment()
-        arguments = ["-e", demo, "-e", f"provision_page={pages['provisioned']}"]
+        named = ["-e", "html_page_cluster=pve.example.com"]
+        arguments = [*named, "-e", demo, "-e", f"provision_page={pages['provisioned']}"]
         assert run_playbook(folder, "qemu_scheduler.proxmox.provision", env, *arguments).code == 0
         vms = {"qemu_vms": [FAILING, {"name": "gitlab", "cores": 64}], "provision_page": str(pages["failed"])}
         variables = folder / "variables.json"
         variables.write_text(json.dumps(vms), encoding="utf-8")
         run_playbook(folder, "qemu_scheduler.proxmox.plan", env, "-e", f"@{variables}")
-        arguments = ["-e", "node_drain_nodes=pve3", "-e", f"node_drain_page={pages['drained']}"]
+        arguments = [*named, "-e", "node_drain_nodes=pve3", "-e", f"node_drain_page={pages['drained']}"]
         run_playbook(folder, "qemu_scheduler.proxmox.drain", env, *arguments)
     return pages
 

@@ -18,7 +18,7 @@ PICTURES = CHECKOUT / "build" / "browser"
 SCHEMES = ("light", "dark")
 PAGES = ("provisioned", "failed", "drained", "moves", "capacity", "fleet")
 LARGE = ("large", "moves")
-IMAGES = {"page": ("provisioned", 1180), "moves": ("drained", 900)}
+IMAGES = {"page": ("provisioned", 1180), "moves": ("drained", 1330)}
 """The pictures of the documentation: which page, and how much of it."""
 
 # For each element with text of its own the contrast of the text with what is behind it, as WCAG 2 defines it.
