@@ -22,7 +22,7 @@ __all__ = ["empty_postgres", "postgres_url"]
 TIME_SCALE = 0.05
 """Real seconds per Proxmox second: new VMs are shown whole half a second after they were made."""
 
-MODULES = ("qemu_schedule", "vmid_pick")
+MODULES = ("node_drain", "qemu_schedule", "vmid_pick")
 
 
 @pytest.fixture

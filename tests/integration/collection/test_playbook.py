@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -228,9 +229,11 @@ class ThirdNode(FilterPlugin):
 
 def test_failure__is_shown_as_a_table(tasks: Tasks) -> None:
     asked = {"vms": [{"name": "web-1"}, {"name": "huge", "memory": 10**7}]}
-    lines = tasks({"qemu_schedule": asked}).output.splitlines()
+    drain = {"node_drain": {"name": ["pve1", "pve2", "pve3"]}, "check_mode": True}
+    lines = tasks({"qemu_schedule": asked, "ignore_errors": True}, drain).output.splitlines()
     assert "qemu_schedule: 2 VMs: 1 failed, 1 not done" in lines
     assert any(line.startswith("qemu_schedule: huge   failed") for line in lines), lines
+    assert any(re.match(r"node_drain: drain pve1, pve2, pve3: nothing moves, \d+ guest", line) for line in lines), lines
     quiet = tasks({"qemu_schedule": asked, "failed_when": False})
     assert "qemu_schedule: 2 VMs" not in quiet.output
 
