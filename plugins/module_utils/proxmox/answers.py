@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Iterator, Mapping
 
 from ..errors import ApiError, AuthenticationFailed, CollectionError, ConnectionFailed, NoQuorum, PermissionDenied
-from .failures import AnswerLost, NodeSilent, NodeUnreachable, NotImplementedHere
+from .failures import AnswerLost, NodeSilent, NodeUnreachable, NotImplementedHere, WrongConnection
 from .outcomes import lacks_quorum
 
 # pveproxy's own codes for a call that it had to pass on to another node or daemon, and those of a proxy before it.
@@ -81,7 +81,7 @@ def _needed(path: str, message: str, params: Mapping[str, t.Any]) -> str:
 
 def redirected(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:
     """Return the error for an answer that points elsewhere: nothing of ours is sent there. where is C(host:port)."""
-    return ConnectionFailed(
+    return WrongConnection(
         f"{where}: {method} {path}: redirected to {_without_secrets(location or 'nowhere')}, which is not followed; "
         "set api_host and api_port to the address of the API itself",
         method=method,
@@ -99,13 +99,13 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
     details = {"method": method, "path": path}
     if isinstance(error, requests.exceptions.SSLError):
         if re.search(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST", str(error)):
-            return ConnectionFailed(
+            return WrongConnection(
                 f"{where}: the port does not speak HTTPS, but perhaps HTTP; check api_port (Proxmox VE uses 8006)",
                 **details,
             )
         text = f"{where}: the TLS connection failed: {_innermost(error)}"
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
-            return ConnectionFailed(f"{text}; for a private CA set ca_path", **details)
+            return WrongConnection(f"{text}; for a private CA set ca_path", **details)
         # It may have failed while the answer was read.
         return (ConnectionFailed if repeatable else AnswerLost)(text, **details)
     if isinstance(error, requests.exceptions.ConnectTimeout):

@@ -12,6 +12,10 @@ class NodeUnreachable(ConnectionFailed):
     """The node that the call was for does not answer the node that took the call; nothing was done."""
 
 
+class WrongConnection(ConnectionFailed):
+    """Something answers, but the connection options do not fit it: no outage of the cluster looks like that."""
+
+
 class AnswerLost(ConnectionFailed):
     """A write was sent and its answer never came: it may or may not have been done."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..engine.several_clusters import CLUSTER_KEY
 from ..errors import CollectionError, ConnectionFailed, InvalidRequest
 from ..model import Node
+from ..proxmox.failures import WrongConnection
 from ..proxmox.login import connection_argument_spec
 from ..proxmox.options.values import invalid
 from ..proxmox.parallel import in_parallel
@@ -102,10 +103,10 @@ def connect(clusters: Sequence[Cluster]) -> tuple[dict[str, Access], dict[str, C
     answers = in_parallel(lambda number: _connected(clusters[number]), range(len(clusters)))
     named = {clusters[number].name: answer for number, answer in answers.items()}
     found = {name: answer for name, answer in named.items() if isinstance(answer, Access)}
-    silent = {name: answer for name, answer in named.items() if isinstance(answer, ConnectionFailed)}
+    silent = {name: answer for name, answer in named.items() if _is_outage(answer)}
     try:
         for answer in answers.values():
-            if isinstance(answer, CollectionError) and not isinstance(answer, ConnectionFailed):
+            if isinstance(answer, CollectionError) and not _is_outage(answer):
                 raise answer
         _check_different(found)
     except CollectionError:
@@ -155,10 +156,15 @@ def _connected(cluster: Cluster) -> Access | CollectionError:
     except CollectionError as error:
         if access is not None:
             access.close()
-        if not isinstance(error, ConnectionFailed):
+        if not _is_outage(error):
             error.args = (f"cluster {cluster.name!r}: {error.message}", *error.args[1:])
         return error
     return access
+
+
+def _is_outage(answer: Access | CollectionError) -> t.TypeGuard[ConnectionFailed]:
+    """Whether a cluster does not answer, rather than that the connection options are wrong."""
+    return isinstance(answer, ConnectionFailed) and not isinstance(answer, WrongConnection)
 
 
 def _check_different(found: Mapping[str, Access]) -> None:

@@ -10,16 +10,18 @@ same on every controller, so that two tasks never wait for each other.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+import typing as t
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from ..engine.framework.profile import Profile
 from ..engine.several_clusters import Member, MultiClusterScheduler
 from ..engine.texts import listed
-from ..errors import CollectionError, ConnectionFailed
+from ..errors import CollectionError, ConnectionFailed, NoQuorum
 from ..model import Request
 from ..proxmox.parallel import in_parallel
+from ..proxmox.quorum import Quorum
 from ..reservations.ledger import Cycle
 from .access import Access, OtherCluster
 from .clusters import Cluster
@@ -30,6 +32,12 @@ from .placing import Placer, decisions_of
 from .scene import Placement, Scene, Seen
 from .usage import NodeUsage
 from .whereabouts import Found, Silent, whereabouts
+
+T = t.TypeVar("T")
+
+
+class SiteLost(Exception):
+    """A cluster does not answer any more. The others go on without it, from the beginning of the cycle."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,14 +90,19 @@ class JointCycle:
                     if reserve
                     else None
                 )
-            loose = self._decide(entries, cycles)
+            loose = None
+            while loose is None:
+                with suppress(SiteLost):
+                    loose = self._decide(entries, cycles)
             jobs = [*loose, *(job for site in self.sites for job in site.jobs)]
             if not (all_or_nothing and any(job.error for job in jobs)):
                 self._reserve(cycles)
             return loose
 
     def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
-        seen = self._look(entries, cycles)
+        seen = self._each(
+            lambda site: site.placer.look([Job(entry, cluster=site.name) for entry in entries], cycles[site.name])
+        )
         loose: list[Job] = []
         for site in self.sites:
             site.jobs = []
@@ -108,23 +121,26 @@ class JointCycle:
             candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
         return loose + self._schedule(seen, candidates)
 
-    def _look(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> dict[Site, Seen]:
-        """Read all clusters at the same time."""
+    def _each(self, work: Callable[[Site], T]) -> dict[Site, T]:
+        """Do something with all clusters at the same time. Raises SiteLost when one of them did not answer."""
 
-        def look(site: Site) -> Seen | ConnectionFailed:
+        def done(site: Site) -> T | ConnectionFailed:
             try:
-                return site.placer.look([Job(entry, cluster=site.name) for entry in entries], cycles[site.name])
+                return work(site)
             except OtherCluster:
                 raise
             except ConnectionFailed as error:
                 return error
 
-        answers = in_parallel(look, self.sites)
+        answers = in_parallel(done, self.sites)
+        found = {site: answer for site, answer in answers.items() if not isinstance(answer, ConnectionFailed)}
         for site, answer in answers.items():
             if isinstance(answer, ConnectionFailed):
                 self.sites.remove(site)
                 self.silent.add(site.name, answer.message, reserved_at(site.access, site.access.identity()))
-        return {site: answer for site, answer in answers.items() if isinstance(answer, Seen)}
+        if len(found) < len(answers):
+            raise SiteLost
+        return found
 
     def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
         """Decide about the new VMs, by their names each with the clusters that it may be created on. Return those that
@@ -136,10 +152,11 @@ class JointCycle:
                 new[site].append(job)
 
         def prepare(site: Site) -> tuple[Scene, dict[Job, Request]]:
+            _require_quorum(site, new[site])
             scene = site.placer.prepare([*site.jobs, *new[site]], seen[site])
             return scene, site.placer.requests_of(scene)
 
-        prepared = in_parallel(prepare, self.sites)
+        prepared = self._each(prepare)
         scenes = {site: scene for site, (scene, _requests) in prepared.items()}
         members = [_member(site, scenes[site], new[site], requests) for site, (_, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
@@ -192,6 +209,16 @@ def give_back(site: Site, jobs: Collection[Job]) -> None:
 def reserved_at(access: Access, identity: str) -> set[str]:
     """The names of the VMs that the ledger, reached through any cluster, knows to be in the making on one."""
     return {reservation.name for reservation in access.ledger.reservations(identity)}
+
+
+def _require_quorum(site: Site, new: Collection[Job]) -> None:
+    """Fail the new VMs where the cluster answers, but nothing can be written."""
+    try:
+        if new and not site.access.offline:
+            Quorum(site.access.reader, time.monotonic).require("no VM can be created")
+    except NoQuorum as error:
+        for job in new:
+            job.fail(error)
 
 
 def _member(site: Site, scene: Scene, new: Collection[Job], requests: Mapping[Job, Request]) -> Member:

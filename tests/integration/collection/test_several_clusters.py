@@ -28,6 +28,9 @@ DOWN: dict[str, Any] = {
 }
 
 
+APART = [{"type": "anti-affinity", "required": False, "topology_key": "cluster", "name": "here"}]
+
+
 def options(name: str, cluster: SimulatedCluster) -> dict[str, Any]:
     """The entry of clusters for a simulated one."""
     return {"name": name, **cluster.options()}
@@ -95,6 +98,15 @@ def test_cluster_that_is_down__is_a_reason(start: Start, controller: Controller)
     assert names(a) + names(b) == ["here"]
     made = controller.schedule(clusters=clusters, vms=wanted, when_unreachable="skip", **VM)
     assert on(made) == {"here": "a", "new": "b"}
+    b.set_quorum(False)
+    moved_on = controller.schedule(clusters=clusters[:2], name="small", affinity=APART, **{**VM, "memory": 16})
+    assert on(moved_on) == {"small": "a"}
+    reason = moved_on["vms"][0]["decision"]["clusters"][1]["reason"]
+    assert reason == "the cluster has no quorum: no VM can be created"
+    wrong = [{key: value for key, value in clusters[0].items() if key != "ca_path"}, clusters[1]]
+    refused = controller.fail("ConnectionFailed", clusters=wrong, name="small", when_unreachable="skip", **VM)
+    assert refused["msg"].startswith("cluster 'a': 127.0.0.1:")
+    assert refused["msg"].endswith("for a private CA set ca_path"), "it is no outage"
     everywhere = [{**DOWN, "name": name} for name in ("a", "b")]
     controller.fail("ConnectionFailed", clusters=everywhere, vms=wanted, **VM)
 
