@@ -92,6 +92,7 @@ moves:
   description:
     - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
       move was not begun), V(unlawful) (it breaks a rule, and was not begun) or V(unknown) (it may still be under way).
+    - The moves of a plan that was made after a failure have higher numbers (C(id)) than those before.
     - Empty in check mode.
   returned: success, and on failure after the plan was made
   type: list
