@@ -175,6 +175,26 @@ def test_drain__waits_for_the_room_that_another_move_frees() -> None:
     assert plan.nodes["b"].peak.memory == plan.nodes["b"].after.memory
 
 
+def test_undo__no_two_steps_take_the_room_that_one_step_frees() -> None:
+    snapshot = Snapshot(
+        nodes=(node("a", gib=10), node("b", gib=8), node("c", gib=10)),
+        guests=(guest(100, "a", gib=4), guest(101, "a", gib=4), guest(102, "b", gib=4), guest(103, "b", gib=4)),
+    )
+    plan = planned(snapshot, Goals(undo={100: "b", 101: "b", 102: "c", 103: "c"}))
+    after = {move.vmid: move.after for move in plan.moves}
+    assert after.keys() == {100, 101, 102, 103}
+    assert {*after[100], *after[101]} == {move.id for move in plan.moves if move.source == "b"}
+
+
+def test_undo__waits_until_the_guest_is_gone_that_another_must_be_apart_from() -> None:
+    snapshot = Snapshot(
+        nodes=(node("a"), node("b"), node("c")),
+        guests=(guest(100, "a", name="web-1", constraints=Constraints((APART,))), guest(101, "b", name="web-2")),
+    )
+    plan = planned(snapshot, Goals(undo={100: "b", 101: "c"}))
+    assert [(move.vmid, move.after) for move in plan.moves] == [(101, ()), (100, (1,))]
+
+
 def test_drain__a_template_keeps_apart_from_nobody_in_any_order() -> None:
     snapshot = Snapshot(
         nodes=(node("a"), node("b")),
