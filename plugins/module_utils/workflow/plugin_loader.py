@@ -22,6 +22,7 @@ from ..engine.framework.config import Setting
 from ..engine.framework.interface import Plugin
 from ..engine.framework.profile import sections_of
 from ..engine.framework.registry import Registry
+from ..engine.texts import shortened
 from ..errors import InvalidPluginConfig
 
 ENTRY_POINT_GROUP = "qemu_scheduler.plugins"
@@ -34,7 +35,7 @@ def load_plugin_paths(registry: Registry, paths: Iterable[str]) -> None:
     does are left out of directories. Raises InvalidPluginConfig, which names the file and the reason.
     """
     for path in paths:
-        for file in _files(Path(path).expanduser()):
+        for file in _files(path):
             plugins = _plugins_of(_imported(file))
             if not plugins:
                 raise InvalidPluginConfig(f"plugin_paths: {file} defines no plugin")
@@ -75,10 +76,16 @@ def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
         raise InvalidPluginConfig(f"plugin {plugin.name} ({origin}): settings.{wrong[0]} is not a Setting")
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.glob("*.py") if not file.name.startswith("_"))
-    if not path.is_file():
+def _files(given: str) -> list[Path]:
+    try:
+        path = Path(given).expanduser()
+        if path.is_dir():
+            return sorted(file for file in path.glob("*.py") if not file.name.startswith("_"))
+        is_file = path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, with a null, of a user that there is not
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidPluginConfig(f"plugin_paths: {shortened(given)} cannot be read: {reason}") from error
+    if not is_file:
         raise InvalidPluginConfig(f"plugin_paths: {path} is neither a file nor a directory")
     return [path]
 

@@ -144,6 +144,17 @@ def test_name_taken_by_another_file__names_both(folder: Path) -> None:
     assert refusal(first, second) == told
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("x" * 5000, "File name too long"), ("~nobody-of-this-name/x", "home directory")],
+)
+def test_path_that_cannot_be_one__is_told(path: str, reason: str) -> None:
+    told = refusal(path)
+    assert told.startswith(f"plugin_paths: {path[:10]}"[:30])
+    assert reason in told
+    assert len(told) < 200
+
+
 def test_path_that_does_not_exist__is_told() -> None:
     assert refusal("/nowhere/plugins") == "plugin_paths: /nowhere/plugins is neither a file nor a directory"
 
