@@ -92,23 +92,6 @@ def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
     return lines
 
 
-def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> list[str]:
-    """How many more VMs fit, and where: a sentence, and a row per node. capacity is the result of capacity_info."""
-    if not isinstance(capacity, Mapping) or "total" not in capacity:
-        raise AnsibleFilterError("expected the result of capacity_info")
-    shapes = capacity.get("shapes") or []
-    of_each = ", ".join(f"{shape['fit']} {shape['name']}" for shape in shapes) if len(shapes) > 1 else ""
-    first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
-    if capacity.get("limited_by"):
-        first += f", limited by {capacity['limited_by']}"
-    rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
-        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
-        for node in capacity["nodes"]
-    ]
-    size = width_for(width)
-    return [*wrap(first, size), *table(rows, size)]
-
-
 def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
     """What others need to know of each VM that is there, or would be: no reasons, no history.
 
@@ -178,9 +161,6 @@ def place_of(vm: VM) -> Mapping[str, t.Any]:
     return t.cast("Mapping[str, t.Any]", vm["decision"] if held_back(vm) and vm.get("decision") else vm)
 
 
-# --- the table's cells ---
-
-
 def kind_of(vm: VM) -> str:
     """What a VM counts as in the totals and in the order of the rows."""
     if vm.get("error"):
@@ -188,6 +168,23 @@ def kind_of(vm: VM) -> str:
     if held_back(vm):
         return "not done"
     return CHANGED if vm.get("actions") else UNCHANGED
+
+
+def why_of(vm: VM) -> str:
+    """Why it was placed where it was, what differs, or what failed."""
+    error = vm.get("error")
+    if error:
+        return f"{error['code']}: {error['message']}"
+    if held_back(vm):
+        return "not done, because another VM failed"
+    if vm.get("decision"):
+        return _lead(vm)
+    if vm.get("status") == "absent":
+        return "removed with its disks" if vm.get("actions") else "does not exist"
+    return _existing(vm)
+
+
+# --- the table's cells ---
 
 
 def _totals(vms: Sequence[VM]) -> str:
@@ -237,20 +234,6 @@ def _storages(storages: Mapping[str, str]) -> str:
     if len(set(storages.values())) == 1:
         return next(iter(storages.values()))
     return ",".join(f"{slot}={storage}" for slot, storage in sorted(storages.items())) or EMPTY
-
-
-def why_of(vm: VM) -> str:
-    """Why it was placed where it was, what differs, or what failed."""
-    error = vm.get("error")
-    if error:
-        return f"{error['code']}: {error['message']}"
-    if held_back(vm):
-        return "not done, because another VM failed"
-    if vm.get("decision"):
-        return _lead(vm)
-    if vm.get("status") == "absent":
-        return "removed with its disks" if vm.get("actions") else "does not exist"
-    return _existing(vm)
 
 
 def _lead(vm: VM) -> str:
@@ -329,7 +312,6 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., t.Any]]:
         return {
-            "capacity_table": capacity_table,
             "decision_table": decision_table,
             "explain": explain,
             "vm_facts": vm_facts,

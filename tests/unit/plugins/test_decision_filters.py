@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.capacity import capacity_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
-    capacity_table,
     decision_table,
     explain,
     ranked,

@@ -1,0 +1,38 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A filter that puts what capacity_info counted into lines of plain text."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
+
+
+def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> list[str]:
+    """How many more VMs fit, and where: a sentence, and a row per node. capacity is the result of capacity_info."""
+    if not isinstance(capacity, Mapping) or "total" not in capacity:
+        raise AnsibleFilterError("expected the result of capacity_info")
+    shapes = capacity.get("shapes") or []
+    of_each = ", ".join(f"{shape['fit']} {shape['name']}" for shape in shapes) if len(shapes) > 1 else ""
+    first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
+    if capacity.get("limited_by"):
+        first += f", limited by {capacity['limited_by']}"
+    rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
+        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
+        for node in capacity["nodes"]
+    ]
+    size = width_for(width)
+    return [*wrap(first, size), *table(rows, size)]
+
+
+class FilterModule:
+    """The filter by its name."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"capacity_table": capacity_table}
