@@ -74,6 +74,7 @@ class Run:
         self._access = access
         self._placer = placer
         self._room_maker = room_maker
+        self._makes_room = params.get("make_room") is not None
         self._progress = progress or (lambda step: None)
         self._done = 0
         self._approved = approved
@@ -186,8 +187,8 @@ class Run:
     def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
         """Move other guests, if that makes the jobs fit. Nothing moves where others fail, and all are needed."""
         vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
-        room = self._room_for(due)
-        return room is not None and not vain and room.make(due, placement, write=write)
+        room = self._room_for(due) if self._makes_room and not vain else None
+        return room is not None and room.make(due, placement, write=write)
 
     def _advise(self, due: Sequence[Job], placement: Placement) -> None:
         """Note what would help the jobs that fit nowhere."""
