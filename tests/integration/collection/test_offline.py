@@ -53,6 +53,15 @@ def test_decision__is_that_of_the_live_cluster(
     assert not {"web-1", "web-2", "web-3"} & {guest["name"] for guest in cluster.state()["guests"].values()}
 
 
+def test_recordings_of_several_clusters__are_decided_about_together(
+    planner: Controller, recording: dict[str, Any]
+) -> None:
+    clusters = [{"name": name, "snapshot": recording} for name in ("north", "south")]
+    offline = planner.schedule(clusters=clusters, env=NO_CONNECTION, **VMS)
+    assert {vm["cluster"] for vm in offline["vms"]} == {"north", "south"}
+    assert len(offline["nodes"]) == 2 * len({node["node"] for node in offline["nodes"]})
+
+
 def test_clone__is_decided_offline_with_its_templates_sizes(controller: Controller, recording: dict[str, Any]) -> None:
     live = controller.schedule(name="web-1", clone="debian-13", check=True)
     offline = controller.schedule(name="web-1", clone="debian-13", snapshot=recording, env=NO_CONNECTION)

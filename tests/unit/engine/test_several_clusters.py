@@ -10,9 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.random_clusters import requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.several_clusters import (
     Member,
@@ -27,8 +32,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Node,
     Request,
     Selector,
+    Snapshot,
     SpreadConstraint,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import check_lawful
 
 WEB = Selector(name="web-.*")
 APART = AffinityTerm(together=False, selector=WEB, topology_key="cluster")
@@ -169,3 +176,45 @@ def test_obstacle_in_one_cluster__is_a_reason_and_in_all_of_them_the_error() -> 
     clusters.place(vm())
     assert clusters.outcomes["new"].error is not None
     assert clusters.outcomes["new"].error.code == "TemplateNotFound"
+
+
+def members_of(snapshots: Sequence[Snapshot], profiles: Mapping[str, Profile]) -> list[Member]:
+    """A cluster of each snapshot. Its name is its zone, and all of its nodes are in a rack."""
+    members = []
+    for name, snapshot in zip("ab", snapshots, strict=False):
+        labels = {"zone": name, "cluster": name}
+        nodes = [replace(node, labels={"rack": "r", **node.labels, **labels}) for node in snapshot.nodes]
+        scheduler = Scheduler(ClusterState(replace(snapshot, nodes=tuple(nodes))), profiles)
+        members.append(Member(name, {"zone": name}, scheduler))
+    return members
+
+
+def placed(scheduler: Scheduler, wanted: Sequence[Request]) -> list[tuple[str, int] | None]:
+    outcomes = scheduler.schedule_all(wanted)
+    return [None if o.decision is None else (o.decision.node, o.decision.vmid) for o in outcomes]
+
+
+@given(snapshots(), st.lists(requests(), min_size=1, max_size=5, unique_by=lambda request: request.name))
+@settings(max_examples=25, deadline=None)
+def test_one_of_one_cluster__is_as_without_a_choice(snapshot: Snapshot, wanted: list[Request]) -> None:
+    profiles = {"balanced": profile()}
+    (alone,), (member,) = members_of([snapshot], profiles), members_of([snapshot], profiles)
+    member.requests.update({request.name: request for request in wanted})
+    assert placed(MultiClusterScheduler([member], profiles, "balanced"), wanted) == placed(alone.scheduler, wanted)
+
+
+@given(
+    st.lists(snapshots(), min_size=2, max_size=2),
+    st.lists(requests(), min_size=1, max_size=6, unique_by=lambda request: request.name),
+)
+@settings(max_examples=25, deadline=None)
+def test_decisions_between_clusters__are_lawful(snapshots: list[Snapshot], wanted: list[Request]) -> None:
+    profiles = {"balanced": profile()}
+    members = members_of(snapshots, profiles)
+    for member in members:
+        member.requests.update({request.name: request for request in wanted})
+    scheduler = MultiClusterScheduler(members, profiles, "balanced")
+    found = placed(scheduler, wanted)
+    between = [chosen.between for chosen in scheduler.chosen.values()]
+    assert len(between) == sum(place is not None for place in found)
+    check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
