@@ -17,6 +17,7 @@ from support.controller import Controller, ModuleServer, Result
 from support.waiting import until
 
 Start = Callable[..., SimulatedCluster]
+Pair = tuple[SimulatedCluster, SimulatedCluster]
 VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"size": 1}}}
 DOWN: dict[str, Any] = {
     "name": "c",
@@ -43,6 +44,12 @@ TWO_NODES: dict[str, Any] = {
 
 
 @pytest.fixture
+def pair(start: Start) -> Pair:
+    """Two clusters of the same description, a and b. Their time is short, as nothing here depends on it."""
+    return start(TWO_NODES, time_scale=0.01), start(TWO_NODES, time_scale=0.01)
+
+
+@pytest.fixture
 def controller(modules: ModuleServer, tmp_path: Path) -> Controller:
     """A controller that knows of no cluster but those of its tasks."""
     return Controller(modules, tmp_path / "controller", {})
@@ -57,8 +64,8 @@ def on(result: Result) -> dict[str, str | None]:
     return {vm["name"]: vm.get("cluster") for vm in result["vms"]}
 
 
-def test_vms__are_spread_over_clusters_and_found_again(start: Start, controller: Controller) -> None:
-    a, b = start(TWO_NODES), start(TWO_NODES)
+def test_vms__are_spread_over_clusters_and_found_again(pair: Pair, controller: Controller) -> None:
+    a, b = pair
     wanted: dict[str, Any] = {
         "clusters": [options("b", b), options("a", a)],
         "tags": ["web"],
@@ -85,8 +92,8 @@ def test_vms__are_spread_over_clusters_and_found_again(start: Start, controller:
     assert (nothing["changed"], set(on(nothing).values())) == (False, {None})
 
 
-def test_cluster_that_is_down__is_a_reason(start: Start, controller: Controller) -> None:
-    a, b = start(TWO_NODES), start(TWO_NODES)
+def test_cluster_that_is_down__is_a_reason(pair: Pair, controller: Controller) -> None:
+    a, b = pair
     clusters = [options("a", a), options("b", b), DOWN]
     pinned = controller.schedule(clusters=clusters, vms=[{"name": "here", "cluster": "a"}], **VM)
     assert on(pinned) == {"here": "a"}
@@ -111,8 +118,8 @@ def test_cluster_that_is_down__is_a_reason(start: Start, controller: Controller)
     controller.fail("ConnectionFailed", clusters=everywhere, vms=wanted, **VM)
 
 
-def test_vm_on_two_clusters__is_a_doubt(start: Start, controller: Controller) -> None:
-    a, b = start(TWO_NODES), start(TWO_NODES)
+def test_vm_on_two_clusters__is_a_doubt(pair: Pair, controller: Controller) -> None:
+    a, b = pair
     clusters = [options("a", a), options("b", b)]
     controller.schedule(clusters=clusters, name="dns", cluster="a", **VM)
     twin = controller.schedule(clusters=clusters, name="dns", cluster="b", **VM)
@@ -125,10 +132,10 @@ def test_vm_on_two_clusters__is_a_doubt(start: Start, controller: Controller) ->
 
 
 def test_tasks_that_name_the_same_clusters_differently__take_turns(
-    start: Start, modules: ModuleServer, tmp_path: Path, empty_postgres: str
+    pair: Pair, modules: ModuleServer, tmp_path: Path, empty_postgres: str
 ) -> None:
     """Two controllers, one ledger: neither waits for the other for ever, and together they fill both clusters."""
-    a, b = start(TWO_NODES), start(TWO_NODES)
+    a, b = pair
     running = []
     for number, (first, second) in enumerate(((a, b), (b, a))):
         there = Controller(modules, tmp_path / str(number), {})
@@ -140,8 +147,8 @@ def test_tasks_that_name_the_same_clusters_differently__take_turns(
     assert len(names(a)) == len(names(b)) == 2
 
 
-def test_interrupted_task__ends_on_all_clusters(start: Start, controller: Controller) -> None:
-    a, b = start(TWO_NODES), start(TWO_NODES)
+def test_interrupted_task__ends_on_all_clusters(pair: Pair, controller: Controller) -> None:
+    a, b = pair
     for cluster in (a, b):
         cluster.fault(method="POST", path="/qemu$", task_seconds=100_000)
     vms = [{"name": f"vm-{number}"} for number in range(4)]
@@ -157,9 +164,9 @@ def test_interrupted_task__ends_on_all_clusters(start: Start, controller: Contro
 
 
 def test_one_vm_that_fails__holds_back_all_clusters_and_waits_for_room_on_any(
-    start: Start, controller: Controller
+    pair: Pair, controller: Controller
 ) -> None:
-    a, b = start(TWO_NODES), start(TWO_NODES)
+    a, b = pair
     clusters = [options("a", a), options("b", b)]
     big: dict[str, Any] = {"clusters": clusters, **VM, "memory": 2032, "state": "started"}
     wanted: dict[str, Any] = {**big, "vms": [{"name": f"big-{n}"} for n in range(5)]}
@@ -182,9 +189,9 @@ def test_one_vm_that_fails__holds_back_all_clusters_and_waits_for_room_on_any(
     assert on(result) == {"big-4": there["big-0"]}
 
 
-def test_cluster_that_loses_its_room__hands_its_vm_over(start: Start, controller: Controller) -> None:
+def test_cluster_that_loses_its_room__hands_its_vm_over(pair: Pair, controller: Controller) -> None:
     """Somebody whose VMs this user does not see takes the only VMID that the VM may have on the first cluster."""
-    a, b = start(TWO_NODES), start(TWO_NODES)
+    a, b = pair
     a.fault(method="POST", path="/qemu$", status=500, message="unable to create VM 100: config file already exists")
     made = controller.schedule(clusters=[options("a", a), options("b", b)], name="web", vmid_range="100-100", **VM)
     assert (on(made), made["vmid"], made["vms"][0]["attempts"]) == ({"web": "b"}, 100, 3)
