@@ -188,13 +188,15 @@ def test_match__the_other_vms_of_a_task_do_not_wait_for_one_that_somebody_else_i
     until(lambda: 300 in lagging.state()["guests"])
     vms = [{"name": "slow-1"}, {"name": "web-2", "vmid": 400}, {"vmid": 300, "cores": 2, "update": True}]
 
+    planned = controller.start("qemu_schedule", check=True, name="web-9", reservations="none")
     ours = controller.start("qemu_schedule", vms=vms[:2], memory=1024, reservations="none")
     theirs = controller.start("qemu_schedule", vms=[vms[2], {"name": "app-1", "state": "absent"}], reservations="none")
     until(lambda: 400 in lagging.state()["guests"] and 100 not in lagging.state()["guests"])
-    planned = controller.schedule(check=True, name="web-9", reservations="none")
 
     assert somebody.is_running
-    assert 'web-9": may be the VM that others are creating and that has no name yet (300 on ' in planned["warnings"][0]
+    warning = planned.result()["warnings"][0]
+    assert 'web-9": may be the VM that others are creating and that has no name yet (' in warning
+    assert "300 on " in warning
     assert [(vm["action"], vm["vmid"]) for vm in ours.result()["vms"]] == [("none", 300), ("create", 400)]
     assert [vm["action"] for vm in theirs.result()["vms"]] == ["update", "delete"]
     assert lagging.state()["guests"][300]["config"]["cores"] == 2
