@@ -107,6 +107,20 @@ def test_plan__that_was_carried_out_in_part_is_completed(
     assert [vm["actions"] for vm in result["vms"]] == [["start"], [], ["update"], ["start"], [], []]
 
 
+def test_vmid_that_is_lost_while_the_plan_is_carried_out__is_not_replaced(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    plan = controller.schedule(name="web-1", memory=512, check=True)["vm_plan"]
+    cluster.fault(method="POST", path="/qemu$", vmid_taken=True, count=1)
+
+    failed = controller.run("qemu_schedule", name="web-1", memory=512, apply=plan)
+
+    assert failed["failed"]
+    assert f"VMID {plan['vms'][0]['vmid']}" in failed["msg"]
+    assert len([call for call in writes(cluster) if call.endswith("/qemu")]) == 1
+    assert not [g for g in cluster.state()["guests"].values() if g["config"].get("name") == "web-1"]
+
+
 def test_every_change__is_named_before_anything_is_written(controller: Controller, cluster: SimulatedCluster) -> None:
     for vmid, name in ((120, "drifts"), (121, "moves"), (122, "stops"), (123, "goes")):
         cluster.add_guest(vmid=vmid, name=name, node="pve2", cores=1, memory=512, status="running")
