@@ -98,7 +98,7 @@ class Approved:
         if job.error is not None:
             changed = [job.error.message]
         else:
-            changed = list(_deviations(planned, planned_vm(job)))
+            changed = list(deviations(planned, planned_vm(job)))
             changed += _elsewhere(planned, job)
         if not changed:
             return None
@@ -164,7 +164,7 @@ def _with_drives(request: Request, storages: Mapping[str, str]) -> Request:
 # --- what changed -----------------------------------------------------------------------------------------------------
 
 
-def _deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
+def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
     """What would be done otherwise than planned, as sentence parts."""
     made = planned.is_new and not now.is_new
     if not (now.actions or made):

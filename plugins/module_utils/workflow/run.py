@@ -23,7 +23,6 @@ from ..proxmox.reader import Reader, ReadOnce
 from ..proxmox.tasks import TaskFollower
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
-from .applying import Approved
 from .binding import BindingCycle, kept_alive
 from .entries import Entry
 from .existing import Converger
@@ -40,6 +39,7 @@ from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
 
 if t.TYPE_CHECKING:
+    from .applying import Approved
     from .room import RoomMaker
 
 

@@ -17,12 +17,10 @@ from ..proxmox.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
 from .address_pools import parse_pools
-from .applying import Approved
 from .checks import check_entries
 from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
-from .files import write_json
 from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
@@ -34,9 +32,9 @@ from .progress import Progress, ProgressFile
 from .report import VMReport
 from .result import RunFailed, failure_of, result_of
 from .run import Run
-from .vm_plan import document_of, read_plan
 
 if t.TYPE_CHECKING:
+    from .applying import Approved
     from .multi_cluster import MultiClusterRun
     from .room import RoomMaker
 
@@ -126,7 +124,7 @@ def schedule(
 
 def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
     options = room_options(params)
-    approved = None if params["apply"] is None else Approved(read_plan(params["apply"], "apply"))
+    approved = _approved(params)
     if approved is not None:
         task = replace(task, entries=approved.held(task.entries, Guard.of(params)), series=())
     plan: dict[str, t.Any] = {}
@@ -149,9 +147,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
             elif check_mode and run.room is not None and run.room.outcome is not None:
                 _refuse_plan_file(file)
             elif check_mode or file is not None:
-                plan.update(document_of(jobs, access.identity()))
-                if file is not None:
-                    write_json("plan_file", file, plan)
+                plan.update(_kept(jobs, access.identity(), file))
 
         entries, maker = [*task.entries, *removals], None if approved else room_maker
         run = Run(params, access, placer, entries, task.progress, maker, approved=approved, keep=keep)
@@ -173,6 +169,27 @@ def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -
     finally:
         run.close()
     return Done(run, reports, cautions)
+
+
+def _approved(params: Mapping[str, t.Any]) -> Approved | None:
+    """The plan that the task carries out, if there is one."""
+    if params["apply"] is None:
+        return None
+    from .applying import Approved
+    from .vm_plan import read_plan
+
+    return Approved(read_plan(params["apply"], "apply"))
+
+
+def _kept(jobs: Sequence[Job], cluster: str, path: str | None) -> dict[str, t.Any]:
+    """The plan as a document, which is written to path if it is given."""
+    from .files import write_json
+    from .vm_plan import document_of
+
+    plan = document_of(jobs, cluster)
+    if path is not None:
+        write_json("plan_file", path, plan)
+    return plan
 
 
 def _refuse_plan_file(path: str | None) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest, PlanStale
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document, vm_plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of, sealed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
@@ -156,6 +156,15 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
 
     with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" are not those that the task asks for'):
         Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), Guard())
+
+
+def test_action_that_is_not_planned__is_named() -> None:
+    planned = PlannedVM("web-1", 104, "pve2", actions=("update",), status="running")
+    created = PlannedVM("web-1", 104, "pve2", actions=("create", "start"))
+    unfinished = PlannedVM("web-1", 104, "pve2", actions=("finish",), status="running")
+
+    assert list(deviations(planned, unfinished)) == ["finish is not planned"]
+    assert list(deviations(created, unfinished)) == []
 
 
 def test_another_cluster__is_named() -> None:
