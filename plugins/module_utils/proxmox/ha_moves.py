@@ -41,7 +41,7 @@ class HAMoves:
         """Return when the guest, and those that the manager moves along with it, are on the target and at rest.
 
         since is the server's clock when the move was requested. again requests it once more: the manager loses what is
-        asked for before it has taken up a new resource.
+        requested before it has taken up a new resource.
 
         Raises:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
