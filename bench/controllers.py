@@ -16,6 +16,7 @@ import psycopg  # noqa: F401  (before the forks, which would each take a while t
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
+    Durations,
     Holder,
     Reservation,
     open_ledger,
@@ -23,6 +24,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 
 CLUSTER = "load"
 WAIT = 300.0
+LONG = Durations(reservation=3600.0, created=3600.0)
+"""So that no reservation expires while its process waits for its next turn."""
+
 _fork = multiprocessing.get_context("fork")
 
 
@@ -34,7 +38,7 @@ def work(index: int, together: t.Any, results: t.Any, where: str, seconds: float
     kept = True
     together.wait()
     end = time.monotonic() + seconds
-    with open_ledger(where) as ledger:
+    with open_ledger(where, durations=LONG) as ledger:
         holder, vmid = Holder.here(), 100 + index
         while time.monotonic() < end:
             asked = time.monotonic()

@@ -186,12 +186,14 @@ def test_undo__no_two_steps_take_the_room_that_one_step_frees() -> None:
     assert {*after[100], *after[101]} == {move.id for move in plan.moves if move.source == "b"}
 
 
-def test_undo__waits_until_the_guest_is_gone_that_another_must_be_apart_from() -> None:
+def test_undo__waits_until_the_guest_has_left_the_zone_that_another_must_be_apart_from() -> None:
+    apart = AffinityTerm(False, Selector(name="web-.*"), topology_key="zone")
+    zones = {"a": "x", "b": "y", "c": "y", "d": "z"}
     snapshot = Snapshot(
-        nodes=(node("a"), node("b"), node("c")),
-        guests=(guest(100, "a", name="web-1", constraints=Constraints((APART,))), guest(101, "b", name="web-2")),
+        nodes=tuple(node(name, labels={"zone": zone}) for name, zone in zones.items()),
+        guests=(guest(100, "a", name="web-1", constraints=Constraints((apart,))), guest(101, "b", name="web-2")),
     )
-    plan = planned(snapshot, Goals(undo={100: "b", 101: "c"}))
+    plan = planned(snapshot, Goals(undo={100: "c", 101: "d"}))
     assert [(move.vmid, move.after) for move in plan.moves] == [(101, ()), (100, (1,))]
 
 
