@@ -71,6 +71,13 @@ def shortened(text: str, most: int = 100) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def number_text(value: float) -> str:
+    """A number of any size for a message: Python refuses to write the largest ones."""
+    if not abs(value) < 1e15:
+        return "a number of more than 15 digits"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def vcpus(amount: float) -> str:
     """A number of vCPUs with its unit."""
     return f"{amount:g} vCPU{'' if amount == 1 else 's'}"

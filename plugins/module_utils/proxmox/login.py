@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from ansible.module_utils.basic import env_fallback
 
+from ..engine.texts import number_text
 from ..errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
 from .hosts import Host
 from .transport import Authentication
@@ -158,7 +159,8 @@ def _host(text: str, port: int) -> Host:
         raise InvalidRequest(f"api_host: expected a host name or address, got {text!r}")
     number = int(own_port or port)
     if not 1 <= number <= 65535:
-        raise InvalidRequest(f"{'api_host' if own_port else 'api_port'}: expected a port from 1 to 65535, got {number}")
+        option = "api_host" if own_port else "api_port"
+        raise InvalidRequest(f"{option}: expected a port from 1 to 65535, got {number_text(number)}")
     address = f"[{name}]" if ":" in name else name
     return Host(f"{address}:{number}", f"https://{address}:{number}/api2/json")
 

@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..engine.texts import number_text
 from ..errors import InvalidRequest
 from ..model import GIB
 from .agenda import Caps
@@ -51,11 +52,13 @@ class MoveOptions:
         for option, least in _LEAST.items():
             value = params.get(option)
             if value is not None and value < least:
-                raise InvalidRequest(f"{where}{option}: {value:g} is not possible, expected at least {least:g}")
+                text = number_text(value)
+                raise InvalidRequest(f"{where}{option}: {text} is not possible, expected at least {least:g}")
         given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
         for key, value in given.items():
             if value < 1:
-                raise InvalidRequest(f"{where}parallel.{key}: {value} is not possible, expected at least 1")
+                text = number_text(value)
+                raise InvalidRequest(f"{where}parallel.{key}: {text} is not possible, expected at least 1")
         transfer = params.get("max_transfer")
         return cls(
             permitted=Permitted(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import hint, known
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import hint, known, number_text
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,11 @@ def test_known__of_many_lists_the_most_alike() -> None:
 def test_hint__is_empty_without_a_likely_name() -> None:
     assert hint(["memory", "cores"], "xyz") == ""
     assert hint(["memory", "cores"], "memroy") == "; did you mean memory?"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(7, "7"), (70000000, "70000000"), (0.5, "0.5"), (-(10**5000), "a number of more than 15 digits")],
+)
+def test_number_text__writes_numbers_that_python_refuses_to_write(value: float, text: str) -> None:
+    assert number_text(value) == text
