@@ -35,9 +35,6 @@ def test_hint__is_empty_without_a_likely_name() -> None:
     assert hint(["memory", "cores"], "memroy") == "; did you mean memory?"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(7, "7"), (70000000, "70000000"), (0.5, "0.5"), (-(10**5000), "a number of more than 15 digits")],
-)
-def test_number_text__writes_numbers_that_python_refuses_to_write(value: float, text: str) -> None:
-    assert number_text(value) == text
+def test_number_text__writes_numbers_that_python_refuses_to_write() -> None:
+    assert [number_text(value) for value in (7, 70000000, 0.5)] == ["7", "70000000", "0.5"]
+    assert number_text(-(10**5000)) == "a number of more than 15 digits"
