@@ -136,7 +136,7 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
 def has_expired(row: Iterable[t.Any], now: float) -> bool:
     """Tell whether the reservation whose COLUMNS these are has expired, whatever else they hold."""
     *_others, phase, _created, expires, _resources = row
-    return isinstance(expires, (int, float)) and now >= expires + (LASTS if phase == "binding" else 0.0)
+    return isinstance(expires, (int, float)) and now - (LASTS if phase == "binding" else 0.0) >= expires
 
 
 def from_row(row: Iterable[t.Any]) -> Reservation:

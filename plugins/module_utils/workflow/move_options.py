@@ -21,6 +21,7 @@ if t.TYPE_CHECKING:
 
 REPLAN, STOP = "replan", "stop"
 
+_MOST = 1e15
 _LEAST: Mapping[str, float] = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
 
 
@@ -51,9 +52,10 @@ class MoveOptions:
 
         for option, least in _LEAST.items():
             value = params.get(option)
-            if value is not None and value < least:
+            if value is not None and not least <= value < _MOST:
                 text = number_text(value)
-                raise InvalidRequest(f"{where}{option}: {text} is not possible, expected at least {least:g}")
+                expected = f"at least {least:g} and less than {_MOST:g}"
+                raise InvalidRequest(f"{where}{option}: {text} is not possible, expected {expected}")
         given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
         for key, value in given.items():
             if value < 1:
