@@ -100,6 +100,7 @@ def test_inactive_storages_and_those_for_other_content__are_not_chosen() -> None
 def test_disks_of_one_vm__do_not_take_the_same_space_twice() -> None:
     found = where(storage("data", "pve1", gib=15))
     assert reason(found.schedule(with_disks(disk(), disk("scsi1")))) is not None
+    assert reason(found.schedule(with_disks(disk(storage="data"), disk("scsi1", storage="data")))) is not None
     spread = where(storage("a", "pve1", gib=15), storage("b", "pve1", gib=12))
     decision = spread.schedule(with_disks(disk(), disk("scsi1"))).decision
     assert decision is not None
