@@ -52,6 +52,9 @@ options:
       per_node_out:
         description: From the same node. V(2) when this is not given.
         type: int
+      per_link:
+        description: Between the same two nodes, in both directions together. V(2) when this is not given.
+        type: int
   bwlimit:
     description:
       - Bandwidth limit of each migration, in KiB/s. Proxmox VE uses the limit of the datacenter when this is not given.

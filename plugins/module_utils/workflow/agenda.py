@@ -16,11 +16,12 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How many moves are under way at once: in all, to one node, and from one node."""
+    """How many moves are under way at once: in all, to one node, from one node, and between two nodes, either way."""
 
     cluster: int = 4
     per_node_in: int = 2
     per_node_out: int = 2
+    per_link: int = 2
 
 
 class Agenda:
@@ -51,8 +52,10 @@ class Agenda:
     def _has_room(self, move: Move) -> bool:
         out = Counter(each.source for each in self._under_way.values())
         into = Counter(each.target for each in self._under_way.values())
+        between = Counter(frozenset({each.source, each.target}) for each in self._under_way.values())
         return (
             len(self._under_way) < self._caps.cluster
             and out[move.source] < self._caps.per_node_out
             and into[move.target] < self._caps.per_node_in
+            and between[frozenset({move.source, move.target})] < self._caps.per_link
         )

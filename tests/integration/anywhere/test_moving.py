@@ -31,7 +31,7 @@ def test_drain__moves_all_guests_once_and_brings_them_back(
         corner.small("two", state="started", **pair),
         corner.small("ha", state="started", ha={"state": "started"}),
     ])
-    drain: dict[str, Any] = {"name": [free_node], "parallel": {"per_node_in": 4, "per_node_out": 4}}
+    drain: dict[str, Any] = {"name": [free_node], "parallel": {"per_node_in": 4, "per_node_out": 4, "per_link": 4}}
     try:
         planned = done(controller, "node_drain", check=True, **drain)
         assert set(nodes_of(corner).values()) == {free_node}

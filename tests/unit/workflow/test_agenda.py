@@ -29,6 +29,12 @@ def test_agenda__a_move_waits_for_all_that_it_comes_after() -> None:
 
 def test_agenda__starts_as_many_as_each_node_and_the_cluster_may_have_the_longest_first() -> None:
     moves = [move(number, "a", "b", estimate=number) for number in (1, 2, 3)] + [move(4, "c", "b"), move(5, "c", "d")]
-    assert started(Agenda(moves, Caps(cluster=9, per_node_in=2, per_node_out=9))) == [3, 2, 5]
-    assert started(Agenda(moves, Caps(cluster=9, per_node_in=9, per_node_out=1))) == [3, 4]
-    assert started(Agenda(moves, Caps(cluster=2, per_node_in=9, per_node_out=9))) == [3, 2]
+    free = {"cluster": 9, "per_node_in": 9, "per_node_out": 9, "per_link": 9}
+    assert started(Agenda(moves, Caps(**{**free, "per_node_in": 2}))) == [3, 2, 5]
+    assert started(Agenda(moves, Caps(**{**free, "per_node_out": 1}))) == [3, 4]
+    assert started(Agenda(moves, Caps(**{**free, "cluster": 2}))) == [3, 2]
+
+
+def test_agenda__counts_both_directions_of_a_link() -> None:
+    moves = [move(1, "a", "b"), move(2, "b", "a"), move(3, "a", "b"), move(4, "a", "c")]
+    assert started(Agenda(moves, Caps(cluster=9, per_node_in=9, per_node_out=9, per_link=2))) == [1, 2, 4]
