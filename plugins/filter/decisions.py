@@ -31,7 +31,10 @@ VM = Mapping[str, t.Any]
 
 MANY = 20
 """From how many VMs of one kind on the table names them in one place, or in one row for each node."""
-FAILED, NOT_DONE, CHANGED, UNCHANGED = "failed", "not done", "changed", "unchanged"
+FAILED = "failed"
+NOT_DONE = "not done"
+CHANGED = "changed"
+UNCHANGED = "unchanged"
 KINDS = (FAILED, NOT_DONE, CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 GROUP_HEADINGS = ("CLUSTER", "NODE", "ACTION", "VMS")

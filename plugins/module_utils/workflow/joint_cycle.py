@@ -158,7 +158,7 @@ class JointCycle:
 
         prepared = self._each(prepare)
         scenes = {site: scene for site, (scene, _requests) in prepared.items()}
-        members = [_member(site, scenes[site], new[site], requests) for site, (_, requests) in prepared.items()]
+        members = [_member(site, scenes[site], new[site], requests) for site, (_scene, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
         wanted = [options[0][1].entry.request for options in candidates.values()]
         present = [request for site, scene in scenes.items() for request in site.placer.present(scene)]
