@@ -13,8 +13,8 @@ COLLECTIONS := $(VENV)/collections
 
 # Extra arguments for pytest: make unit PYTEST_ARGS="-k regex -x"
 PYTEST_ARGS ?=
-# How many processes pytest spreads the tests over
-PYTEST_WORKERS ?= auto
+# How many processes pytest spreads the tests over: one more than there are CPUs, as tests wait for clusters now and then
+export PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
 
 # The machine's own Ansible settings and collections must not change what is tested.

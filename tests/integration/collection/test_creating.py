@@ -60,14 +60,14 @@ def test_one_vm__is_created_as_asked_for(controller: Controller, cluster: Simula
 def test_result_for_one_vm__has_the_shape_that_is_documented(controller: Controller) -> None:
     result = controller.schedule(name="web-1", state="started", **WEB)
     vm = result["vms"][0]
-    assert set(vm) == set(ONE_VM) - {"error"}
+    assert set(vm) == set(ONE_VM) - {"cluster", "error"}
     assert (result["name"], result["vmid"], result["node"]) == (vm["name"], vm["vmid"], vm["node"])
     assert (result["changed"], vm["changed"]) == (True, True)
     assert type(result["vmid"]) is int
     assert (vm["action"], vm["actions"], vm["status"]) == ("create", ["create", "start"], "running")
     assert (vm["attempts"], vm["waited"], vm["waited_for"], vm["limit_broken"]) == (1, 0.0, [], None)
     decision = vm["decision"]
-    assert set(decision) == set(ONE_VM["decision"]["contains"])
+    assert set(decision) == set(ONE_VM["decision"]["contains"]) - {"clusters"}
     assert (decision["node"], decision["vmid"], decision["storages"]) == (vm["node"], vm["vmid"], vm["storages"])
     assert decision["message"].startswith(f'VM "web-1" goes to {vm["node"]} as {vm["vmid"]} with score ')
     assert [set(node) for node in decision["nodes"]] == [set(ONE_VM["decision"]["contains"]["nodes"]["contains"])] * 3
@@ -108,6 +108,7 @@ def test_check_mode__decides_as_the_real_run_does_and_writes_nothing(
     assert ledger["vmids"] == [vm["vmid"] for vm in planned["vms"]], "a plan reserves nothing"
     done = controller.schedule(vms=THREE, diff=True, **WEB)
     assert decisions(planned) == decisions(done)
+    assert planned.pop("vm_plan")["vms"]
     assert without_invocation(planned) == without_invocation(done)
     assert planned["changed"] is True
 

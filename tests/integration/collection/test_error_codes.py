@@ -109,6 +109,10 @@ class Stage:
     def template_not_found(self) -> Result:
         return self.run(clone="nope")
 
+    def cluster_unreachable(self) -> Result:
+        closed = {"name": "b", "api_host": ["127.0.0.1"], "api_port": 1, "api_user": "root@pam", "api_password": "x"}
+        return self.run(clusters=[{"name": "a", **self.cluster.options()}, closed])
+
     def archive_not_found(self) -> Result:
         return self.run(archive="999")
 
@@ -258,6 +262,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "AmbiguousName": Stage.ambiguous_name,
     "VMIDConflict": Stage.vmid_conflict,
     "TemplateNotFound": Stage.template_not_found,
+    "ClusterUnreachable": Stage.cluster_unreachable,
     "ArchiveNotFound": Stage.archive_not_found,
     "PluginFailed": Stage.plugin_failed,
     "PlanUnlawful": Stage.plan_unlawful,

@@ -26,10 +26,14 @@ def may_restore(call: Call, volume: Volume) -> bool:
 def find_backup(call: Call, volid: str) -> Volume:
     """The archive that the request names, if the user has access to it."""
     storage = volid.partition(":")[0]
-    owner = int(re.search(r"vzdump-qemu-(\d+)-|/vm/(\d+)/", volid).expand(r"\1\2"))  # type: ignore[union-attr]
-    if not call.allowed(f"/storage/{storage}", "Datastore.Allocate") and owner != int(call.get("vmid") or 0):
-        call.require(f"/storage/{storage}", "Datastore.AllocateSpace")
-        call.require(f"/vms/{owner}", "VM.Backup")
+    named = re.search(r"vzdump-qemu-(\d+)-|/vm/(\d+)/", volid)
+    if named is None:
+        call.require(f"/storage/{storage}", "Datastore.Allocate")
+    elif not call.allowed(f"/storage/{storage}", "Datastore.Allocate"):
+        owner = int(named.expand(r"\1\2"))
+        if owner != int(call.get("vmid") or 0):
+            call.require(f"/storage/{storage}", "Datastore.AllocateSpace")
+            call.require(f"/vms/{owner}", "VM.Backup")
     volume = call.cluster.volumes.find(volid, call.node)
     if volume is None or volume.backup is None:
         raise die(f"volume '{volid}' does not exist")

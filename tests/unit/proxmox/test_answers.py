@@ -31,6 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.fai
     AnswerLost,
     NodeUnreachable,
     NotImplementedHere,
+    WrongConnection,
 )
 
 
@@ -167,7 +168,7 @@ def test_untrusted_certificate__is_told_with_its_cure():
     untrusted = requests.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed"))
     error = failure_of_exception(untrusted, "PUT", "/", "pve:8006", repeatable=False)
 
-    assert type(error) is ConnectionFailed
+    assert type(error) is WrongConnection
     assert "certificate verify failed" in error.message
     assert "ca_path" in error.message
 
