@@ -86,13 +86,14 @@ class KnownGuest:
 class _Doubts:
     """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, further places
     where there may be new guests, the status of VMs as their tasks tell it, None where they do not, and the VMIDs of
-    VMs that are being restored."""
+    VMs that are being restored, and of VMs that may be paused."""
 
     vmids: frozenset[int]
     deleted: frozenset[int]
     places: frozenset[Place] = frozenset()
     statuses: Mapping[int, str | None] = field(default_factory=dict)
     restoring: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
 
 
 def settle(
@@ -133,7 +134,7 @@ def settle(
         waited += _POLL_EVERY
         lists |= _read_lists(reader, unfinished)
         settled = _merged(snapshot, lists, doubtful, doubts.restoring)
-    settled = _with_paused(settled, doubts.statuses)
+    settled = _with_paused(settled, doubts.paused)
     missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
 
@@ -167,7 +168,8 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     doubtful = told | unfinished
     statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
     restoring = _vmids_of((task for task in tasks if "endtime" not in task), {RESTORING})
-    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring)
+    paused = frozenset(vmid for vmid in doubtful if _may_be_paused(recent, vmid))
+    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, paused)
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
@@ -199,10 +201,17 @@ def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Sn
     return dataclasses.replace(snapshot, guests=tuple(guests))
 
 
-def _with_paused(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
-    """The lists of the nodes call a paused VM running."""
+def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
+    """The lists of the nodes call a paused VM running. Whoever is to start such a VM reads its status."""
     running = {guest.vmid for guest in snapshot.guests if guest.status == "running"}
-    return _with_statuses(snapshot, {vmid: "paused" for vmid in running if statuses.get(vmid) == "paused"})
+    return _with_statuses(snapshot, dict.fromkeys(running & paused, "paused"))
+
+
+def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
+    """Tell whether no task switched a VM later than one that paused it, as far as whole seconds show."""
+    own = [task for task in tasks if task["type"] in _SWITCHING and _vmid_of(task) == vmid]
+    newest = max((_began(task) for task in own), default=None)
+    return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
 
 
 def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:

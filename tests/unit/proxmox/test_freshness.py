@@ -160,6 +160,8 @@ def test_guest_that_was_just_started__runs():
     ("shown", "tasks", "status"),
     [
         ("running", [task("qmpause", 100)], "paused"),
+        ("running", [task("qmpause", 100), task("qmstart", 100)], "paused"),
+        ("running", [task("qmpause", 100), task("qmstart", 100, starttime=2000)], "running"),
         ("paused", [task("qmpause", 100, starttime=900), task("qmresume", 100, starttime=901)], "running"),
     ],
 )
