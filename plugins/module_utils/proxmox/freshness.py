@@ -202,7 +202,7 @@ def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Sn
 
 
 def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
-    """The lists of the nodes call a paused VM running. Whoever is to start such a VM reads its status."""
+    """The lists of the nodes call a paused VM running. Its status is read before it is resumed."""
     running = {guest.vmid for guest in snapshot.guests if guest.status == "running"}
     return _with_statuses(snapshot, dict.fromkeys(running & paused, "paused"))
 
