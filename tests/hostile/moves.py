@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from support.ledgers import reservation
-from support.small_cluster import guest, node
+from support.sample_plan import PLAN, SNAPSHOT
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
@@ -23,9 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     AffinityTerm,
     Constraints,
     Selector,
-    Snapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse, Plan, Stuck
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, records
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.agenda import Agenda, Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
@@ -48,20 +46,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
 
 from .changes import changed, changed_bytes
-
-ROOM = Load(16, 64 * GIB, 0)
-PLAN = Plan(
-    goal="drain pve1",
-    feasible=False,
-    moves=(
-        Move(1, 101, "web-1", "pve1", "pve2", "drains pve1", memory=4 * GIB, estimate=11.5),
-        Move(2, 102, "db-1", "pve1", "pve2", "drains pve1", after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
-    ),
-    stuck=(Stuck(103, "old", "pve1", "it is locked (backup)", "wait for the backup to end"),),
-    nodes={"pve2": NodeCourse(ROOM, Load(0, 0, 0), Load(4, 12 * GIB, 2), Load(4, 12 * GIB, 2))},
-)
-GUESTS = (guest(101, "pve1", 2, 4, name="web-1"), guest(102, "pve1", 2, 8, name="db-1"))
-SNAPSHOT = Snapshot(nodes=(node("pve1"), node("pve2")), guests=GUESTS, cluster="ca:1")
 
 RULES = Constraints((AffinityTerm(False, Selector(name="web-.*")),))
 NEW = reservation(

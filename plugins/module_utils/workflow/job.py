@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
 from ..engine.several_clusters import ClusterVerdict
-from ..errors import CollectionError
+from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
 from ..proxmox.bound import Bound, Unknown
 from ..proxmox.failures import NodeSilent, NodeUnreachable
@@ -157,6 +157,12 @@ class Job:
         """Go on counting where an earlier job about the same VM ended."""
         self.attempts += earlier.attempts
         self.waited, self.waited_for = earlier.waited, earlier.waited_for
+
+    def interrupt(self) -> None:
+        """Fail, unless it failed or was done before the run was interrupted."""
+        if self.error is None and self.state is not State.DONE:
+            self.fail(Interrupted(f"{self.label}: interrupted before it was processed"))
+            self.held_back = not self.begun
 
     def refuse(self, error: CollectionError) -> None:
         """Do not carry out what is planned or decided."""

@@ -28,7 +28,7 @@ from .clusters import Cluster
 from .entries import Entry
 from .job import Job
 from .lawful import check_lawful
-from .placing import Placer, decisions_of
+from .placing import Placer
 from .scene import Placement, Scene, Seen
 from .usage import NodeUsage
 from .whereabouts import Found, Silent, whereabouts
@@ -196,14 +196,8 @@ class JointCycle:
         except BaseException:
             for site in reserved:
                 with suppress(CollectionError):
-                    give_back(site, site.jobs)
+                    site.placer.give_back(site.jobs)
             raise
-
-
-def give_back(site: Site, jobs: Collection[Job]) -> None:
-    """Release what is reserved for these jobs."""
-    vmids = [decision.vmid for decision in decisions_of(jobs)]
-    site.access.ledger.release(site.access.identity(), vmids, site.access.holder)
 
 
 def reserved_at(access: Access, identity: str) -> set[str]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..engine.framework.profile import Profile
-from ..errors import CollectionError, ConnectionFailed, Interrupted
+from ..errors import CollectionError, ConnectionFailed
 from ..model import VMID_MAX, Guest, Snapshot
 from ..proxmox.parallel import in_parallel
 from ..proxmox.snapshot import read_settled
@@ -24,8 +24,8 @@ from .access import OtherCluster, endpoint_of
 from .address_book import AddressBook
 from .clusters import SKIP, Cluster, connect
 from .entries import Entry
-from .job import TRIES, Job, State
-from .joint_cycle import JointCycle, Site, give_back, reserved_at
+from .job import TRIES, Job
+from .joint_cycle import JointCycle, Site, reserved_at
 from .placing import Placer, decisions_of
 from .progress import Progress, Wait
 from .report import VMReport, report_of
@@ -99,11 +99,9 @@ class MultiClusterRun:
             for site in self._all_sites if write else ():
                 # What could not be given back ends with this process.
                 with suppress(CollectionError):
-                    give_back(site, [job for job in site.jobs if not job.begun])
+                    site.placer.give_back([job for job in site.jobs if not job.begun])
         for job in self._jobs.values() if self.interrupted else ():
-            if job.error is None and job.state is not State.DONE:
-                job.fail(Interrupted(f"{job.label}: interrupted before it was processed"))
-                job.held_back = not job.begun
+            job.interrupt()
         for name, reason in self._cycle.silent.reasons.items():
             self.warnings.append(f"cluster {name!r} cannot be reached and takes no part: {reason}")
         return [report_of(job) for job in self._jobs.values()]

@@ -114,6 +114,11 @@ class Placer:
         """Make the decisions about jobs known to others."""
         cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decisions_of(jobs)])
 
+    def give_back(self, jobs: Iterable[Job]) -> None:
+        """Release what is reserved for jobs that are not begun."""
+        access = self._access
+        access.ledger.release(access.identity(), [decision.vmid for decision in decisions_of(jobs)], access.holder)
+
     def profile_of(self, request: Request) -> Profile:
         """The profile that a request is placed by."""
         return self._profiles[request.profile or self._default]

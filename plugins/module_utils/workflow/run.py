@@ -12,7 +12,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import partial
 
-from ..errors import CollectionError, GuestVanished, Interrupted
+from ..errors import CollectionError, GuestVanished
 from ..model import Guest
 from ..proxmox.binder import Binder
 from ..proxmox.bound import Created
@@ -107,11 +107,9 @@ class Run:
             self.interrupted = True
             # What could not be given back ends with this process.
             with suppress(CollectionError):
-                self._give_back(self.jobs if write else ())
+                self._placer.give_back(self.jobs if write else ())
             for job in self.jobs:
-                if job.error is None and job.state is not State.DONE:
-                    job.fail(Interrupted(f"{job.label}: interrupted before it was processed"))
-                    job.held_back = not job.begun
+                job.interrupt()
         return [report_of(job) for job in self.jobs]
 
     def _go(self, *, write: bool) -> None:
@@ -141,7 +139,7 @@ class Run:
                     job.fail(error)
                 break
             if self._forget_vanished(due):
-                self._give_back(due)
+                self._placer.give_back(due)
                 continue
             self.nodes = keep_before(self.nodes, placement.nodes)
             try:
@@ -157,7 +155,7 @@ class Run:
             if write and stands:
                 self._bind(due)
             elif write:
-                self._give_back(due)
+                self._placer.give_back(due)
             decided = due
             due = self._due_next(due, placement, waiting, stands=stands)
             if not due:
@@ -173,10 +171,8 @@ class Run:
         if queued:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
-        # Where all are needed, one that will never be is the end.
-        vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
         try:
-            again = not vain and waiting.until_worth_a_try(unplaced, placement.snapshot)
+            again = not self._in_vain() and waiting.until_worth_a_try(unplaced, placement.snapshot)
         finally:
             for job in unplaced if waiting.patience else ():
                 job.note_wait(waiting.waited)
@@ -186,8 +182,7 @@ class Run:
 
     def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
         """Move other guests, if that makes the jobs fit. Nothing moves where others fail, and all are needed."""
-        vain = self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
-        room = self._room_for(due) if self._makes_room and not vain else None
+        room = self._room_for(due) if self._makes_room and not self._in_vain() else None
         return room is not None and room.make(due, placement, write=write)
 
     def _advise(self, due: Sequence[Job], placement: Placement) -> None:
@@ -205,13 +200,17 @@ class Run:
         try:
             self._keep(self.jobs)
         except CollectionError:
-            self._give_back(self.jobs if write else ())
+            self._placer.give_back(self.jobs if write else ())
             raise
 
     def _room_for(self, due: Sequence[Job]) -> RoomMaker | None:
         if self.room is None and self._room_maker is not None and any(job.lacks_room for job in due):
             self.room = self._room_maker()
         return self.room
+
+    def _in_vain(self) -> bool:
+        """Whether nothing helps the others any more: where all are needed, one that will never be is the end."""
+        return self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
 
     def _failed(self) -> list[Job]:
         return [job for job in self.jobs if job.error is not None]
@@ -261,7 +260,7 @@ class Run:
         for job in due:
             objection = None if self._approved is None else self._approved.objection(job)
             if objection is not None:
-                self._give_back([job] if write else ())
+                self._placer.give_back([job] if write else ())
                 job.refuse(objection)
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
@@ -296,11 +295,6 @@ class Run:
         for job in jobs:
             job.requeue(error)
         return True
-
-    def _give_back(self, due: Sequence[Job]) -> None:
-        """Release what is reserved for jobs that are not begun."""
-        vmids = [decision.vmid for decision in decisions_of(due)]
-        self._access.ledger.release(self._access.identity(), vmids, self._access.holder)
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
         self._progress(Wait.of(jobs, waited, self._patience))

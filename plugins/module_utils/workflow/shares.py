@@ -111,7 +111,7 @@ class Share(Run):
         self._arrive()
         if not self._gate.is_open():
             self.held = True
-            self._give_back(due)
+            self._placer.give_back(due)
             return
         try:
             super()._bind(due)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.sample_plan import GUESTS, PLAN, SNAPSHOT
 from support.small_cluster import cluster, guest, node
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Snapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse, Plan, Stuck
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
@@ -27,19 +27,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pl
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import Premises, changes_since
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "plan-document.md"
-ROOM = Load(16, 64 * GIB, 0)
-PLAN = Plan(
-    goal="drain pve1",
-    feasible=False,
-    moves=(
-        Move(1, 101, "web-1", "pve1", "pve2", "drains pve1", memory=4 * GIB, estimate=11.5),
-        Move(2, 102, "db-1", "pve1", "pve2", "drains pve1", after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
-    ),
-    stuck=(Stuck(103, "old", "pve1", "it is locked (backup)", "wait for the backup to end"),),
-    nodes={"pve2": NodeCourse(ROOM, Load(0, 0, 0), Load(4, 12 * GIB, 2), Load(4, 12 * GIB, 2))},
-)
-GUESTS = (guest(101, "pve1", 2, 4, name="web-1"), guest(102, "pve1", 2, 8, name="db-1"))
-SNAPSHOT = Snapshot(nodes=(node("pve1"), node("pve2")), guests=GUESTS, cluster="ca:1")
 PREMISES = Premises.of(PLAN, SNAPSHOT)
 
 
