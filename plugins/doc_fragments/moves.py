@@ -63,6 +63,8 @@ options:
   timeout:
     description:
       - Timeout of one move, in seconds. After the timeout the migration continues. The error names its UPID.
+      - Also the maximum time that the task waits, in total, for moves that others have under way. Guests that are still
+        being moved then are reported as stuck.
     type: int
     default: 3600
   on_failure:
@@ -83,6 +85,8 @@ options:
         task.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed.
+      - Moves of the plan that have been made already are not made again. A plan that was interrupted is completed by
+        applying it again.
     type: raw
   progress_file:
     description:

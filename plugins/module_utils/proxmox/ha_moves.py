@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from .session import Session
-from .tasks import TaskFollower, begun_since, task_rows
+from .tasks import WORKERS, TaskFollower, begun_since, task_rows
 
 if t.TYPE_CHECKING:
     from ..plans import Move
@@ -23,8 +23,6 @@ BEGIN_WITHIN = 15.0
 
 SURE_AFTER = 3.0
 """Seconds for which a guest has to be seen at rest: rows of the cluster's list are up to two seconds old."""
-
-_WORKERS = frozenset({"qmigrate", "vzmigrate"})
 
 Row = Mapping[str, t.Any]
 
@@ -101,5 +99,5 @@ class HAMoves:
             rows = task_rows(self._session, move.source, move.vmid)
         except ConnectionFailed:
             return None
-        late = begun_since(rows, _WORKERS, 0.0 if since is None else since)
+        late = begun_since(rows, WORKERS, 0.0 if since is None else since)
         return max(late, key=lambda task: task.started).text if late else None

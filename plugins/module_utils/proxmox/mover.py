@@ -76,6 +76,8 @@ class Mover:
         try:
             upid = self._sent(move, params, since, fence)
         except ApiError as error:
+            if _lock_of(error) is not None:
+                raise self._stale(move, error) from error
             raise self._failure(move, error.message, self._found(move), refused=True) from error
         try:
             result = self._tasks.wait(upid)
@@ -118,9 +120,9 @@ class Mover:
         return storages
 
     def _stale(self, move: Move, error: ApiError) -> CollectionError:
-        locked = re.search(r"is locked \(([\w-]+)\)", error.message)
-        if locked:
-            return stale(move, f"it is locked ({locked[1]})")
+        lock = _lock_of(error)
+        if lock is not None:
+            return stale(move, f"it is locked ({lock})")
         return stale(move, f"it is no longer on {move.source}") if is_missing(error.message) else error
 
     def _parameters(self, move: Move, storages: Mapping[str, str]) -> dict[str, t.Any]:
@@ -257,6 +259,12 @@ def stale(move: Move, what: str) -> PlanStale:
     """The error about a guest that is not as the plan assumes; what is a sentence part about it."""
     changed = f"{label(move)}: {what}"
     return PlanStale(f"the cluster is not as planned, and the move was not begun: {changed}", changed=[changed])
+
+
+def _lock_of(error: ApiError) -> str | None:
+    """What the guest is locked by, where that is why a request was refused."""
+    locked = re.search(r"is locked \(([\w-]+)\)", error.message)
+    return None if locked is None else locked[1]
 
 
 def _base(move: Move) -> str:

@@ -32,6 +32,9 @@ _LOG_TAIL = 10
 # Seconds by which the clock of a task's node may be behind that of the node that answered.
 _CLOCK_SLACK = 5.0
 
+WORKERS = frozenset({"qmigrate", "vzmigrate"})
+"""The types of tasks that move a guest: the HA manager starts such tasks as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upid:
@@ -70,6 +73,16 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
     except (ApiError, PermissionDenied):
         return []
     return rows
+
+
+def migrating(reader: Reader) -> frozenset[int]:
+    """Return the VMIDs of the guests whose migration runs now, as far as this user may see that."""
+    try:
+        rows: list[Mapping[str, t.Any]] = reader.get("/cluster/tasks")
+    except (ApiError, ConnectionFailed, PermissionDenied):
+        return frozenset()
+    running = (str(row.get("id")) for row in rows if row.get("type") in WORKERS and "endtime" not in row)
+    return frozenset(int(vmid) for vmid in running if vmid.isdecimal())
 
 
 def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], since: float) -> list[Upid]:

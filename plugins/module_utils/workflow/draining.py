@@ -47,7 +47,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         drain = Drain(access, names, active=params["state"] == ACTIVE)
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(access, profiles, default, options, look, view=drain.view, progress=progress)
-        outcome = run.prepare()
+        outcome = run.prepare(wait=not check_mode)
         if not check_mode:
             drain.begin()
             run.execute()

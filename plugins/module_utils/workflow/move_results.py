@@ -22,11 +22,11 @@ STUCK_TOLD = 10
 def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
     """The module's result. wrote: whether the plan was carried out, not only made."""
     return {
-        "changed": bool(outcome.moved if wrote else outcome.plan.moves),
+        "changed": bool(outcome.moved if wrote else outcome.last.moves),
         "plan": document_of(outcome.plan, outcome.premises),
         "moves": [_report(report) for report in outcome.reports],
         "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in outcome.staying],
-        "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.plan.moves),
+        "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.last.moves),
     }
 
 

@@ -7,36 +7,37 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.planner.planner import in_words, make_plan
-from ..errors import CollectionError, InvalidRequest, PlanStale
+from ..errors import ApiError, CollectionError, ConnectionFailed, InvalidRequest, PlanStale
 from ..model import HARule, Snapshot
 from ..plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..proxmox.mobility import read_mobility
-from ..proxmox.mobility_rules import Surroundings, presumed
+from ..proxmox.mobility_rules import Surroundings, presumed, stuck
 from ..proxmox.mover import Mover, label
 from ..proxmox.polling import Poller
 from ..proxmox.snapshot import Needs, completed
-from ..proxmox.tasks import TaskFollower
+from ..proxmox.tasks import TaskFollower, migrating
 from .access import Access
 from .counting import cluster_state, count_reservations, with_moves
 from .files import write_json
 from .move_gate import MoveGate
 from .move_options import MoveOptions
 from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep
+from .others import MOVED_BY_OTHERS, at_work, busy_guests, coming_to
 from .plan_document import document_of, read_plan
-from .premises import Premises, changes_since
+from .premises import Premises, changes_since, rest_of
 from .proof import proved
 from .stopping import Stop
 
 View = Callable[[Snapshot], Snapshot]
 
 ROUNDS = 20
-"""How often a run plans."""
+"""How often in a row a run plans without having fewer moves left."""
 
 FRUITLESS = 3
 """How many rounds in a row may begin no move as the cluster changes all the time."""
@@ -50,8 +51,25 @@ SETTLING = 2.0
 TRIES = 2
 """How many moves of one guest may fail before it stays."""
 
-Look = Callable[[], tuple[ClusterState, Goals]]
-"""Reads the cluster, with what others have reserved, and says what is wanted of it."""
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a run sees when it looks at the cluster.
+
+    Attributes:
+        state: the cluster, with what others have reserved.
+        goals: what is wanted of it.
+        busy: the guests that others move or create, by VMID: why nobody else moves them.
+        coming: those of them that come to a node to be drained.
+    """
+
+    state: ClusterState
+    goals: Goals
+    busy: Mapping[int, str] = field(default_factory=dict)
+    coming: frozenset[int] = frozenset()
+
+
+Look = Callable[[], Sight]
 
 
 @dataclass(slots=True)
@@ -104,7 +122,7 @@ def as_it_is(snapshot: Snapshot) -> Snapshot:
 def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View = as_it_is) -> Look:
     """Looks at a live cluster. goals_of says what is wanted, given the cluster; view is how the plan looks at it."""
 
-    def look() -> tuple[ClusterState, Goals]:
+    def look() -> Sight:
         reservations = access.ledger.reservations(access.identity())
         snapshot = access.read()
         needs = replace(needs_of_moves(snapshot), maintenance=True)
@@ -112,7 +130,9 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         goals = goals_of(counted.snapshot)
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
-        return cluster_state(with_moves(view(counted.snapshot), under_way), counted.pending), goals
+        state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.pending)
+        busy = busy_guests(counted, reservations, migrating(access.reader))
+        return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys())
 
     return look
 
@@ -151,35 +171,40 @@ class PlanRun:
         self._stop = Stop()
         self._failures: dict[int, dict[str, str]] = {}
         self._fruitless = 0
+        self._patience = options.timeout
+        self._held: frozenset[int] = frozenset()
+        self._coming: frozenset[int] = frozenset()
         self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
 
-    def prepare(self) -> Outcome:
+    def prepare(self, *, wait: bool = False) -> Outcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
+
+        wait: whether moves of its guests that are under way may end before a plan is applied.
 
         Raises PlanStale when the cluster is not as the applied plan assumes, and InvalidRequest when that plan is for
         other goals.
         """
-        outcome = self._planned() if self._options.apply is None else self._applied(self._options.apply)
+        outcome = self._planned() if self._options.apply is None else self._applied(self._options.apply, wait=wait)
         if self._options.plan_file is not None:
             write_json("plan_file", self._options.plan_file, document_of(outcome.plan, outcome.premises))
         self.outcome = outcome
         return outcome
 
     def _planned(self) -> Outcome:
-        state, goals = self._looked()
-        plan = self._plan(state, goals, prove=self._options.prove)
-        return Outcome(plan, Premises.of(plan, state.snapshot), plan)
+        sight = self._looked()
+        plan = self._plan(sight, prove=self._options.prove)
+        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan)
 
-    def _applied(self, source: t.Any) -> Outcome:
+    def _applied(self, source: t.Any, *, wait: bool) -> Outcome:
         document = read_plan(source, "apply")
-        state, goals = self._looked()
-        if document.plan.goal != in_words(goals):
-            raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {in_words(goals)}")
-        changed = changes_since(document.plan, document.premises, state)
-        if changed:
-            raise PlanStale(f"apply: the cluster is not as planned: {'; '.join(changed)}", changed=changed)
-        return Outcome(document.plan, document.premises, document.plan)
+        sight = self._looked()
+        if wait and self._have_ended(document.premises.guests.keys() & sight.busy.keys()):
+            sight = self._looked()
+        wanted = in_words(sight.goals)
+        if document.plan.goal != wanted and sight.goals != Goals():
+            raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {wanted}")
+        return Outcome(document.plan, document.premises, held_to(document.plan, document.premises, sight.state))
 
     def execute(self) -> Outcome:
         """Carry out what was prepared, and go on with new plans from what is.
@@ -203,32 +228,69 @@ class PlanRun:
         return outcome
 
     def _carry_out(self, outcome: Outcome, executor: Executor) -> None:
-        for _round in range(ROUNDS):
-            if not outcome.last.moves:
-                return
-            try:
-                reports = executor.execute(outcome.last)
-            finally:
-                outcome.reports += [report for report in executor.reports if report.outcome != WAITING]
-            if not self._may_go_on(reports):
+        rounds, fewest, number = 0, len(outcome.last.moves), 0
+        while rounds < ROUNDS:
+            if outcome.last.moves:
+                number = max(move.id for move in outcome.last.moves)
+                try:
+                    reports = executor.execute(outcome.last)
+                finally:
+                    outcome.reports += [report for report in executor.reports if report.outcome != WAITING]
+                if not self._may_go_on(reports):
+                    return
+            elif not self._others_have_ended(outcome.last):
                 return
             if self._fruitless:
                 self._stop.sleep(SETTLING)
-            before = max(move.id for move in outcome.last.moves)
-            outcome.last = numbered_after(before, self._planned_again(outcome))
+            outcome.last = numbered_after(number, self._planned_again(outcome))
+            rounds += 1
+            if len(outcome.last.moves) < fewest:
+                rounds, fewest, self._fruitless = 0, len(outcome.last.moves), 0
+
+    def _others_have_ended(self, plan: Plan) -> bool:
+        """Whether others had something under way that the goals wait for, and it has ended by now.
+
+        plan has no moves. A guest that found no room may find it once theirs have ended; one that cannot be moved does
+        not wait for them.
+        """
+        staying = {guest.vmid for guest in plan.stuck}
+        if self._options.apply is not None or not (staying or self._coming):
+            return False
+        busy = at_work(self._access)
+        awaited = set(self._coming)
+        if staying - self._held or staying & busy.keys():
+            awaited |= {vmid for vmid, why in busy.items() if why == MOVED_BY_OTHERS or vmid in staying}
+        return self._have_ended(awaited & busy.keys())
+
+    def _have_ended(self, vmids: Collection[int]) -> bool:
+        """Wait until others are done with these guests. Returns whether there are any, and they were in time."""
+
+        def look() -> bool | None:
+            try:
+                return None if at_work(self._access).keys() & set(vmids) else True
+            except (ApiError, ConnectionFailed):
+                return None
+
+        if not vmids:
+            return False
+        poller = Poller(sleep=self._stop.sleep)
+        began = poller.clock()
+        ended = poller.until(look, self._patience)
+        self._patience -= min(poller.clock() - began, self._patience)
+        return bool(ended)
 
     def _planned_again(self, outcome: Outcome) -> Plan:
         """Plan from the present state. A guest that is back where this run moved it away from is not moved there again:
         the HA manager undoes what its rules forbid.
         """
-        state, goals = self._looked()
-        plan = self._plan(state, goals)
+        sight = self._looked()
+        plan = self._plan(sight)
         left = {(report.move.vmid, report.move.source): report.move.target for report in outcome.moved}
         undone = [move for move in plan.moves if (move.vmid, move.source) in left]
         for move in undone:
             target = left[move.vmid, move.source]
             self._failures.setdefault(move.vmid, {})[target] = f"it was moved back to {move.source}"
-        return self._plan(state, goals) if undone else plan
+        return self._plan(sight) if undone else plan
 
     def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
         """Whether another plan is worth making, given the results of the last one."""
@@ -246,20 +308,23 @@ class PlanRun:
 
     # --- planning ---
 
-    def _looked(self) -> tuple[ClusterState, Goals]:
-        state, goals = self._look()
-        self._ha_rules = state.snapshot.ha_rules
-        return state, goals
+    def _looked(self) -> Sight:
+        sight = self._look()
+        self._ha_rules, self._coming = sight.state.snapshot.ha_rules, sight.coming
+        return sight
 
     def _as_planned(self, snapshot: Snapshot) -> Snapshot:
         """A glance at the cluster, which does not show HA rules, with those that are known."""
         return replace(self._view(snapshot), ha_rules=self._ha_rules)
 
-    def _plan(self, state: ClusterState, goals: Goals, *, prove: bool = False) -> Plan:
+    def _plan(self, sight: Sight, *, prove: bool = False) -> Plan:
         """Plan with what is read of the guests that have to move, and with what is presumed of all others. How one of
         those can be moved is read when the plan moves it. prove: whether a solver checks the plan.
         """
-        known = self._mobility(state, {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys())
+        state, goals = sight.state, sight.goals
+        busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
+        concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
+        known = {**self._mobility(state, concerned - busy.keys()), **busy}
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
         guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
@@ -273,6 +338,7 @@ class PlanRun:
         else:
             mobility = known | self._mobility(state, guesses.keys() - known.keys())
             plan = self._made(state, goals, mobility)
+        self._held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility]) -> Plan:
@@ -307,6 +373,20 @@ class PlanRun:
         if len(causes) >= TRIES:
             return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))
         return replace(mobility, not_to={**mobility.not_to, **told})
+
+
+def held_to(plan: Plan, premises: Premises, state: ClusterState) -> Plan:
+    """What is left to do of a plan that is applied; all of it, unless it was carried out in part before.
+
+    Raises PlanStale when the cluster is not as it assumes.
+    """
+    rest = rest_of(plan, premises, state)
+    changed = changes_since(rest.plan, rest.premises, rest.state)
+    if changed:
+        raise PlanStale(
+            f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again", changed=changed
+        )
+    return rest.plan
 
 
 def numbered_after(last: int, plan: Plan) -> Plan:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
 from ..engine.plugins.diagnosis.what_if import amount_text
@@ -41,6 +41,36 @@ class Premises:
         moved = {vmid for move in plan.moves for vmid in move.vmids}
         guests = {guest.vmid: GuestPremise.of(guest) for guest in snapshot.guests if guest.vmid in moved}
         return cls(snapshot.cluster, dict(sorted(guests.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a plan, what that assumes, and the cluster with the guests that it has moved where they were."""
+
+    plan: Plan
+    premises: Premises
+    state: ClusterState
+
+
+def rest_of(plan: Plan, premises: Premises, state: ClusterState) -> Rest:
+    """Return what is left of a plan that may have been carried out in part: a guest that stands where one of its moves
+    takes it has made its moves up to that one.
+    """
+    done: set[int] = set()
+    for move in plan.moves:
+        before = premises.guests[move.vmid]
+        nodes = {guest and guest.node for guest in map(state.get, move.vmids)}
+        if before.node != move.target and nodes == {move.target}:
+            done.update(each.id for each in plan.moves if each.vmid == move.vmid and each.id <= move.id)
+    if not done:
+        return Rest(plan, premises, state)
+    moves = tuple(move for move in plan.moves if move.id not in done)
+    left = {vmid for move in moves for vmid in move.vmids}
+    guests = {vmid: guest for vmid, guest in premises.guests.items() if vmid in left}
+    home = {vmid: premises.guests[vmid].node for move in plan.moves if move.id in done for vmid in move.vmids}
+    back = tuple(replace(guest, node=home.get(guest.vmid, guest.node)) for guest in state)
+    begun = ClusterState(replace(state.snapshot, guests=back))
+    return Rest(replace(plan, moves=moves), replace(premises, guests=guests), begun)
 
 
 def changes_since(plan: Plan, premises: Premises, state: ClusterState) -> list[str]:

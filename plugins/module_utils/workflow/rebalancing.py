@@ -35,7 +35,7 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     try:
         look = live_look(access, lambda snapshot: goals)
         run = PlanRun(access, profiles, default, options, look, progress=progress)
-        outcome = run.prepare()
+        outcome = run.prepare(wait=not check_mode)
         if not check_mode:
             run.execute()
     finally:

@@ -26,7 +26,7 @@ from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import add_moves
 from .placing import Placer, decisions_of
-from .plan_run import Outcome, PlanRun, error_of, needs_of_moves
+from .plan_run import Outcome, PlanRun, Sight, error_of, needs_of_moves
 from .scene import Placement
 
 SUGGESTED_FOR = (32, 1000)
@@ -132,11 +132,11 @@ class RoomMaker:
         again = [Job(job.entry, vmid=job.vmid) for job in jobs]
         return self._placer.place(again, all_or_nothing=False, reserve=False), again
 
-    def _look(self, placement: Placement, jobs: Sequence[Job]) -> tuple[ClusterState, Goals]:
+    def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
         """The cluster as it is without the decisions, and what is to be placed: all, unless all fit by now."""
         state = placement.undecided(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
-        return ClusterState(snapshot), _goals(jobs)
+        return Sight(ClusterState(snapshot), _goals(jobs))
 
     def _suffices(self, plan: Plan, jobs: Sequence[Job]) -> bool:
         """Whether all VMs for which a plan makes room are placed after its moves."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.playbook import run_tasks
 from support.versions import both_versions
+from support.waiting import until
 
-from .conftest import NODES, on, writes
+from .conftest import NODES, VMS, on, writes
 
 APART = [{"type": "anti-affinity", "name": "vm10[12]"}]
 
@@ -47,6 +49,22 @@ def test_repair__separates_guests_that_a_rule_keeps_apart(cluster: SimulatedClus
     assert len({101, 102} & on(cluster, "pve1")) == 1
     assert (first.last["changed"], again.last["changed"]) == (True, False)
     assert "moves: 1/1 vm10" in first.output
+
+
+def test_repair__waits_for_a_drain_that_moves_the_guest(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    ledger = str(tmp_path / "ledger.db")
+    for vmid in (*VMS[2:], 105, 106):
+        cluster.remove_guest(vmid)
+    cluster.fault(method="POST", path="/10[12]/migrate$", task_seconds=200, count=2)
+    draining = control().start("node_drain", name=["pve1"], reservations=ledger)
+    until(lambda: len([call for call in writes(cluster) if call.endswith("/migrate")]) == 2)
+    result = rebalance(control(), rules=APART, reservations=ledger)
+
+    assert not result.get("failed"), result["msg"]
+    assert not draining.result().get("failed")
+    assert not any({101, 102} <= on(cluster, node) for node in NODES)
 
 
 def test_repair__that_is_not_possible_is_named(cluster: SimulatedCluster, controller: Controller) -> None:

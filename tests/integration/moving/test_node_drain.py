@@ -20,6 +20,8 @@ from support.playbook import run_tasks
 from support.versions import both_versions
 from support.waiting import until
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
+
 from .conftest import TIME_SCALE, VMS, container, description, on, writes
 
 DRAIN = {"name": ["pve1"]}
@@ -206,6 +208,41 @@ def test_apply__fails_before_anything_is_written_when_the_cluster_changed(
     assert not writes(cluster)
 
 
+@both_versions
+def test_apply__goes_on_where_a_killed_run_has_left_the_plan(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    planned = controller.run("node_drain", check=True, **DRAIN, plan_file=file)["plan"]
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=100)
+    running = controller.start("node_drain", **DRAIN, apply=file, parallel={"cluster": 1})
+    until(lambda: len(posts(cluster)) == 2)
+    running.kill()
+    cluster.clear_faults()
+
+    result = drain(controller, apply=file)
+
+    assert not result.get("failed"), result["msg"]
+    assert (on(cluster, "pve1"), result["plan"]) == (set(), planned)
+    assert len(posts(cluster)) == len(planned["moves"])
+    assert not drain(controller, apply=file)["changed"]
+
+
+def test_apply__brings_guests_back_that_a_killed_run_has_not(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    before = on(cluster, "pve1")
+    drain(controller)
+    plan = controller.run("node_drain", check=True, **DRAIN, state="active")["plan"]
+    drain(controller, state="active", max_moves=2)
+    assert on(cluster, "pve1") < before
+
+    result = drain(controller, state="active", apply=plan)
+
+    assert not result.get("failed"), result["msg"]
+    assert on(cluster, "pve1") == before
+
+
 def test_apply__is_refused_for_other_nodes(cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
     file = str(tmp_path / "plan.json")
     controller.run("node_drain", check=True, **DRAIN, plan_file=file)
@@ -342,6 +379,78 @@ def test_drains__of_one_node_by_two_controllers_share_its_guests(
     assert on(cluster, "pve1") == set()
     moved = [move["vmid"] for result in results for move in result["moves"] if move["outcome"] == "moved"]
     assert sorted(moved) == sorted(set(moved))
+
+
+SLOW = 300
+"""Seconds of the cluster that a migration takes, where another controller has to meet it under way."""
+
+
+@both_versions
+def test_drain__waits_for_the_moves_of_another_controller_and_then_ends_well(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    """One knows of the other from the ledger, one from the tasks of the cluster alone."""
+    ledger = str(tmp_path / "ledger.db")
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=SLOW, count=4)
+    first = control().start("node_drain", **DRAIN, reservations=ledger, parallel={"per_node_out": 4})
+    until(lambda: len(posts(cluster)) == 4)
+    others = [control().start("node_drain", **DRAIN, reservations=ledger), control().start("node_drain", **DRAIN)]
+    results = [first.result(), *(each.result() for each in others)]
+
+    assert [result.get("msg") for result in results] == [None, None, None]
+    assert [result["stuck"] for result in results] == [[], [], []]
+    assert on(cluster, "pve1") == set()
+    assert len(posts(cluster)) == len(VMS) + 2
+
+
+def test_drain__waits_for_a_migration_by_hand_and_no_longer_than_its_timeout(
+    cluster: SimulatedCluster, controller: Controller, access: Access
+) -> None:
+    cluster.fault(method="POST", path="/101/migrate$", task_seconds=SLOW, count=1)
+    access.writer().post("/nodes/pve1/qemu/101/migrate", target="pve3", online=1)
+    impatient = drain(controller, timeout=2)
+    result = drain(controller)
+
+    assert impatient["error_code"] == "GoalsNotReached"
+    assert impatient["stuck"] == [
+        {
+            "vmid": 101,
+            "name": "vm101",
+            "node": "pve1",
+            "why": "it is being moved",
+            "cure": "wait until that has ended",
+        }
+    ]
+    assert (result.get("msg"), on(cluster, "pve1")) == (None, set())
+
+
+def test_drain__does_not_wait_for_a_lock_that_a_dead_migration_left(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.set_guest(101, config={"lock": "migrate"})
+    result = drain(controller)
+
+    assert result["error_code"] == "GoalsNotReached"
+    assert [(each["vmid"], each["why"]) for each in result["stuck"]] == [(101, "it is locked (migrate)")]
+    assert on(cluster, "pve1") == {101}
+
+
+def test_drain__moves_away_what_arrives_while_it_is_under_way(
+    cluster: SimulatedCluster, control: Callable[[], Controller], tmp_path: Path
+) -> None:
+    """pve2 is drained while a guest is on its way there."""
+    ledger = str(tmp_path / "ledger.db")
+    cluster.set_node("pve3", online=False)
+    cluster.advance(30)
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=SLOW, count=1)
+    first = control().start("node_drain", **DRAIN, reservations=ledger, parallel={"cluster": 1}, max_moves=1)
+    until(lambda: posts(cluster))
+    cluster.set_node("pve3", online=True)
+    cluster.advance(30)
+    result = control().run("node_drain", name=["pve2"], reservations=ledger)
+    first.result()
+
+    assert (result.get("msg"), on(cluster, "pve2")) == (None, set())
 
 
 def test_drain__whose_guest_leaves_although_its_move_failed_warns(

@@ -16,7 +16,8 @@ from support.sample_plan import GUESTS, PLAN, SNAPSHOT
 from support.small_cluster import cluster, guest, node
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
@@ -24,7 +25,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pl
     plan_of,
     read_plan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import Premises, changes_since
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import (
+    Premises,
+    changes_since,
+    rest_of,
+)
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "plan-document.md"
 PREMISES = Premises.of(PLAN, SNAPSHOT)
@@ -149,3 +154,46 @@ def test_premises__hold_in_the_same_cluster_and_beside_guests_that_leave_room() 
 )
 def test_premises__what_changed_is_named(fields: dict[str, t.Any], what: str) -> None:
     assert any(each.startswith(what) for each in changed(**copy.copy(fields)))
+
+
+# --- carried out in part ---
+
+
+def left_after(guests: t.Sequence[Guest], plan: Plan = PLAN) -> tuple[list[int], list[str]]:
+    """The moves that are left of a plan in this cluster, and what is not as they need it."""
+    rest = rest_of(plan, Premises.of(plan, SNAPSHOT), cluster(SNAPSHOT.nodes, guests, cluster=SNAPSHOT.cluster))
+    return [move.id for move in rest.plan.moves], changes_since(rest.plan, rest.premises, rest.state)
+
+
+def test_rest__lacks_the_moves_whose_guests_have_arrived() -> None:
+    arrived = replace(GUESTS[0], node="pve2")
+
+    assert left_after(GUESTS) == ([1, 2], [])
+    assert left_after((arrived, GUESTS[1])) == ([2], [])
+    assert left_after([replace(guest, node="pve2") for guest in GUESTS]) == ([], [])
+
+
+def test_rest__counts_what_others_took_beside_the_guests_that_have_arrived() -> None:
+    arrived = replace(GUESTS[0], node="pve2")
+
+    assert left_after((arrived, GUESTS[1], guest(110, "pve2", 1, 52))) == ([2], [])
+    assert left_after((arrived, GUESTS[1], guest(110, "pve2", 1, 53))) == (
+        [2],
+        ["node pve2 has 11.0 GiB of memory left, and the plan takes 12.0 GiB of memory"],
+    )
+
+
+def test_rest__of_a_guest_that_is_parked_is_its_second_move() -> None:
+    parked = Move(1, 101, "web-1", "pve1", "pve3", "makes way")
+    plan = replace(PLAN, moves=(parked, replace(parked, id=2, source="pve3", target="pve2", after=(1,))))
+    nodes = (*SNAPSHOT.nodes, node("pve3"))
+
+    for where, left in (("pve1", [1, 2]), ("pve3", [2]), ("pve2", [])):
+        state = cluster(nodes, (replace(GUESTS[0], node=where), GUESTS[1]))
+        assert [move.id for move in rest_of(plan, PREMISES, state).plan.moves] == left
+
+
+def test_rest__a_guest_elsewhere_has_not_been_moved_by_the_plan() -> None:
+    lost = replace(GUESTS[0], node="pve3")
+
+    assert left_after((lost, GUESTS[1])) == ([1, 2], ["guest 101 (web-1) is on pve3 instead of pve1"])

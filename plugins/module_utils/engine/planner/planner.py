@@ -255,5 +255,5 @@ def in_words(goals: Goals) -> str:
     parts += ["repair"] if goals.repair else []
     parts += ["balance"] if goals.balance is not None else []
     parts += ["consolidate"] if goals.consolidate else []
-    parts += [f"bring {len(goals.undo)} guest(s) back"] if goals.undo else []
+    parts += [f"bring guests back to {', '.join(sorted(set(goals.undo.values())))}"] if goals.undo else []
     return ", ".join(parts) or "nothing"
