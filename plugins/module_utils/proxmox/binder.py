@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes a decision true: creates or clones its VM, or leaves nothing behind."""
+"""Creates, clones or restores the VM of a decision. When that fails, removes what was created."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ from .tasks import TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
 
 TEMPLATE = "template"
-"""An option of its own kind: set in a config it would only mark the VM, not make its disks a template's."""
+"""The option that makes a VM a template. It is not sent with the config, which would only set the flag and not convert
+the disks.
+"""
 
 
 def unfenced() -> None:
-    """For writes that no reservation stands behind."""
+    """A fence that never raises, for writes without a reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What is changed in a VM: keys of its config (C(delete) unsets), disks to grow (slot to bytes) and disks to move
-    (slot to storage).
+    """Changes to a VM: config keys to set (C(delete) lists those to unset), disks to grow (slot to bytes) and disks to
+    move (slot to storage).
     """
 
     changes: Mapping[str, t.Any] = field(default_factory=dict)
@@ -51,14 +53,15 @@ class Adjustment:
 
 
 Adjust: t.TypeAlias = "Callable[[Mapping[str, t.Any]], Adjustment]"
-"""Given a VM's config as Proxmox returns it, but with the description that it shall have, tells what to change."""
+"""Takes a VM's config as Proxmox returns it, but with its final description, and returns the changes to make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What makes a VM whole once its config is as it shall be: becoming a template, the care of the HA manager.
+    """The last steps for a VM whose config is set: convert it to a template, add it as an HA resource, remove its mark.
 
-    description is the one that it has in the end, empty for none; marked tells whether it has the mark until then.
+    The mark in the description says that the VM is unfinished (see Unfinished). marked tells whether the VM has it;
+    description is the final one, without the mark, empty for none.
     """
 
     template: bool = False
@@ -68,25 +71,26 @@ class Ending:
 
     @classmethod
     def of(cls, request: Request, description: str, *, marked: bool = True) -> Ending:
-        """What a request asks for."""
+        """The last steps that a request needs."""
         ending = cls(bool(request.options.get(TEMPLATE)), request.ha, description)
         return replace(ending, marked=marked or ending.has_steps)
 
     @property
     def has_steps(self) -> bool:
-        """Whether there is anything to do but to take the mark off."""
+        """Whether there is a step besides removing the mark."""
         return self.template or self.ha is not None
 
     @property
     def unmarking(self) -> Mapping[str, str]:
-        """The change to the config that takes the mark off."""
+        """The config change that removes the mark."""
         return {"description": self.description} if self.description else {"delete": "description"}
 
 
 class Binder(Leftovers):
-    """Makes VMs, and does to existing ones what Lifecycle does. May be used from many threads."""
+    """Creates, clones, restores and finishes VMs; Lifecycle changes existing ones. May be used from many threads."""
 
-    # From 9.2 on some users may set tags only on a VM that exists; once seen, it is not tried again.
+    # From 9.2 on, Proxmox lets some users set tags only on a VM that exists. After the first such refusal, further
+    # creates send the tags afterwards.
     _tags_come_later = False
 
     @to_its_end
@@ -100,18 +104,19 @@ class Binder(Leftovers):
     ) -> Bound:
         """Create the decision's VM, start it if the request says so, and return the outcome.
 
-        One request and the task's polls when all goes well, and the same again to start the VM. C(start=1) in the
-        create would start it as well, but in a task that the response does not name: its failure would go unnoticed.
+        If nothing fails, this takes one request and the polls of its task, and the same again to start the VM. The
+        create does not use C(start=1): that starts the VM in a task that the response does not name, so its failure
+        would go unnoticed.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), without C(start).
-            resizes: imported disks to grow afterwards (slot to bytes); one that is as large already stays.
-            fence: called right before each request that creates or starts the VM; what it raises is raised, and that
-                request is not sent.
+            resizes: imported disks to grow afterwards (slot to bytes); one that is large enough is not changed.
+            fence: called right before each request that creates or starts the VM. If it raises, the request is not
+                sent.
 
         Raises:
             VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
-            ApiError, PermissionDenied, TaskFailed, ConnectionFailed: it was refused or failed, and nothing was made or
+            ApiError, PermissionDenied, TaskFailed, ConnectionFailed: the create was refused or failed, and nothing was
                 left behind.
         """
         request, node = decision.request, decision.node
@@ -151,11 +156,11 @@ class Binder(Leftovers):
         *,
         fence: Callable[[], None] = unfenced,
     ) -> Bound:
-        """Clone template into the decision's VM, adjust the clone, and start it when the request says so.
+        """Clone template into the decision's VM, adjust the clone, and start it if the request says so.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name, description and target.
-            adjust: what to change in the clone. None: it stays as it is.
+            adjust: what to change in the clone. None: nothing.
             fence: as for create.
 
         Raises: as create.
@@ -185,11 +190,11 @@ class Binder(Leftovers):
         *,
         fence: Callable[[], None] = unfenced,
     ) -> Bound:
-        """Restore a backup as the decision's VM, adjust that, and start it when the request says so.
+        """Restore a backup as the decision's VM, adjust the VM, and start it if the request says so.
 
         Args:
-            params: the parameters of C(POST /nodes/NODE/qemu), archive among them, without vmid and start.
-            adjust: what to change in the restored VM. None: it stays as it is.
+            params: the parameters of C(POST /nodes/NODE/qemu), including archive, without vmid and start.
+            adjust: what to change in the restored VM. None: nothing.
             fence: as for create.
 
         Raises: as create.
@@ -205,14 +210,18 @@ class Binder(Leftovers):
         return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
 
     def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
-        """Finish a VM that another run created or cloned and left marked.
+        """Finish a VM that another run created, cloned or restored and left marked as unfinished.
 
-        Done twice it does no harm. Raises as update, convert_to_template and join_ha do; the VM then stays marked.
+        May be called again for the same VM. Raises as update, convert_to_template and join_ha do; the VM then keeps
+        its mark.
         """
         self._end(node, vmid, self._adjust(node, vmid, adjustment, ending))
 
     def _adjust(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> Ending:
-        """Change config and sizes, and return what is left to do: the mark goes with the last change of all."""
+        """Apply adjustment, and return the last steps that remain.
+
+        If nothing remains to be done afterwards, the same change of the config removes the mark.
+        """
         imported = allocations(adjustment.changes) & adjustment.resizes.keys()
         if ending.has_steps or imported:
             self.update(node, vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
@@ -234,13 +243,13 @@ class Binder(Leftovers):
             row = self._row(vmid) if is_missing(error.message) else None
             if row is None:
                 raise
-            # HA has moved it at once.
+            # The HA manager moved the VM right after it became an HA resource.
             self.update(row["node"], vmid, ending.unmarking)
 
     def _copied(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
     ) -> Bound:
-        """Make a VM of another one or of a backup, adjust it, and do what is left to do."""
+        """Clone or restore a VM, adjust it, and carry out its last steps."""
         result = self._made(making, send)
         if adjust is not None:
             config = self._config_of(making)
@@ -254,7 +263,9 @@ class Binder(Leftovers):
     def _ended(
         self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
     ) -> Created | NotStarted:
-        """Do what is left to do with a VM that is made and adjusted: it stays when that fails."""
+        """Start a VM that is made and adjusted, if requested, and carry out its last steps. If one fails, the VM is
+        kept.
+        """
         node = making.node
         try:
             if running:
@@ -267,7 +278,10 @@ class Binder(Leftovers):
         return Created(making.vmid, node, (*log, *warnings))
 
     def _made(self, making: Making, send: Callable[[], str]) -> TaskResult:
-        """Send a create or clone and follow its task; look before anything is sent again."""
+        """Send a create, clone or restore and follow its task.
+
+        After a lost answer, look for the VM before the request is sent again.
+        """
         since = self._session.server_time()
         lost: AnswerLost | None = None
         for tries_left in reversed(range(SENDINGS)):
@@ -292,7 +306,7 @@ class Binder(Leftovers):
                 if is_worker_failure(error.message):
                     self._remove_stub(making, error)
                 if not (tries_left and is_busy(error.message)):
-                    # It is sent again at once without tags, and Proxmox has removed what it made.
+                    # After a refusal of tags Proxmox has removed the VM, and create sends it again without them.
                     if not is_tag_refusal(error.message):
                         self._remove_leftover(making, error, upid)
                     raise
@@ -300,13 +314,13 @@ class Binder(Leftovers):
             except CollectionError as error:
                 if upid is None and lost is None:
                     raise
-                # The task goes on, or an earlier request may still be carried out.
+                # The task continues, or an earlier request may still be carried out.
                 raise Ended(Unknown(making.vmid, making.node, error, begun=upid is not None)) from error
         raise Ended(Unknown(making.vmid, making.node, t.cast("AnswerLost", lost), begun=False))
 
     @staticmethod
     def _check_fence(making: Making, lost: AnswerLost | None) -> None:
-        """Raise what the fence raises; after a lost answer the VM may come to be all the same."""
+        """Raise what the fence raises; after a lost answer raise Ended, as Proxmox may still create the VM."""
         try:
             making.fence()
         except CollectionError as error:
@@ -315,9 +329,10 @@ class Binder(Leftovers):
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
     def _looked_for(self, making: Making, since: float | None) -> TaskResult | None:
-        """After a lost answer: return the result when the VM was made all the same, None when there is nothing.
+        """Look for the VM after a lost answer: return the result if it was made, None if there is no such guest.
 
-        Raises VMIDTaken when another guest has the VMID, TaskFailed, and Ended when that cannot be determined.
+        Raises VMIDTaken when another guest has the VMID, TaskFailed when the VM's task failed, and Ended when it cannot
+        be determined whether the VM was made.
         """
         shown = False
         try:
@@ -331,7 +346,7 @@ class Binder(Leftovers):
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
     def _found(self, making: Making, since: float | None) -> TaskResult | None:
-        """Wait until the guest that has our VMID is whole, and return our result if it is ours."""
+        """Wait until the guest with our VMID has its complete config, and return our task's result if it is our VM."""
         upid = self._own_task(making, since)
         result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
 
@@ -339,7 +354,7 @@ class Binder(Leftovers):
             row = self._row(making.vmid)
             if row is None or row["type"] != "qemu":
                 return row or {}
-            # A clone for another node is made on the node of its template.
+            # A clone for another node is first made on the node of its template.
             config = read_config(self._session, row["node"], making.vmid) or {}
             unwritten = row.get("lock") in BEING_MADE or is_unwritten(self._session, row["node"], making.vmid, config)
             return None if unwritten else {**row, **config}
@@ -360,15 +375,16 @@ class Binder(Leftovers):
             return None
         rows = task_rows(self._session, making.task_node, making.task_id)
         new = [task for task in begun_since(rows, {making.task_type}, since) if task.user == self._session.user]
-        # A clone's task names only its source, of which others may be made meanwhile.
+        # A clone's task names only its source, and other clones of it may have been made at the same time.
         if not new or (making.task_type != "qmcreate" and len(new) > 1):
             return None
         return max(new, key=lambda task: task.started).text
 
     def _config_of(self, making: Making) -> dict[str, t.Any]:
-        """Return the config of the VM that this call has made. Unless it can be read, it is not known from another.
+        """Return the config of the VM that this call has made.
 
-        Raises VMIDTaken when the VM was removed, and another one has its VMID.
+        Raises Ended when it cannot be read, as nothing else identifies the VM. Raises VMIDTaken when the VM was removed
+        and another one has its VMID.
         """
         try:
             config = read_config(self._session, making.node, making.vmid) or {}
@@ -392,18 +408,18 @@ def _mark(sent: dict[str, t.Any], ending: Ending) -> None:
 
 
 def _without_tags(sent: dict[str, t.Any], ending: Ending) -> tuple[Ending, dict[str, t.Any]]:
-    """Take the tags out of what is sent; return the ending of a VM that gets them afterwards, and the change."""
+    """Remove the tags from sent; return the ending of a VM that gets them afterwards, and the change that sets them."""
     return replace(ending, marked=True), {"tags": sent.pop("tags")}
 
 
 def _merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return changes with more of them, the keys to unset together."""
+    """Return both changes as one; C(delete) lists the keys that either of them unsets."""
     unset = [each["delete"] for each in (changes, more) if each.get("delete")]
     return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
 
 
 def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the imported disks that have to grow, and in words those that are larger than requested."""
+    """Return the imported disks that have to grow, and a warning for each that is larger than requested."""
     sizes = {slot: drive_size(slot, str(config.get(slot, ""))) for slot in resizes}
     growing = {slot: size for slot, size in resizes.items() if size > sizes[slot]}
     kept = [

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The outcome of creating a VM. If nothing was made, the binder raises an error instead."""
+"""The outcomes of creating a VM. If no VM was made, the binder raises an error instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .creations import removal_of
 class Created:
     """The VM is as requested.
 
-    node is where it is now: HA may have moved it. warnings are the log of its task, if that warned.
+    node is where it is now: HA may have moved it. warnings are what the user should know of it, such as the log of a
+    task that ended with warnings.
     """
 
     vmid: int
@@ -28,7 +29,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The VM was created and stays, but it was not started, or what comes after that failed."""
+    """The VM was created and is kept, but it was not started, or a later step failed."""
 
     vmid: int
     node: str
@@ -37,9 +38,9 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """Creating the VM failed, and what was made of it could not be removed, for a reason.
+    """Creating the VM failed, and what exists of it was not removed; reason says why.
 
-    stub: it is the empty, locked VM that Proxmox makes before it starts a task, and the task could not be started.
+    stub: only the empty, locked VM exists that Proxmox makes before it starts the task, which could not be started.
     """
 
     vmid: int
@@ -50,7 +51,7 @@ class LeftBehind:
 
     @property
     def message(self) -> str:
-        """The error's message, and what is left where."""
+        """The error's message, with what was left behind on which node."""
         left = f"{self.vmid} was left behind on node {self.node}: {self.reason}"
         if self.stub:
             cure = f"remove it there as root with '{removal_of(self.vmid)}'"
@@ -60,8 +61,8 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The VM may exist, or come to exist: it was begun and not followed to its end, or the answer to its request was
-    lost.
+    """The VM exists or may come to exist: its task was not followed to the end (begun), or the answer to the request
+    was lost.
     """
 
     vmid: int
@@ -71,7 +72,7 @@ class Unknown:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a task is still at work on the VM, as far as is known."""
+        """Whether a task for the VM is still running, as far as is known."""
         return isinstance(self.error, TaskTimeout) and self.error.upid is not None
 
 
@@ -82,7 +83,7 @@ P = t.ParamSpec("P")
 
 
 class Ended(Exception):
-    """Brings an outcome from the step in which it was found to the end of the binding."""
+    """Ends the creation of a VM early, with an outcome. to_its_end turns it into a return value."""
 
     def __init__(self, outcome: Bound) -> None:
         super().__init__(outcome)
@@ -90,7 +91,7 @@ class Ended(Exception):
 
 
 def to_its_end(bind: Callable[P, Bound]) -> Callable[P, Bound]:
-    """Have a function return the outcome that a step of it ended with."""
+    """Decorate a function so that it returns the outcome of an Ended that one of its steps raises."""
 
     @functools.wraps(bind)
     def bound(*args: P.args, **options: P.kwargs) -> Bound:

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Corrects what C(/cluster/resources) shows late, from the nodes' own lists, and reads those only where needed.
+"""Corrects outdated rows of C(/cluster/resources) with the nodes' own guest lists, which it reads only where needed.
 
 The list of the cluster's resources shows existence, lock, tags and pool at once; names, sizes and status come from each
-node's statistics, which are up to ten seconds old. So a new guest has no name there, one on a VMID that was in use
-a moment ago has its former guest's name and sizes, and one that was just started still looks stopped. The nodes' own
-lists are always fresh, and the list of tasks tells which guests changed recently.
+node's statistics, which are up to ten seconds old. So a new guest has no name there, a guest whose VMID was in use
+a moment ago has the previous guest's name and sizes, and a guest that was just started still looks stopped. The nodes'
+own lists are always up to date, and the list of tasks shows which guests changed recently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row, guest_of_row
 
-# After these tasks a guest's row is late in its name, its sizes, its being a template, or its running.
+# Tasks after which a guest's row may show an old name, size, status or template flag for a while.
 RESTORING = "qmrestore"
 _CREATING = frozenset({"qmcreate", RESTORING, "vzcreate", "vzrestore"})
 _SWITCHING = frozenset(
@@ -37,9 +37,9 @@ _SWITCHING = frozenset(
 )
 _DELETING = frozenset({"qmdestroy", "vzdestroy"})
 _TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
-# These name the source, not the new guest: any guest of the node may be meant.
+# Tasks that name the source and not the new guest, which may be any guest of the node.
 CLONING = frozenset({"qmclone", "vzclone"})
-# The status in which these leave a VM.
+# The status that a VM has after a successful task of each type.
 _LEAVING = {
     "qmcreate": "stopped",
     "qmstart": "running",
@@ -49,7 +49,7 @@ _LEAVING = {
     "qmstop": "stopped",
     "qmshutdown": "stopped",
 }
-# Three rounds of the statistics, for clocks that differ between nodes.
+# Seconds for which a row may be outdated: three rounds of the statistics, as clocks differ between nodes.
 _LATE_FOR = 30.0
 
 BEING_MADE = frozenset({"create", "clone"})
@@ -68,13 +68,13 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownGuest:
-    """What the caller knows of a guest that may be shown late.
+    """What the caller knows of a guest whose row may be outdated.
 
     Attributes:
         name: its name.
-        whole: whether it has been made to its end.
-        proven: whether the caller reads its config anyway, which will prove what is known, and only its status is
-            wanted.
+        whole: whether its creation is complete.
+        proven: whether the caller reads the guest's config anyway, which verifies this knowledge, and needs only its
+            status from here.
     """
 
     name: str
@@ -84,9 +84,16 @@ class KnownGuest:
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """VMIDs of guests that may be shown late, those of them that had a guest which was deleted recently, further places
-    where there may be new guests, the status of VMs as their tasks tell it, None where they do not, and the VMIDs of
-    VMs that are being restored, and of VMs that may be paused."""
+    """What may be outdated in the list of the cluster's resources.
+
+    Attributes:
+        vmids: VMIDs whose rows may be outdated.
+        deleted: VMIDs of which a guest was deleted recently.
+        places: places that may have guests which the list lacks.
+        statuses: the status of VMs as shown by their tasks; None where the tasks do not show it.
+        restoring: VMIDs of VMs that are being restored.
+        paused: VMIDs of VMs that may be paused.
+    """
 
     vmids: frozenset[int]
     deleted: frozenset[int]
@@ -105,17 +112,18 @@ def settle(
     patience: float = SETTLING,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
-    """Return snapshot with every guest that may be shown late replaced by what its node says now.
+    """Return snapshot with every guest that may be outdated replaced by what its node reports now.
 
-    Costs one call (C(/cluster/tasks)) when nothing changed recently, else one more for each node concerned. Guests that
-    are gone are dropped, unless they are on another node by now. If a guest's config is still being written, the
-    function waits, C(patience) seconds in all; then the guest's name stays None. Guests on nodes that are offline or do
-    not answer stay as they were.
+    Takes one call (C(/cluster/tasks)) when nothing changed recently, else one more for each node concerned. Guests that
+    no longer exist are dropped; those that are on another node now are shown there. If a guest's config is still being
+    written, the function waits up to C(patience) seconds in total; after that the guest's name stays None. Guests on
+    nodes that are offline or do not answer are not changed.
 
     Args:
-        known: guests whose name and sizes the caller knows already, by VMID: they are not waited for, and read again
-            only where something speaks against what is known. The status of those that are proven is corrected.
-        auditor: whether the user has Sys.Audit and so sees all tasks. None: found out where it matters. Without it,
+        known: guests whose name and sizes the caller knows already, by VMID. The function does not wait for those
+            that are whole, and reads one again only if its row or a task contradicts what is known. The status of
+            those that are proven is corrected.
+        auditor: whether the user has Sys.Audit and so sees all tasks. None: determined if it matters. Without it,
             every node with guests is read.
     """
     doubts = _doubts(reader, snapshot, auditor)
@@ -142,7 +150,8 @@ def settle(
 def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = None) -> dict[str, t.Any] | None:
     """Return the config of one VM as it will be after its next start, or None when there is no such VM on node.
 
-    With snapshot it is the config that the snapshot of that name keeps; ApiError when there is none.
+    With snapshot, the name of a snapshot of the VM, return the config in that snapshot. Raises ApiError when there is
+    no such snapshot.
     """
     try:
         config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config", snapshot=snapshot)
@@ -177,9 +186,10 @@ def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
 
 
 def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | None:
-    """Return the status in which recent tasks left a VM, None where they do not tell.
+    """Return the status in which recent tasks left a VM; None when they do not show it.
 
-    One that no task is about was cloned, if anything was: the tasks of clones do not name it, and nothing started it.
+    A VM without a task of its own counts as a new clone, and so as stopped, if anything was cloned recently: tasks that
+    clone do not name the new VM.
     """
     own = [task for task in tasks if task["type"] in _TELLING and _vmid_of(task) == vmid]
     if not own:
@@ -192,7 +202,9 @@ def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | No
 
 
 def _began(task: Row) -> tuple[float, bool]:
-    """When a task began, in whole seconds: in the second in which a VM is created it may be started, after that."""
+    """Return a key that sorts tasks by their start. Starts are whole seconds; a create is before other tasks of the
+    same second.
+    """
     return float(task.get("starttime") or 0), task["type"] != "qmcreate"
 
 
@@ -202,41 +214,43 @@ def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Sn
 
 
 def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
-    """The lists of the nodes call a paused VM running. Its status is read before it is resumed."""
+    """Return snapshot with these VMs paused if they are listed as running: the nodes' lists show paused VMs so.
+
+    One that runs after all does no harm: before a VM is resumed, its own status is read.
+    """
     running = {guest.vmid for guest in snapshot.guests if guest.status == "running"}
     return _with_statuses(snapshot, dict.fromkeys(running & paused, "paused"))
 
 
 def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
-    """Tell whether no task switched a VM later than one that paused it, as far as whole seconds show."""
+    """Tell whether the latest task that switched a VM may be one that paused it; starts are whole seconds."""
     own = [task for task in tasks if task["type"] in _SWITCHING and _vmid_of(task) == vmid]
     newest = max((_began(task) for task in own), default=None)
     return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
 
 
 def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
-    """Return the VMIDs of known guests that nothing speaks against.
-
-    A row under another name is a late one, or that of a guest that has the VMID by now. One that was made to its end is
-    not being made again. A row that contradicts the tasks is older than they are, or the guest stopped by itself.
-    """
+    """Return the VMIDs of known guests that neither their row nor a task contradicts."""
     rows = {guest.vmid: guest for guest in snapshot.guests}
     return frozenset(
         vmid
         for vmid, of in known.items()
-        if not (of.whole and vmid in doubts.deleted) and not (vmid in rows and _speaks_against(rows[vmid], of, doubts))
+        if not (of.whole and vmid in doubts.deleted) and not (vmid in rows and _contradicts(rows[vmid], of, doubts))
     )
 
 
-def _speaks_against(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
+def _contradicts(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
+    # A row with another name is outdated, or belongs to a new guest with this VMID. A row with a lock of a creation
+    # contradicts a guest whose creation was complete.
     if row.name not in (None, known.name) or (known.whole and row.lock in BEING_MADE):
         return True
+    # A row whose status differs from that of the tasks is outdated, or the guest was stopped from within.
     told = doubts.statuses.get(row.vmid)
     return known.proven and row.vmid in doubts.vmids and (told is None or row.status not in ("unknown", told))
 
 
 def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:
-    """Yield where tasks made guests that the snapshot lacks, being older, or that the tasks do not name."""
+    """Yield the places where tasks make or have made guests that are not listed, or that the tasks do not name."""
     for task in tasks:
         succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
         unlisted = task["type"] in _CREATING and _vmid_of(task) not in listed
@@ -245,7 +259,7 @@ def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Pl
 
 
 def _vmid_of(task: Row) -> int | None:
-    """Return the VMID that a task is about; of a clone it is the source's."""
+    """Return the VMID that a task is about; for a clone, that of its source."""
     text = task.get("id") or ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
@@ -259,7 +273,7 @@ def _tasks(reader: Reader) -> list[Row]:
 
 
 def is_auditor(reader: Reader) -> bool:
-    """Tell whether the user has Sys.Audit on C(/): without, an empty list of tasks says nothing."""
+    """Tell whether the user has Sys.Audit on C(/). Without it, an empty list of tasks proves nothing."""
     try:
         return is_unfiltered(reader.get("/cluster/options"))
     except (PermissionDenied, NotRecorded):
@@ -267,15 +281,15 @@ def is_auditor(reader: Reader) -> bool:
 
 
 def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
-    """Return the tasks that run or ended recently; without a clock, the newest task defines the present time."""
+    """Return the tasks that run or ended recently. If now is None, the time of the newest task stands for it."""
     if now is None:
         now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)
     return [task for task in tasks if "endtime" not in task or now - float(task["endtime"]) <= _LATE_FOR]
 
 
 def _is_unfinished(guest: Guest) -> bool:
-    # No name alone says nothing: a VM may have none. One that is just getting its name has a recent task, which for a
-    # clone does not name it: one that was seen before it had its config keeps those sizes for a while.
+    # A missing name alone is no sign: a VM may have none. Missing sizes are: a clone that was listed before it had its
+    # config keeps the sizes of that moment for a while, and no task names it.
     return guest.memory <= 0 or guest.cores <= 0 or guest.lock in BEING_MADE
 
 
@@ -298,7 +312,7 @@ def _merged(
     doubtful: Set[int],
     restoring: Set[int] = frozenset(),
 ) -> Snapshot:
-    # Proxmox does not lock a VM that it restores.
+    # Proxmox sets no lock on a VM that it restores: show it as one that is being created.
     fresh = {
         guest.vmid: dataclasses.replace(guest, lock="create")
         if guest.vmid in restoring and guest.name is None
@@ -310,7 +324,7 @@ def _merged(
     for guest in snapshot.guests:
         now = fresh.pop(guest.vmid, None)
         if now is not None:
-            # A node's list knows neither pool nor HA; the cluster's is never late in these.
+            # A node's list has neither pool nor HA; in the cluster's list these are always up to date.
             merged.append(
                 dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed, ha_state=guest.ha_state)
             )
@@ -320,9 +334,9 @@ def _merged(
 
 
 def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapshot:
-    """Return the snapshot with those of the missing guests that are on another node than before.
+    """Return the snapshot with those of the missing guests that are now on another node.
 
-    A clone for another node is made on that of its template, and moved when it is done.
+    A clone for another node is made on the node of its template and moved at the end.
     """
     try:
         rows: list[Row] = reader.get("/cluster/resources", type="vm")

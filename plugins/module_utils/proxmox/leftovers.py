@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a create or clone that failed leaves behind: removed where it is certainly ours, or else told."""
+"""Removes what a failed create, clone or restore leaves behind, if it is certainly ours; reports it otherwise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .lifecycle import Lifecycle
 from .outcomes import is_killed
 from .tasks import Upid, task_rows
 
-# Proxmox compares the whole name: a token of this user is another one.
+# Proxmox compares the full name, so a token of this user does not count as root.
 _ROOT = "root@pam"
 
 _Identity: t.TypeAlias = "tuple[str | None, ...]"
@@ -29,7 +29,9 @@ R = t.TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """One VM being made: what it will be, where its task runs and under which id, and what has to let it pass."""
+    """A VM that is being made: its VMID, name and node, the type, node and id of its task, and the fence to call before
+    each write.
+    """
 
     vmid: int
     name: str
@@ -41,10 +43,10 @@ class Making:
 
 
 class Leftovers(Lifecycle):
-    """Removes what is left of VMs that could not be made. May be used from many threads."""
+    """Removes the remains of VMs that could not be made. May be used from many threads."""
 
     def _removed_if_this_fails(self, making: Making, identity: _Identity, adjust: Callable[[], R]) -> R:
-        """Adjust the VM that this call has made, and delete it when that fails, if it still is that VM."""
+        """Adjust the VM that this call has made. If that fails, delete the VM, provided its identity is unchanged."""
         try:
             return adjust()
         except TaskTimeout as error:
@@ -54,12 +56,12 @@ class Leftovers(Lifecycle):
             raise
 
     def _remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
-        """Delete what a failed create left, which Proxmox itself should have done; never what others made since.
+        """Delete what a failed create or restore left and Proxmox should have removed; never what others made since.
 
-        What a killed process left is only told: half of its disks may be there, which no config names.
+        The remains of a killed process are only reported: some of its disks may exist that no config names.
         """
         if isinstance(error, TaskFailed) and is_killed(error.exitstatus):
-            self._tell_of_locked(making, error)
+            self._report_locked(making, error)
             return
         if making.task_type == RESTORING and upid:
             self._remove(making, error, _is_stub)
@@ -67,10 +69,10 @@ class Leftovers(Lifecycle):
             self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
 
     def _remove_stub(self, making: Making, error: CollectionError) -> None:
-        """Delete the empty VM that Proxmox makes for a create before it starts the task. It is ours: a used VMID is
-        refused before that.
+        """Delete the empty VM that Proxmox makes for a create before it starts the task.
 
-        Raises Ended when it is still there.
+        That VM is certainly ours: Proxmox refuses a VMID in use before it makes one. Raises Ended when it could not be
+        deleted.
         """
         config = read_config(self._session, making.task_node, making.vmid)
         if config is None or config.get("lock") not in BEING_MADE or "name" in config:
@@ -87,8 +89,8 @@ class Leftovers(Lifecycle):
         taken = VMIDTaken(error.message, making.vmid)
         raise Ended(LeftBehind(making.vmid, making.task_node, taken, reason, stub=True)) from error
 
-    def _tell_of_locked(self, making: Making, error: CollectionError) -> None:
-        """Raise Ended when the VM is locked by its creation, which nobody goes on with."""
+    def _report_locked(self, making: Making, error: CollectionError) -> None:
+        """Raise Ended when the VM is still locked by its creation, which no process continues."""
         try:
             config = read_config(self._session, making.task_node, making.vmid)
         except CollectionError:
@@ -99,7 +101,7 @@ class Leftovers(Lifecycle):
             raise Ended(LeftBehind(making.vmid, making.task_node, error, cure)) from error
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
-        """Tell whether the VM has our name and was made while our task ran: the VMID was nobody else's then."""
+        """Tell whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
         created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False
@@ -114,7 +116,7 @@ class Leftovers(Lifecycle):
             config = read_config(self._session, making.node, making.vmid)
             if config is None or not is_ours(config):
                 return
-            # Where the failure is the lack of quorum, a deletion would remove the disks and keep the VM.
+            # Without quorum, a deletion would remove the disks and keep the VM.
             self._quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
             if config.get("protection"):
                 self.update(making.node, making.vmid, {"delete": "protection"})
@@ -124,10 +126,10 @@ class Leftovers(Lifecycle):
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:
-    """Whether a config is what a restore that failed leaves behind."""
+    """Whether a config is one that a failed restore leaves behind."""
     return config.keys() <= {"memory", "digest"}
 
 
 def identity_of(config: Mapping[str, t.Any]) -> _Identity:
-    """Return what tells this VM from any other that may come to have its VMID."""
+    """Return what distinguishes this VM from any other that may later have its VMID."""
     return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))

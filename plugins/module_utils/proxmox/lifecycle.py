@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes to a VM that exists: change, resize, start, stop, make a template, delete. None is sent twice blindly."""
+"""Writes to an existing VM: change, resize, start, stop, convert to a template, delete.
+
+Before a write is sent a second time, the VM is read to see whether the first one was carried out.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ from .sending import nothing, sent
 from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
 
-# Seconds in which a write whose answer was lost shows, if it was done.
+# Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
+# write was not carried out.
 LOOK_FOR = 6.0
 
-# How often it is tried to do something with a VM that is not found on its node, and the seconds in between.
+# How many attempts a write gets on a VM that is not found on its node, and the seconds between two of them.
 TRIES = 3
 FIND_AGAIN_AFTER = 1.0
 
@@ -31,10 +35,10 @@ R = t.TypeVar("R")
 
 
 class Lifecycle:
-    """Writes to VMs that exist, each to its real end. May be used from many threads.
+    """Changes existing VMs and waits until each change is complete. May be used from many threads.
 
-    When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is looked at before the write is
-    sent again, three times in all; then the error is raised.
+    When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is read before the write is sent
+    again. After three attempts the error is raised.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower) -> None:
@@ -52,15 +56,15 @@ class Lifecycle:
         moves: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         """Move the disks in moves (slot to storage), grow those in resizes (slot to bytes), then set changes in the
-        config (C(delete) holds keys to unset). Returns the logs of moves that warned.
+        config (C(delete) lists the keys to unset). Returns the logs of moves that ended with warnings.
 
-        Disks that changes import are grown afterwards; one that is as large already stays.
+        Disks that changes import are grown last; one that is large enough is not changed.
 
         Raises:
-            ApiError, PermissionDenied: a change was refused; none of changes is in force, earlier moves and resizes
-                are, and CD drives that came with a boot order may be.
+            ApiError, PermissionDenied: a change was refused. Earlier moves and resizes are in effect, and so may be CD
+                drives that were sent ahead of a boot order; the other changes are not.
             NoQuorum: nothing was sent.
-            TaskFailed, TaskTimeout: a move or a resize failed, or a change that makes volumes.
+            TaskFailed, TaskTimeout: a move, a resize or a change that allocates volumes failed.
         """
         if resizes or moves or allocations(changes):
             self._quorum.require(f"VM {vmid} was not changed")
@@ -83,7 +87,7 @@ class Lifecycle:
                 del left[slot]
 
         if media:
-            # They are appended to the boot order, also to one that is set along with them.
+            # Proxmox appends new CD drives to the boot order, even to one in the same request: send them first.
             self._sent(lambda: self._session.put(f"{path}/config", media))
         if left:
             self._sent(lambda: self._change(path, left), forget_what_was_made)
@@ -94,12 +98,12 @@ class Lifecycle:
         return tuple(told)
 
     def start(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Start the VM and return the node on which it runs: HA may have moved it. One that runs already is fine.
+        """Start the VM and return the node on which it runs: HA may have moved it. A running VM is not an error.
 
-        With a name, a VM that is found on another node is started only if that is its name.
+        With a name, a VM that is found on another node is started only if it has that name.
 
-        Only the end of a start task tells that it runs: one whose start is going to fail is C(running) for a moment.
-        So when an answer is lost, the VM is not looked at but started again: Proxmox lets the first start end before.
+        Only the end of the start task shows that the VM runs: a VM whose start fails is C(running) for a moment. So
+        after a lost answer the start is sent again without reading the VM; Proxmox carries it out after the first one.
 
         Raises TaskFailed, TaskTimeout, ApiError, PermissionDenied.
         """
@@ -116,7 +120,7 @@ class Lifecycle:
         return self._where_it_is(node, vmid, name, start_on)
 
     def stop(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Stop the VM at once, as pulling the plug does, and return its node. One that is stopped already is fine.
+        """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error.
 
         name is as for start.
         """
@@ -125,28 +129,28 @@ class Lifecycle:
     def shutdown(
         self, node: str, vmid: int, name: str | None = None, *, seconds: int | None = None, force: bool = False
     ) -> str:
-        """Ask the guest to shut down, within seconds; with force it is stopped when it does not. Returns its node.
+        """Ask the guest to shut down within seconds; with force, stop it after that time. Returns its node.
 
         name is as for start.
         """
         return self._switched(node, vmid, name, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
 
     def pause(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Stop the VM's CPUs until it is resumed, and return its node. One that is paused already is fine.
+        """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error.
 
         name is as for start.
         """
         return self._commanded(node, vmid, name, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
 
     def resume(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Let a paused VM go on, and return its node. One that is not paused is fine.
+        """Let a paused VM continue, and return its node. A VM that is not paused is not an error.
 
         name is as for start.
         """
         return self._commanded(node, vmid, name, "resume", {}, lambda now: now.get("qmpstatus") == "running")
 
     def suspend(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Write the VM's memory to disk and stop it, and return its node. Its next start goes on from there.
+        """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there.
 
         name is as for start.
         """
@@ -156,7 +160,7 @@ class Lifecycle:
         )
 
     def convert_to_template(self, node: str, vmid: int) -> None:
-        """Make the stopped VM a template; one that is a template already is fine."""
+        """Convert the stopped VM to a template. A VM that is a template already is not an error."""
 
         def done() -> str | None:
             config = read_config(self._session, node, vmid) or {}
@@ -169,28 +173,28 @@ class Lifecycle:
                 raise
 
     def move_to_pool(self, vmid: int, pool: str) -> None:
-        """Put the VM into a pool, and out of the one that it is in. Raises ApiError, PermissionDenied."""
+        """Put the VM into a pool and remove it from its present one. Raises ApiError, PermissionDenied."""
         params = {"poolid": pool, "vms": vmid, "allow-move": 1}
         try:
             self._sent(lambda: self._session.put("/pools", params))
         except ApiError as error:
-            # It was sent twice, as its first answer was lost.
+            # The first answer was lost, and this is the answer to the second request.
             if "already a pool member" not in error.message:
                 raise
 
     def join_ha(self, vmid: int, intent: HAIntent) -> None:
-        """Put the VM under the HA manager's care, as ha.join_ha does."""
+        """Add the VM as an HA resource, as ha.join_ha does."""
         join_ha(self._session, self._poller, vmid, intent)
 
     def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
-        """Delete the VM with its disks; stop it first when it runs; take it out of HA, backup and replication jobs.
+        """Stop the VM if it runs, delete it with its disks, and remove it from HA, backup and replication jobs.
 
         Returns False when there was no such VM.
 
         Raises:
-            VMIDConflict: the VM is not called name (None: any name will do).
+            VMIDConflict: the VM has another name than name (None: any).
             ApiError: it is protected.
-            NoQuorum: the cluster has none; Proxmox would remove the disks and then fail to remove the VM.
+            NoQuorum: the cluster has no quorum; Proxmox would remove the disks and then fail to remove the VM.
             TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
         """
         path = f"/nodes/{node}/qemu/{vmid}"
@@ -199,7 +203,7 @@ class Lifecycle:
             row = self._row(vmid)
             if row is None or row["type"] != "qemu" or row["node"] == node:
                 return False
-            # It was migrated since it was looked for.
+            # It was migrated after the caller looked it up.
             return self.delete(row["node"], vmid, name)
         if name is not None and config.get("name", "") != name:
             found = config.get("name", "")
@@ -223,7 +227,7 @@ class Lifecycle:
             if row is not None and row["node"] != node:
                 # It was migrated meanwhile.
                 return self.delete(row["node"], vmid, name)
-            # Otherwise another user or process was faster.
+            # Otherwise another user or process has deleted it.
         return True
 
     def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
@@ -234,7 +238,7 @@ class Lifecycle:
             self._session.put(f"{path}/config", changes)
 
     def _resize(self, path: str, slot: str, size: int) -> None:
-        # An absolute size: it does no harm to send it twice.
+        # The size is absolute, so the request may be sent twice.
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
     def _switched(
@@ -266,7 +270,9 @@ class Lifecycle:
         params: Mapping[str, t.Any],
         reached: Callable[[Mapping[str, t.Any]], bool],
     ) -> str:
-        """Send a command and follow its task; reached tells by the VM's current status whether it was carried out."""
+        """Send a command and follow its task. reached takes the VM's current status and tells whether the command was
+        carried out.
+        """
 
         def act(node: str) -> str:
             def done() -> str | None:
@@ -284,11 +290,11 @@ class Lifecycle:
         return self._where_it_is(node, vmid, name, act)
 
     def _where_it_is(self, node: str, vmid: int, name: str | None, act: Callable[[str], R]) -> R:
-        """Act on node, and when the VM is not found there, on the node that the cluster shows it on: with a name only
-        if that is its name, as another VM may have got the VMID.
+        """Call act with node. If the VM is not found there, call act with the node on which the cluster shows it; with
+        a name only if the VM there has it, as another VM may have got the VMID.
 
-        It may have been moved since, or while a task waited for its lock. A node whose file system joins the cluster
-        again misses it for a moment.
+        The VM may have been moved meanwhile, also while a task waited for its lock. And a node whose cluster file
+        system is just rejoining the cluster does not find the VM for a moment.
         """
         for tries_left in reversed(range(TRIES)):
             try:
@@ -312,7 +318,9 @@ class Lifecycle:
         return upid
 
     def _after_ha(self, node: str, vmid: int, wanted: str, upid: str) -> str:
-        """Return the VM's node. HA only took the request: it acts many seconds later, perhaps on another node."""
+        """Return the VM's node. For an HA resource, Proxmox only passes the request to the HA manager, which acts many
+        seconds later, perhaps on another node: wait for that.
+        """
         if not upid or not Upid.parse(upid).type.startswith("ha"):
             return node
         return self._reached(node, vmid, wanted, upid)
@@ -345,9 +353,10 @@ class Lifecycle:
         return reached
 
     def _started_by_ha(self, vmid: int) -> bool:
-        """Tell whether HA says that it has started the VM, which is C(running) for a moment when its start fails.
+        """Tell whether the HA manager reports the VM as started. Its own status does not prove that: a VM whose start
+        fails is C(running) for a moment.
 
-        A user who may not read that (Sys.Audit on C(/)) has only the VM's own status.
+        True for a user without Sys.Audit on C(/), who cannot read it: then the VM's own status has to do.
         """
         try:
             rows = self._session.get("/cluster/ha/status/current")
@@ -361,7 +370,7 @@ class Lifecycle:
         return None if current is None else str(current["status"])
 
     def _current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
-        """Return what Proxmox tells of the VM now; None when it is not on node."""
+        """Return the VM's current status as Proxmox reports it; None when the VM is not on node."""
         try:
             current: Mapping[str, t.Any] = self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")
         except ApiError as error:
