@@ -17,6 +17,9 @@ from .patterns.names import NamePattern, checked_pattern
 NODE_KEY = "node"
 """The label that every node has: its own name."""
 
+CLUSTER_KEY = "cluster"
+"""The label that every node of a task about several clusters has: the name of its cluster."""
+
 REGEX_CONTEXT_KEY = "node.qemu-scheduler/regex"
 
 

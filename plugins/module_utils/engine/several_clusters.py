@@ -21,13 +21,11 @@ from .diagnosis import Outcome
 from .framework.profile import Profile
 from .framework.registry import Registry
 from .framework.status import Status
+from .node_selection import CLUSTER_KEY
 from .plugins.rules.node_affinity import NodeAffinity
 from .plugins.rules.topology_spread import TopologySpread
 from .plugins.rules.vm_affinity import VMAffinity
 from .scheduling_cycle import Scheduler
-
-CLUSTER_KEY = "cluster"
-"""The label that every node of a cluster has: the name of the cluster."""
 
 BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)
 """The plugins whose rules hold between clusters, if the profile has them."""

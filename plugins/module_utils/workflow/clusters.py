@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..engine.several_clusters import CLUSTER_KEY
+from ..engine.node_selection import CLUSTER_KEY
 from ..errors import CollectionError, ConnectionFailed, InvalidRequest
 from ..model import Node
 from ..proxmox.failures import WrongConnection

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..engine.several_clusters import CLUSTER_KEY
+from ..engine.node_selection import CLUSTER_KEY
 from ..engine.texts import known
 from ..errors import InvalidRequest
 from ..model import Expression, HAIntent, Request

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import enum
+import typing as t
 from dataclasses import dataclass, field
 
 from ..engine.diagnosis import Outcome
-from ..engine.several_clusters import ClusterVerdict
 from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
 from ..proxmox.bound import Bound, Unknown
 from ..proxmox.failures import NodeSilent, NodeUnreachable
 from .entries import Entry
 from .existing_plan import Carried, ExistingPlan
+
+if t.TYPE_CHECKING:
+    from ..engine.several_clusters import ClusterVerdict
 
 TRIES = 10
 """How often a VM is decided about because of what others did meanwhile. A wait for capacity is limited by time."""

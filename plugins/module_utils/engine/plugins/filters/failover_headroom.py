@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from dataclasses import replace
 
 from ....model import GIB, MIB, Request
@@ -14,8 +15,10 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import FilterPlugin, PreFilterPlugin
 from ...framework.status import Category, Status, unschedulable
-from ...headroom import Headroom, Limits, Load, Room
 from ...texts import vcpus
+
+if t.TYPE_CHECKING:
+    from ...headroom import Headroom, Load
 
 REASON = "would leave no headroom for the loss of a node"
 NEW = "the new VM"
@@ -41,12 +44,15 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     }
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = cluster.kept(self, self._headroom)
+        from ...headroom import Load, Room
+
+        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), NEW)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        headroom: Headroom = state[self.name]
-        found = headroom.stranding(node, Load(Room(request.memory, request.cores), NEW))
+        asked: tuple[Headroom, Load] = state[self.name]
+        headroom, load = asked
+        found = headroom.stranding(node, load)
         if found is None:
             return None
         size = found.guest.size
@@ -57,6 +63,8 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         )
 
     def _headroom(self, cluster: ClusterState) -> Headroom:
+        from ...headroom import Headroom, Limits
+
         return Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
 
     def _limit(self, resource: str, unit: int) -> Limit | None:
