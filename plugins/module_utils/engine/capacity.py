@@ -67,13 +67,14 @@ def how_many(
     InvalidRequest and PluginFailed.
     """
     scheduler = Scheduler(cluster, profiles, default_profile)
+    requests = [replace(shape, vmid=None) for shape in shapes]
     fits = [0] * len(shapes)
     per_node: Counter[str] = Counter()
     placed: list[Decision] = []
     last: Outcome | None = None
     try:
         for number in itertools.cycle(range(len(shapes))):
-            outcome = scheduler.schedule(replace(shapes[number], vmid=None), math.inf)
+            outcome = scheduler.schedule(requests[number], math.inf)
             if outcome.decision is None:
                 last = outcome
                 break

@@ -74,9 +74,8 @@ def checked(plugin: Plugin, answer: object) -> Status | None:
         return None
     if answer.code in SKIPS:
         return answer
-    # What dataclasses.replace does, in half the time: a large cluster has many nodes that are rejected.
-    told = (answer.code, answer.reason, answer.detail, answer.shortages, answer.until)
-    return Status(*told, plugin=plugin.name, category=plugin.category)
+    # What _replace does, in half the time: a large cluster has many nodes that are rejected.
+    return Status(*answer[:5], plugin.name, plugin.category)
 
 
 def finite(plugin: Plugin, score: float) -> float:

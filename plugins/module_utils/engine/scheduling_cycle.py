@@ -15,7 +15,7 @@ import itertools
 import operator
 import typing as t
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
@@ -391,7 +391,8 @@ class Scheduler:
 
     def _run_pre_filter(self, profile: Profile, request: Request, now: float) -> Cycle:
         """Ask which plugins have something to say about the request, and find what sharing plugins said before."""
-        signatures = self._signatures(profile, request)
+        idle = profile.idle(request)
+        signatures = self._signatures(profile, request, idle)
         key: Hashable = (profile.name, *signatures)
         try:
             shared = self._kept.get(key)
@@ -400,7 +401,7 @@ class Scheduler:
                 guarded(sharing, hash, signature)
             raise
         state = CycleState()
-        statuses: dict[str, Status | None] = {plugin.name: SKIP for plugin in profile.idle(request)}
+        statuses: dict[str, Status | None] = dict.fromkeys(idle, SKIP)
         if shared is not None:
             shared.restore(state)
             statuses.update(shared.kept)
@@ -431,7 +432,7 @@ class Scheduler:
         scorers = _that_score(profile.plain_scorers(alone), codes)
         return Cycle(request, profile, key, shared, filters, scorers, state, refusing)
 
-    def _signatures(self, profile: Profile, request: Request) -> list[Hashable]:
+    def _signatures(self, profile: Profile, request: Request, idle: Collection[str]) -> list[Hashable]:
         """What each of the sharing plugins looks at in the request."""
         if not self._sharing:
             return [NOT_SHARED] * len(profile.sharing)
@@ -439,7 +440,7 @@ class Scheduler:
         with Blame() as blame:
             for plugin in profile.sharing:
                 blame.plugin = plugin
-                concerned = concerns(plugin, request)
+                concerned = plugin.name not in idle
                 signatures.append(plugin.signature(request, self.cluster) if concerned else NOT_CONCERNED)
         return signatures
 

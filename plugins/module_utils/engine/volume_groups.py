@@ -31,11 +31,13 @@ class View:
         disks: the drives to be made, largest first.
         least: the least room of the storages that the drives go to; minus infinite when one of them finds none.
         own: the negated room of the roomiest storage of each node's own, with the node; some outdated.
+        number: what its nodes are known by as a group.
     """
 
     node: NodeInfo
     disks: Sequence[Disk]
     least: float
+    number: int
     own: list[tuple[float, int, NodeInfo]] = field(default_factory=list)
 
 
@@ -71,13 +73,13 @@ class VolumeGroups:
         key = tuple(disks), frozenset(seen)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = View(node, disks, self._least(node, disks))
+            view = self._views[key] = View(node, disks, self._least(node, disks), len(self._views))
         if own == -math.inf:
-            return key
+            return view.number
         if own >= view.least:
             return None
         heapq.heappush(view.own, (-own, node.index, node))
-        return key
+        return view.number
 
     def update(self, guest: Guest, node: NodeInfo) -> list[NodeInfo]:
         """The nodes whose own storages may count, now that a guest came to a node or left it."""
@@ -113,9 +115,9 @@ class VolumeGroups:
 
 
 class SharedByVolumes(SharedPlugin):
-    """A plugin whose verdicts depend on the storages that a request's drives go to.
+    """A plugin whose verdicts depend on the storages that a request's drives go to. All of them share the groups.
 
-    Its C(pre_filter) leaves the VolumeGroups of the request in the state under the plugin's name.
+    Its C(pre_filter) calls C(find_groups).
     """
 
     regroups = True
@@ -123,9 +125,13 @@ class SharedByVolumes(SharedPlugin):
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.disks, request.clone
 
+    def find_groups(self, state: CycleState, request: Request) -> None:
+        """Leave the groups of the request in the state."""
+        state[self.name] = state.once(VolumeGroups, VolumeGroups, request, self.policy.storage_classes)
+
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
         groups: VolumeGroups = state[self.name]
-        return groups.group(node)
+        return state.once((VolumeGroups, node.index), groups.group, node)
 
     def update(
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int

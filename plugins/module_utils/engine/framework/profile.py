@@ -82,9 +82,9 @@ class Profile:
         self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
         self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
 
-    def idle(self, request: Request) -> list[points.Plugin]:
-        """The plugins that are not about the request."""
-        return [plugin for plugin in self._choosy if not points.concerns(plugin, request)]
+    def idle(self, request: Request) -> set[str]:
+        """The names of the plugins that are not about the request."""
+        return {plugin.name for plugin in self._choosy if not points.concerns(plugin, request)}
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""

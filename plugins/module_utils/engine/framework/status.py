@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import typing as t
-from dataclasses import dataclass
 
 
 class Code(enum.Enum):
@@ -46,8 +45,7 @@ class Shortage(t.NamedTuple):
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(t.NamedTuple):
     """A plugin's answer when it is not a plain yes; the plain yes is C(None).
 
     Attributes:

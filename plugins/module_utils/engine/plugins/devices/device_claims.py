@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from dataclasses import replace
 
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
@@ -53,4 +52,4 @@ class DeviceClaims(PerNode, FilterPlugin, ReservePlugin):
 
 def _hopeful(refused: Status, node: NodeInfo) -> Status:
     """What a node that is offline has is known when it is back."""
-    return refused if node.node.online else replace(refused, code=Code.UNSCHEDULABLE)
+    return refused if node.node.online else refused._replace(code=Code.UNSCHEDULABLE)

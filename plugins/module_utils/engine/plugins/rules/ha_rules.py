@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Mapping
 
 from ....errors import InvalidRequest
@@ -21,6 +22,24 @@ NOT_APART = "held a VM of HA rule '{}'"
 
 NEW_VM = 0
 """Stands for the VMID that is not chosen yet; no guest has it."""
+
+
+class Places(t.NamedTuple):
+    """Where the HA manager would leave the VM, and the answers for the other nodes, which are made once for all nodes.
+
+    Attributes:
+        within: the nodes of a strict node-affinity rule, if one holds; outside is the answer for others.
+        together: the node of the VMs that this one is kept with, if there are any; elsewhere is the answer for others.
+        apart: the answers for nodes of VMs that this one is kept apart from.
+        preferred: how much the HA manager prefers nodes.
+    """
+
+    within: Mapping[str, int] | None
+    outside: Status
+    together: str | None
+    elsewhere: Status
+    apart: Mapping[str, Status]
+    preferred: Mapping[str, float]
 
 
 class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
@@ -48,16 +67,20 @@ class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
         members = frozenset[int]().union(*(rule.vmids for rule in rules if rule.type == RESOURCES))
         located = {guest.vmid: guest.node for member in members if (guest := cluster.get(member)) is not None}
         found = enforced(rules, vmid, located)
-        state[self.name] = found, {} if found.by_nodes is None else preferences(found.by_nodes)
+        state[self.name] = _places(found)
         return SKIP_SCORE if found.by_nodes is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found: Enforced = state[self.name][0]
-        return fits(found, node.name)
+        places: Places = state[self.name]
+        if places.within is not None and node.name not in places.within:
+            return places.outside
+        if places.together is not None and node.name != places.together:
+            return places.elsewhere
+        return places.apart.get(node.name)
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        preferred: Mapping[str, float] = state[self.name][1]
-        return preferred.get(node.name, 0.0)
+        places: Places = state[self.name]
+        return places.preferred.get(node.name, 0.0)
 
 
 def is_concerned(request: Request) -> bool:
@@ -65,13 +88,14 @@ def is_concerned(request: Request) -> bool:
     return request.ha is not None and (request.ha.joins is not None or request.vmid is not None)
 
 
-def fits(found: Enforced, node: str) -> Status | None:
-    """None when the HA manager would leave the VM on node, as far as rules go; else the status."""
+def _places(found: Enforced) -> Places:
     rule = found.by_nodes
-    if rule is not None and rule.strict and node not in rule.nodes:
-        return unresolvable(NOT_A_NODE_OF.format(rule.name))
-    if found.together is not None and node != found.together[0]:
-        return unschedulable(NOT_TOGETHER.format(found.together[1]))
-    if node in found.apart:
-        return unschedulable(NOT_APART.format(found.apart[node]))
-    return None
+    together, kept_with = found.together or (None, "")
+    return Places(
+        within=rule.nodes if rule is not None and rule.strict else None,
+        outside=unresolvable(NOT_A_NODE_OF.format(rule.name if rule is not None else "")),
+        together=together,
+        elsewhere=unschedulable(NOT_TOGETHER.format(kept_with)),
+        apart={node: unschedulable(NOT_APART.format(name)) for node, name in found.apart.items()},
+        preferred={} if rule is None else preferences(rule),
+    )

@@ -10,7 +10,7 @@ from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, PreFilterPlugin, ScorePlugin
 from ...framework.status import SKIP, Status
-from ...volume_groups import SharedByVolumes, VolumeGroups
+from ...volume_groups import SharedByVolumes
 from ...volumes import volumes_on
 
 
@@ -27,7 +27,7 @@ class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
     about = ("disks", "clone")
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = VolumeGroups(request, self.policy.storage_classes)
+        self.find_groups(state, request)
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:

@@ -17,7 +17,7 @@ from ...framework.draft import Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import Category, Status
 from ...storage_classes import parse_storage_classes
-from ...volume_groups import SharedByVolumes, VolumeGroups
+from ...volume_groups import SharedByVolumes
 from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
 
 
@@ -49,7 +49,7 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
         return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = VolumeGroups(request, self.policy.storage_classes)
+        self.find_groups(state, request)
         for disk in request.disks:
             if disk.source is not None:
                 _check_image(disk, disk.source, cluster)
