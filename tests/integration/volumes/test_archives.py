@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
 from support.waiting import until
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.vm_plan import as_document, read_plan
 
 from .conftest import CLUSTER, Lab
 
@@ -108,6 +111,23 @@ def test_latest_backup__is_restored_once_with_what_the_task_changes(
     assert controller.schedule(**asked, apply=planned["vm_plan"])["changed"] is False
     again = controller.schedule(**asked, update=True)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+def test_plan_with_the_latest_backup__restores_the_backup_that_it_was_made_with(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked = {"name": "web-2", "archive": "nas:170"}
+    plan = read_plan(controller.schedule(**asked, check=True)["vm_plan"], "apply")
+
+    def made_with(volume: str) -> dict[str, Any]:
+        return as_document(replace(plan, vms=(replace(plan.vms[0], archive=volume),)))
+
+    gone = controller.fail("PlanStale", **asked, apply=made_with(OLD.replace("11_01", "10_01")))
+    assert 'VM "web-2" is not as planned: archive: there is no nas:backup/vzdump-qemu-170-2026_10_01' in gone["msg"]
+    assert gone["msg"].endswith(f"did you mean {OLD}?")
+    assert posts(cluster) == []
+    result = controller.schedule(**asked, apply=made_with(OLD))
+    assert restored(cluster, result)["memory"] == "1024", "the memory of the older backup"
 
 
 def test_named_backup__grows_gains_a_drive_and_keeps_its_identity(
