@@ -108,6 +108,7 @@ class _Connection:
 
     def __init__(self, verify: bool | str) -> None:
         import requests
+        import urllib3
         from proxmoxer.backends.https import ProxmoxHTTPAuthBase, ProxmoxHttpSession
         from urllib3.util.ssl_ import create_urllib3_context
 
@@ -115,6 +116,8 @@ class _Connection:
         context = create_urllib3_context()
         if verify is False:
             context.check_hostname = False
+            # It is what the user asked for; Ansible shows the warning as output that should not be there.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.sslsocket_class = _bounded_socket(lambda: self.ends)
 
         class Adapter(requests.adapters.HTTPAdapter):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -54,11 +55,13 @@ def test_wrong_password__is_refused_without_the_password(cluster, connect):
     assert "hunter22" not in raised.value.message
 
 
-@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_certificate_of_an_unknown_authority__is_not_trusted(connect):
     with pytest.raises(ConnectionFailed, match="ca_path"):
         connect(ca_path=None).get("/version")
-    assert connect(ca_path=None, validate_certs=False).get("/version")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert connect(ca_path=None, validate_certs=False).get("/version")
+    assert warned == []
 
 
 @pytest.mark.parametrize("options", [{}, {"api_user": "root@pam", "api_password": "x"}])
