@@ -187,6 +187,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         shared = {each["proxmox_name"] for name, each in named.items() if each["proxmox_name"] not in (None, name)}
         if shared:
             self.display.warning(f"several guests share a name, so a VMID follows it: {', '.join(sorted(shared))}")
+        elsewhere = [name for name in named if (host := inventory.get_host(name)) and "proxmox_vmid" in host.vars]
+        if elsewhere:
+            self.display.warning(
+                f"guests of another source have these names too, and each name is one host: {', '.join(elsewhere)}"
+            )
         for name, variables in named.items():
             self._add(name, untrusted(variables))
 
