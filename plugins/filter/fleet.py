@@ -18,7 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
     wrap,
 )
 
-HEADINGS = ("VM", "STATE", "NODE", "VMID", "WHAT")
+HEADINGS = ("VM", "STATE", "CLUSTER", "NODE", "VMID", "WHAT")
 OK = "ok"
 
 
@@ -61,12 +61,16 @@ def what_of(vm: Mapping[str, t.Any]) -> str:
 
 def _row(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
     name = str(vm.get("name") or vm.get("vmid") or EMPTY)
-    return name, vm["state"], vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY), what_of(vm)
+    return name, vm["state"], *_place(vm), what_of(vm)
 
 
 def _unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
     facts = [vm["status"], *([f"pool {vm['pool']}"] if vm.get("pool") else []), *vm["tags"]]
-    return str(vm.get("name") or vm["vmid"]), "unmanaged", vm["node"], str(vm["vmid"]), ", ".join(facts)
+    return str(vm.get("name") or vm["vmid"]), "unmanaged", *_place(vm), ", ".join(facts)
+
+
+def _place(vm: Mapping[str, t.Any]) -> tuple[str, str, str]:
+    return vm.get("cluster") or EMPTY, vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY)
 
 
 def _shown(value: t.Any) -> str:

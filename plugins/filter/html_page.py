@@ -31,7 +31,9 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "",
     name = cluster if isinstance(cluster, str) else ", ".join(cluster)
     about = {"cluster": name, "job": job, "plan_only": plan_only, "time": time}
     if {"vms", "summary", "unmanaged"} <= result.keys():
-        return rendered("fleet.html.j2", fleet(result), about)
+        view = fleet(result)
+        about["cluster"] = ", ".join(view["clusters"]) or name
+        return rendered("fleet.html.j2", view, about)
     if "vms" in result:
         view = placement(result)
         room = moves(result, plan_only=plan_only) if "plan" in result else None

@@ -13,6 +13,7 @@ version_added: 1.1.0
 description:
   - Reports for each VM of a list whether it exists and is as requested, and which VMs of the cluster are in no list.
   - Takes the options of M(qemu_scheduler.proxmox.qemu_schedule), so that one file of VMs serves both. Writes nothing.
+  - With O(clusters), compares the list with several clusters.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
@@ -49,6 +50,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.scheduling.requests
+  - qemu_scheduler.proxmox.clusters
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
   - qemu_scheduler.proxmox.attributes
@@ -88,6 +90,11 @@ vms:
       description: Name of the VM.
       type: str
       sample: web-1
+    cluster:
+      description: Name of its cluster.
+      returned: with O(clusters), unless there is no VM
+      type: str
+      sample: berlin
     vmid:
       description: VMID of the VM. Null if there is no VM.
       type: int
@@ -134,8 +141,8 @@ vms:
       sample: [create, start]
 unmanaged:
   description:
-    - VMs of the cluster that are not in O(vms), with C(name), C(vmid), C(node), C(status), C(pool) and C(tags). Empty
-      without O(unmanaged).
+    - VMs of the cluster that are not in O(vms), with C(name), C(vmid), C(node), C(status), C(pool) and C(tags), and
+      with O(clusters) also C(cluster). Empty without O(unmanaged).
   returned: success
   type: list
   elements: dict
@@ -158,6 +165,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters import clusters_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.fleet import fleet_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     Spec,
@@ -172,6 +180,7 @@ def argument_spec() -> Spec:
     """The options of the module."""
     return {
         **cluster_argument_spec(),
+        **clusters_argument_spec(),
         **run_argument_spec(),
         **vms_argument_spec(required=True),
         "unmanaged": {"type": "bool", "default": False},

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from ..engine.framework.profile import Profile
 from ..model import OFF, Guest
 from ..proxmox.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
 from .address_pools import parse_pools
 from .checks import check_entries
-from .counted import Expanded, expand, surplus_entries
+from .counted import Series, expand, surplus_entries
 from .device_options import device_attributes
 from .entries import Entry, build_entries
 from .guards import Guard
@@ -41,6 +42,34 @@ READ_ONLY: Mapping[str, t.Any] = {
 """The options of a run that decides and writes nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A list of VMs, checked as far as that is possible without a cluster.
+
+    Attributes:
+        series: the entries that have a count.
+    """
+
+    entries: Sequence[Entry]
+    series: Collection[Series]
+    profiles: Mapping[str, Profile]
+    default_profile: str
+    device_attributes: Mapping[str, Mapping[str, t.Any]]
+
+
+class Found(t.NamedTuple):
+    """What came of the comparison.
+
+    Attributes:
+        guests: all guests, if they are needed, each list with its cluster; None in a task about one cluster.
+    """
+
+    entries: Sequence[Entry]
+    reports: Sequence[VMReport]
+    guests: Sequence[tuple[str | None, Sequence[Guest]]]
+    doubts: Sequence[str]
+
+
 def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> dict[str, t.Any]:
     """The result of the module. per_vm names the options of one VM.
 
@@ -51,20 +80,11 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     entries = [replace(entry, update=False, limits="warn", apply_pending="never") for entry in built]
     profiles, profile = profiles_of(params)
     check_entries(entries, profiles, profile)
-    attributes = device_attributes(params.get("device_attributes"))
-    access = Access.open(params, facts_of(params.get("nodes")))
-    try:
-        guests = read_settled(access.reader, patience=0).guests if _looks_around(params, expanded) else ()
-        removals, _kept = surplus_entries(expanded.series, entries, guests)
-        entries += removals
-        book = AddressBook(parse_pools(params["address_pools"]), access.reader)
-        placer = Placer(access, profiles, profile, attributes, book)
-        run = Run({**params, **READ_ONLY}, access, placer, entries)
-        reports = run.execute(check_mode=True)
-    finally:
-        access.close()
-    vms = [_vm(report) for report in reports]
-    unmanaged = _unmanaged(guests, entries, reports, Guard.of(params)) if params["unmanaged"] else []
+    fleet = Fleet(entries, expanded.series, profiles, profile, device_attributes(params.get("device_attributes")))
+    compare = _on_one if params.get("clusters") is None else _on_clusters
+    found = compare({**params, **READ_ONLY}, fleet, look_around=bool(params["unmanaged"] or expanded.series))
+    vms = [_vm(report) for report in found.reports]
+    unmanaged = _unmanaged(found, Guard.of(params)) if params["unmanaged"] else []
     counts = Counter(vm["state"] for vm in vms)
     return {
         "changed": False,
@@ -72,17 +92,48 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
         "summary": {**{state: counts[state] for state in STATES}, "unmanaged": len(unmanaged)},
         "vms": vms,
         "unmanaged": unmanaged,
-        "doubts": [*book.doubts, *run.warnings],
+        "doubts": list(found.doubts),
     }
 
 
-def _looks_around(params: Mapping[str, t.Any], expanded: Expanded) -> bool:
-    return bool(params["unmanaged"] or expanded.series)
+def _on_one(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> Found:
+    access = Access.open(params, facts_of(params.get("nodes")))
+    try:
+        guests = read_settled(access.reader, patience=0).guests if look_around else ()
+        entries = _with_surplus(fleet, guests)
+        book = AddressBook(parse_pools(params["address_pools"]), access.reader)
+        placer = Placer(access, fleet.profiles, fleet.default_profile, fleet.device_attributes, book)
+        run = Run(params, access, placer, entries)
+        reports = run.execute(check_mode=True)
+    finally:
+        access.close()
+    return Found(entries, reports, [(None, guests)], [*book.doubts, *run.warnings])
+
+
+def _on_clusters(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> Found:
+    from .clusters import clusters_of
+    from .multi_cluster import MultiClusterRun
+
+    run = MultiClusterRun(params, clusters_of(params), fleet.profiles, fleet.default_profile, fleet.device_attributes)
+    try:
+        guests = run.guests() if look_around else {}
+        entries = _with_surplus(fleet, [guest for there in guests.values() for guest in there])
+        reports = run.execute(entries, check_mode=True)
+    finally:
+        run.close()
+    return Found(entries, reports, list(guests.items()), run.warnings)
+
+
+def _with_surplus(fleet: Fleet, guests: Iterable[Guest]) -> list[Entry]:
+    """The entries, and those that remove what larger counts left."""
+    removals, _kept = surplus_entries(fleet.series, fleet.entries, guests)
+    return [*fleet.entries, *removals]
 
 
 def _vm(report: VMReport) -> dict[str, t.Any]:
     state = _state(report)
     return {
+        **_cluster(report.job.cluster if report.job.guest is not None else None),
         "name": report.name,
         "vmid": report.vmid if report.job.guest is not None else None,
         "node": None if report.job.guest is None else report.job.guest.node,
@@ -94,6 +145,11 @@ def _vm(report: VMReport) -> dict[str, t.Any]:
         "error": None if report.error is None else {"code": report.error.code, "message": report.failure},
         "actions": list(report.actions),
     }
+
+
+def _cluster(name: str | None) -> dict[str, str]:
+    """Where a guest is, in tasks about several clusters."""
+    return {} if name is None else {"cluster": name}
 
 
 def _status(job: Job) -> str | None:
@@ -135,14 +191,12 @@ def _broken(job: Job) -> list[str]:
     return [] if job.plan is None else list(job.plan.cautions)
 
 
-def _unmanaged(
-    guests: Iterable[Guest], entries: Sequence[Entry], reports: Sequence[VMReport], scope: Guard
-) -> list[dict[str, t.Any]]:
+def _unmanaged(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
     """The VMs in the scope that no entry means. Templates are not among them."""
-    vmids = {report.job.guest.vmid for report in reports if report.job.guest is not None}
-    names = {entry.request.name for entry in entries}
+    meant = {(job.cluster, job.guest.vmid) for report in found.reports if (job := report.job).guest is not None}
     return [
         {
+            **_cluster(cluster),
             "name": guest.name,
             "vmid": guest.vmid,
             "node": guest.node,
@@ -150,10 +204,12 @@ def _unmanaged(
             "pool": guest.pool,
             "tags": sorted(guest.tags),
         }
+        for cluster, guests in found.guests
+        for names in [{e.request.name for e in found.entries if not e.clusters or cluster in e.clusters}]
         for guest in sorted(guests, key=lambda guest: guest.vmid)
         if guest.kind == "qemu"
         and not guest.template
-        and guest.vmid not in vmids
+        and (cluster, guest.vmid) not in meant
         and guest.name not in names
         and scope.allows(guest)
     ]

@@ -78,10 +78,10 @@ class MultiClusterRun:
         """How full the nodes of all clusters were before the run, and are after it."""
         return [usage for site in self._all_sites for usage in site.nodes]
 
-    def guests(self) -> list[Guest]:
-        """All guests of the clusters that answer."""
+    def guests(self) -> dict[str, Sequence[Guest]]:
+        """All guests of the clusters that answer, by the names of these."""
         read = in_parallel(lambda site: read_settled(site.access.reader, patience=0).guests, self._cycle.sites)
-        return [guest for guests in read.values() for guest in guests]
+        return {site.name: guests for site, guests in read.items()}
 
     def close(self) -> None:
         for site in self._all_sites:

@@ -9,6 +9,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ..engine.framework.profile import Profile
 from ..errors import InvalidRequest
@@ -164,7 +165,7 @@ def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -
     clusters = clusters_of(params)
     run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, task.progress)
     try:
-        removals, cautions = _surplus(task, run.guests)
+        removals, cautions = _surplus(task, lambda: chain.from_iterable(run.guests().values()))
         reports = run.execute([*task.entries, *removals], check_mode=check_mode)
     finally:
         run.close()

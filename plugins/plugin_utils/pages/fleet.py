@@ -12,13 +12,19 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.fleet import OK, 
 
 
 def fleet(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The view of a result, the worst VMs first."""
+    """The view of a result, the worst VMs first. With several clusters, nodes are named as C(cluster/node)."""
     summary = result["summary"]
+    found = [*result["vms"], *result["unmanaged"]]
     return {
         "clean": result["clean"],
         "as_requested": summary[OK],
         "states": {state: count for state, count in summary.items() if count},
-        "vms": [{**vm, "what": what_of(vm)} for vm in worst_first(result)],
-        "unmanaged": result["unmanaged"],
+        "clusters": sorted({vm["cluster"] for vm in found if vm.get("cluster")}),
+        "vms": [{**_placed(vm), "what": what_of(vm)} for vm in worst_first(result)],
+        "unmanaged": [_placed(vm) for vm in result["unmanaged"]],
         "doubts": result.get("doubts") or [],
     }
+
+
+def _placed(vm: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {**vm, "node": f"{vm['cluster']}/{vm['node']}" if vm.get("cluster") else vm["node"]}

@@ -196,3 +196,42 @@ def test_cluster_that_loses_its_room__hands_its_vm_over(pair: Pair, controller: 
     made = controller.schedule(clusters=[options("a", a), options("b", b)], name="web", vmid_range="100-100", **VM)
     assert (on(made), made["vmid"], made["vms"][0]["attempts"]) == ({"web": "b"}, 100, 3)
     assert (names(a), names(b)) == ([], ["web"])
+
+
+def test_list__is_compared_with_all_clusters(pair: Pair, controller: Controller) -> None:
+    a, b = pair
+    clusters = [options("a", a), options("b", b)]
+    controller.schedule(clusters=clusters, vms=[{"name": "web", "cluster": "a"}, {"name": "db", "cluster": "b"}], **VM)
+    a.add_guest(vmid=101, name="old", node="pve1")
+    b.add_guest(vmid=101, name="web", node="pve2")
+    for cluster in pair:
+        cluster.advance(60)
+        cluster.reset_requests()
+    wanted = [{"name": "web", "cluster": "a"}, {"name": "db", "cores": 2}, {"name": "new"}]
+    found = controller.run("fleet_info", clusters=clusters, vms=wanted, unmanaged=True, **VM)
+    seen = [(vm["name"], vm["state"], vm.get("cluster"), vm["node"] is None) for vm in found["vms"]]
+    assert seen == [("web", "ok", "a", False), ("db", "drifted", "b", False), ("new", "missing", None, True)]
+    unmanaged = [(vm["name"], vm["cluster"], vm["vmid"]) for vm in found["unmanaged"]]
+    assert unmanaged == [("old", "a", 101), ("web", "b", 101)]
+    with_c = {"clusters": [*clusters, DOWN], "vms": wanted, **VM}
+    doubtful = controller.run("fleet_info", **with_c)
+    assert [vm["state"] for vm in doubtful["vms"]] == ["ok", "drifted", "failed"]
+    assert doubtful["vms"][2]["error"]["code"] == "ClusterUnreachable"
+    assert doubtful["doubts"][0].startswith("cluster 'c' cannot be reached and takes no part")
+    skipped = controller.run("fleet_info", **with_c, when_unreachable="skip")
+    assert [vm["state"] for vm in skipped["vms"]] == ["ok", "drifted", "missing"]
+    assert [r for cluster in pair for r in cluster.requests() if r["method"] != "GET"] == []
+
+
+def test_count_over_clusters__is_compared_and_shrinks(pair: Pair, controller: Controller) -> None:
+    a, b = pair
+    clusters = [options("a", a), options("b", b)]
+    rule = {"topology_spread": [{"topology_key": "cluster", "name": "web-.*"}]}
+    series: dict[str, Any] = {"name": "web-{n}", "count": 4, "surplus": "absent", "tags": ["web"], **rule}
+    controller.schedule(clusters=clusters, vms=[series], **VM)
+    fewer = [{**series, "count": 2}]
+    found = controller.run("fleet_info", clusters=clusters, vms=fewer, **VM)
+    assert [vm["state"] for vm in found["vms"]] == ["ok", "ok", "unwanted", "unwanted"]
+    controller.schedule(clusters=clusters, vms=fewer, **VM)
+    assert sorted(names(a) + names(b)) == ["web-1", "web-2"]
+    assert controller.run("fleet_info", clusters=clusters, vms=fewer, unmanaged=True, **VM)["clean"] is True

@@ -33,8 +33,10 @@ def test_clusters_page__runs_as_written(tmp_path: Path) -> None:
         text = text.replace("rome.example.com", "127.0.0.1:1").replace("{{ rome_secret }}", "5ecret-of-rome")
         user = {"api_user": there["PROXMOX_USER"], "api_token_id": there["PROXMOX_TOKEN_ID"]}
         tasks = yaml.safe_load(text)
-        for task in tasks[::2]:
-            task["qemu_scheduler.proxmox.qemu_schedule"].update(user)
+        for task in tasks:
+            for module, options in task.items():
+                if module.startswith("qemu_scheduler.proxmox."):
+                    options.update(user)
         run = run_tasks(tmp_path, tasks, {"PROXMOX_VALIDATE_CERTS": "false"}, "-vvv")
     assert run.code == 0, run.output
     assert there["PROXMOX_TOKEN_SECRET"] not in run.output
@@ -42,4 +44,12 @@ def test_clusters_page__runs_as_written(tmp_path: Path) -> None:
     assert sorted(placed[f"web-{n}"] for n in (1, 2, 3, 4)) == ["berlin", "boston", "boston", "paris"]
     assert {placed["db-1"], placed["db-2"]} == {"berlin", "paris"}
     assert any("VM" in line and "CLUSTER  NODE" in line for line in run.of(tasks[1]["name"])["msg"])
-    assert run.last["vms"][0]["cluster"] == "berlin"
+    assert run.of("New VMs, although a cluster may be down")["vms"][0]["cluster"] == "berlin"
+    fleet = run.of("What differs, on any cluster")
+    assert {vm["name"]: vm["cluster"] for vm in fleet["vms"]} == {n: c for n, c in placed.items() if n != "db-2"}
+    assert {vm["state"] for vm in fleet["vms"]} == {"ok"}
+    unmanaged = {(vm["name"], vm["cluster"]) for vm in fleet["unmanaged"]}
+    assert unmanaged == {("db-2", placed["db-2"]), ("batch-7", "berlin")}
+    counts = [result["total"] for result in run.of("How many more VMs of this size fit on each cluster")["results"]]
+    assert min(counts) > 0
+    assert run.last["results"][1]["msg"].startswith(f"{counts[1]} more on paris, then ")
