@@ -116,7 +116,7 @@ class _Connection:
         context = create_urllib3_context()
         if verify is False:
             context.check_hostname = False
-            # It is what the user asked for; Ansible shows the warning as output that should not be there.
+            # The user requested this, and Ansible shows the warning as an output that should not be there.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.sslsocket_class = _bounded_socket(lambda: self.ends)
 

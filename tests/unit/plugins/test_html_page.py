@@ -141,6 +141,15 @@ def test_vms_of_several_clusters__are_told_apart() -> None:
     assert len(outline.ids) == len(set(outline.ids))
 
 
+def test_list_against_several_clusters__names_the_cluster_of_each_vm() -> None:
+    result = fleet_result()
+    result["vms"][0]["cluster"], result["unmanaged"][0]["cluster"] = "paris", "berlin"
+    page = html_page(result, cluster="192.0.2.1")
+    assert "<dd>berlin, paris</dd>" in page
+    assert "paris/pve2" in page
+    assert "berlin/pve5" in page
+
+
 def test_moves__tell_what_became_of_each() -> None:
     planned = moves(moves_result(12, 6, done=False), plan_only=True)
     assert {row["state"] for row in planned["moves"]} == {"planned"}
