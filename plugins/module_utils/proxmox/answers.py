@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what came over the wire to the error that tells it. Pure: nothing is sent here."""
+"""Makes errors of failed API answers and broken connections. Pure: nothing is sent here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import ApiError, AuthenticationFailed, CollectionError, Connection
 from .failures import AnswerLost, NodeSilent, NodeUnreachable, NotImplementedHere, WrongConnection
 from .outcomes import lacks_quorum
 
-# pveproxy's own codes for a call that it had to pass on to another node or daemon, and those of a proxy before it.
+# Status codes of pveproxy for a call that it could not pass on to another node or daemon, and those of a reverse proxy.
 CONNECTION_TO_NODE_FAILED = 595
 _BROKEN_ON_THE_WAY = frozenset({502, 504, 596, 597, 598, 599})
 _BUSY = 503
 WORTH_ANOTHER_READ = frozenset({502, _BUSY, CONNECTION_TO_NODE_FAILED, 596, 597})
-# A proxy that does not reach the API behind it.
+# Status codes of a reverse proxy that does not reach the API behind it: another host may.
 AT_ANOTHER_HOST = frozenset({502, _BUSY, 504})
 
 _SECRET_PARAMETERS = frozenset({"cipassword", "password", "secret", "sshkeys", "tfa-challenge", "ticket", "value"})
@@ -28,7 +28,7 @@ _HIDDEN = "********"
 
 
 def hide_secrets(text: str, params: Mapping[str, t.Any]) -> str:
-    """Return text without the values of those params that are secrets: Proxmox quotes some values in its errors."""
+    """Return text with the values of secret params hidden: Proxmox quotes some values in its errors."""
     for key, value in params.items():
         if key in _SECRET_PARAMETERS and len(str(value)) > 2:
             text = text.replace(str(value), _HIDDEN)
@@ -40,8 +40,8 @@ def failure_of_answer(
 ) -> CollectionError:
     """Return the error for an answer of status 400 or above.
 
-    The message is Proxmox's own, behind the call; details hold C(method), C(path), C(status) and, for refused
-    parameters, C(errors) by field.
+    The message is the call, followed by Proxmox's own message. details hold C(method), C(path), C(status) and, for
+    refused parameters, C(errors) by field.
     """
     answer = _parsed(body)
     message, fields = _message(answer, reason), _fields(answer)
@@ -71,7 +71,7 @@ def failure_of_answer(
 
 
 def _needed(path: str, message: str, params: Mapping[str, t.Any]) -> str:
-    """Return what a refused create or clone takes, where Proxmox names neither path nor privilege; else nothing."""
+    """Return the privilege that a refused create or clone needs if Proxmox does not name it; else an empty text."""
     vmid = params.get("newid" if path.endswith("/clone") else "vmid")
     if "(" in message or vmid is None or not re.fullmatch(r"/nodes/[^/]+/qemu(/\d+/clone)?", path):
         return ""
@@ -80,7 +80,10 @@ def _needed(path: str, message: str, params: Mapping[str, t.Any]) -> str:
 
 
 def redirected(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:
-    """Return the error for an answer that points elsewhere: nothing of ours is sent there. where is C(host:port)."""
+    """Return the error for a redirect. It is not followed, so that no credentials are sent to another host.
+
+    where is the C(host:port) that answered.
+    """
     return WrongConnection(
         f"{where}: {method} {path}: redirected to {_without_secrets(location or 'nowhere')}, which is not followed; "
         "set api_host and api_port to the address of the API itself",
@@ -90,9 +93,9 @@ def redirected(method: str, path: str, where: str, location: str | None) -> Conn
 
 
 def failure_of_exception(error: Exception, method: str, path: str, where: str, *, repeatable: bool) -> ConnectionFailed:
-    """Return the error for an exception of C(requests): no usable answer came at all. where is C(host:port).
+    """Return the error for an exception of C(requests), when no usable answer came. where is C(host:port).
 
-    AnswerLost is returned for what may have reached the server and is not repeatable.
+    It is an AnswerLost if the request may have reached the server and is not repeatable.
     """
     import requests
 
@@ -132,7 +135,7 @@ def worth_another_read(error: Exception) -> bool:
 
 
 def _is_timeout(error: BaseException) -> bool:
-    # One in the middle of an answer arrives as a lost connection.
+    # A timeout in the middle of an answer is raised as a lost connection.
     return any(
         type(cause).__name__ in ("ConnectTimeout", "ReadTimeout", "ReadTimeoutError") for cause in _causes(error)
     )
@@ -152,7 +155,7 @@ def _parsed(body: str) -> Mapping[str, t.Any]:
 
 
 def _message(answer: Mapping[str, t.Any], reason: str) -> str:
-    # The reason phrase is cut at the first line; an answer without JSON has nothing else.
+    # The reason phrase has only the first line of the message; an answer without JSON has nothing else.
     text = str(answer.get("message") or reason or "")
     return " ".join(text.split())
 
@@ -169,7 +172,7 @@ def _was_never_sent(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield what an exception of C(requests) and C(urllib3) wraps, outermost first."""
+    """Yield an exception of C(requests) or C(urllib3) and those that it wraps, outermost first."""
     yield error
     for inner in (getattr(error, "reason", None), *error.args):
         if isinstance(inner, BaseException):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backups of VMs on the cluster's storages: which there are, where they can be read, and the config in each."""
+"""Reads the backups of VMs on the cluster's storages, and the VM config in a backup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .rows import Row
 from .shapes import WrongShape, checked
 
 _UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
-# The line for a disk that the backup holds. One with backup=0 has none, and is not restored.
+# The line for a disk that the backup contains. A disk with backup=0 has no such line, and is not restored.
 _MAPPED = re.compile(r"#qmdump#map:([^:]+):.*")
 _COMMENT = re.compile(r"#(?!qmdump#|vzdump#)(.*)")
 
@@ -31,8 +31,8 @@ class Backup:
 
     Attributes:
         volume: its volume identifier.
-        vmid: the VM that it is of.
-        made: when it was made, in seconds.
+        vmid: the VM that was backed up.
+        made: when it was made, in seconds since the epoch.
         nodes: the nodes that can read it.
     """
 
@@ -44,20 +44,21 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Backups:
-    """What was found: backups, and for each storage whose backups could not be read the reason."""
+    """The backups that were found, and the reason for each storage whose backups could not be read."""
 
     found: tuple[Backup, ...]
     unread: Mapping[str, str]
 
 
 def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: int | None) -> Backups:
-    """Return the backups on one storage, or on all, of one VM, or of all, that this user may restore.
+    """Return the backups that this user may restore, of one VM (None: of all) and on one storage (None: on all).
 
-    Costs one call for each shared storage for backups, and one per online node for each local one. Proxmox leaves out
+    Takes one call for each shared storage for backups, and one per online node for each local one. Proxmox leaves out
     backups for which the user lacks VM.Backup on the VM or Datastore.AllocateSpace on the storage.
     """
     online = {node.name for node in snapshot.nodes if node.online}
-    # By storage, a local one once for each node, the nodes that see the same; the first of them is asked.
+    # The storage entries with the same backups: those of a shared storage together, each local one alone. The first
+    # available one is read.
     places: dict[str, list[Storage]] = {}
     for each in sorted(snapshot.storages, key=lambda each: each.node):
         if "backup" in each.content and storage in (None, each.name):
@@ -75,8 +76,8 @@ def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: 
 
 
 def read_archived_config(reader: Reader, node: str, volume: str) -> dict[str, object]:
-    """Return the config in a backup as a restored VM has it, but with the former volumes of its disks. Disks that the
-    backup does not hold are left out.
+    """Return the config in a backup as a restored VM has it, except that its disks have their former volumes. Disks
+    that the backup does not contain are left out.
 
     Raises ApiError, PermissionDenied, ConnectionFailed, NotRecorded.
     """
@@ -109,7 +110,7 @@ def _is_restored(key: str, value: str, mapped: Collection[str]) -> bool:
 
 
 def _read_list(reader: Reader, seen: Sequence[Storage], vmid: int | None) -> list[Row] | str:
-    """The rows of VMs' backups on a storage that some nodes see, or why they cannot be read."""
+    """Return the rows of VM backups on the storage with these entries, or the reason why they cannot be read."""
     if not seen:
         return "it is not available"
     path = f"/nodes/{seen[0].node}/storage/{seen[0].name}/content"

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""VMs that others are creating: waiting for them, and telling those that nobody is creating any more.
+"""Waits for VMs that others are creating, and finds those whose creation no process continues.
 
-A task that is killed, or a node that crashes, leaves a VM locked by its creation for good. The node's list of running
-tasks tells, to a user with Sys.Audit on the node; others see only their own tasks there.
+A task that is killed, or a node that crashes, leaves a VM locked by its creation forever. A user with Sys.Audit on the
+node finds that out from the node's list of running tasks; other users see only their own tasks there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 
 
 class BeingCreated(TaskTimeout):
-    """Others are creating a VM on which it depends what is to be done.
+    """Others are creating VMs, and what to do depends on these.
 
     Attributes:
         guests: such VMs.
@@ -45,10 +45,10 @@ class BeingCreated(TaskTimeout):
 
 
 class Creations:
-    """Looks again and again whether VMs are still being created. May be used from many threads.
+    """Polls whether VMs are still being created. May be used from many threads.
 
     Attributes:
-        abandoned: the VMIDs of VMs that are locked by their creation and that nobody is creating any more.
+        abandoned: the VMIDs of VMs that are locked by their creation although no task is creating them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Creations:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """C(patience): seconds to wait in all. The first wait begins them."""
+        """C(patience): seconds to wait in total, from the first call of wait on."""
         self._reader = reader
         self._patience = patience
         self._poller = Poller(clock, sleep)
@@ -68,8 +68,8 @@ class Creations:
         self.abandoned: set[int] = set()
 
     def wait(self, guests: Collection[Guest]) -> bool:
-        """Wait until one of the VMs has its config, is gone or is found to be abandoned. Returns False when time is
-        over, or where there is nothing to wait for.
+        """Wait until one of the VMs has its config, no longer exists or is found to be abandoned. Returns False when
+        the time is over or guests is empty.
         """
         now = self._poller.clock()
         if self._deadline is None:
@@ -79,8 +79,8 @@ class Creations:
         return bool(self._poller.until(lambda: self._is_any_over(guests) or None, self._deadline - now))
 
     def doubt(self, guests: Collection[Guest]) -> str:
-        """Return the end of a message about VMs that are still locked: that this user cannot see whether a task is
-        creating them. Empty where that was seen.
+        """Return the end of a message about VMs that are still locked: that this user cannot see whether tasks are
+        creating them. Empty if the user can.
         """
         unseen = [guest for guest in guests if guest.node in self._unseen]
         if not unseen:
@@ -90,7 +90,7 @@ class Creations:
         return f"; without {privileges}, you cannot see whether a task creates it: if none does, run {removal} as root"
 
     def _is_any_over(self, guests: Collection[Guest]) -> bool:
-        # Each is looked at, as this is how it comes to be known for how long nobody has been creating it.
+        # Check all of them: each check records since when no task has been creating the VM.
         over = [guest for guest in guests if self._is_over(guest)]
         return bool(over)
 
@@ -107,7 +107,7 @@ class Creations:
         return True
 
     def _is_unwritten(self, guest: Guest) -> bool:
-        """Whether the VM's config is still to be written, as far as is known."""
+        """Whether the VM's config is not written yet, as far as is known."""
         try:
             config = read_config(self._reader, guest.node, guest.vmid)
         except _UNREADABLE:
@@ -115,8 +115,9 @@ class Creations:
         return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
 
     def _may_be_created(self, guest: Guest) -> bool:
-        """Whether a task may be creating the VM. It runs on the VM's node, a clone's on that of the template until the
-        clone is moved.
+        """Whether a task may be creating the VM.
+
+        The task runs on the VM's node. A clone for another node is on the node of its template until the task moves it.
         """
         try:
             tasks = self._reader.get(f"/nodes/{guest.node}/tasks", source="active", limit=_TASKS)
@@ -124,7 +125,7 @@ class Creations:
             # The task of a clone names its source.
             if any(task.get("type") in CLONING or task.get("id") == str(guest.vmid) for task in running):
                 return True
-            # Who may not read this is not shown the tasks of others either.
+            # A user who may not read this does not see the tasks of others.
             self._reader.get(f"/nodes/{guest.node}/status")
         except PermissionDenied:
             self._unseen.add(guest.node)
@@ -134,14 +135,14 @@ class Creations:
         return False
 
     def _was_killed(self, guest: Guest) -> bool:
-        """Whether it was this user who created the VM, and the task was killed."""
+        """Whether the VM was created by a task of this user that was killed."""
         newest = max(task_rows(self._reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
         return newest.get("type") in ("qmcreate", RESTORING) and is_killed(str(newest.get("status")))
 
 
 def is_unwritten(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> bool:
-    """Tell whether a VM's config is still to be written: it is locked by its creation, or empty until it is restored,
-    without a lock. Raises ConnectionFailed.
+    """Tell whether a VM's config is not written yet: it has the lock of its creation, or it is empty, without a lock,
+    while a backup is restored. Raises ConnectionFailed.
     """
     if config.get("lock") in BEING_MADE:
         return True

@@ -16,10 +16,11 @@ from .tasks import TaskFollower, TaskResult
 
 
 def move_disk(session: Session, tasks: TaskFollower, path: str, slot: str, storage: str) -> tuple[str, ...]:
-    """Copy a disk to a storage, also while the VM runs, delete the original, and return the task's log if it warned.
+    """Copy a disk to a storage, also while the VM runs, and delete the original. Returns the task's log if it ended
+    with warnings.
 
-    path is the VM's. A disk that is there already stays. Raises ApiError, PermissionDenied, TaskFailed, TaskTimeout:
-    the disk is where it was, or the copying goes on.
+    path is the API path of the VM. A disk that is already on the storage is not moved. Raises ApiError,
+    PermissionDenied, TaskFailed or TaskTimeout: the disk is where it was, or the copying continues.
     """
 
     def move() -> TaskResult:
@@ -41,7 +42,7 @@ def move_disk(session: Session, tasks: TaskFollower, path: str, slot: str, stora
 def on_present_volumes(
     changes: Mapping[str, t.Any], slots: Collection[str], config: Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """Return changes with the disks in slots on the volumes that a config has there."""
+    """Return changes in which the disks in slots refer to the volumes that config has for them now."""
     changed = dict(changes)
     for slot in changes.keys() & set(slots):
         kind = kind_of(slot)

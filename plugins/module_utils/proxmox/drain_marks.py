@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mark of a drained node: an empty pool with the node's name in its own.
 
-Proxmox has no such mark outside of HA maintenance, which its API cannot set. A pool lasts, belongs to the whole
-cluster, shows in the GUI, stands in the list that every placement reads anyway, and takes no privilege beyond
-Pool.Allocate on its own path. Its comment keeps which guests come back when the node is active again.
+Proxmox has no such mark except HA maintenance, which its API cannot set. A pool is persistent, belongs to the whole
+cluster, is visible in the GUI and in the list that every placement reads anyway, and needs no privilege but
+Pool.Allocate on its own path. Its comment lists the guests that return when the node is active again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GUESTS = re.compile(r"guests that come back: ([\d, ]*)$")
 
 
 def mark_of(node: str) -> str:
-    """The name of the pool that marks a node."""
+    """Return the name of the pool that marks a node."""
     return f"{PREFIX}{node}"
 
 
@@ -34,7 +34,7 @@ class DrainMarks:
         self._session = session
 
     def guests(self, node: str) -> frozenset[int] | None:
-        """The VMIDs of the guests that come back to a marked node; None for one without a mark."""
+        """Return the VMIDs of the guests that return to a marked node; None for a node without a mark."""
         try:
             pool = self._session.get(f"/pools/{mark_of(node)}")
         except ApiError as error:
@@ -45,7 +45,7 @@ class DrainMarks:
         return frozenset(int(vmid) for vmid in match[1].split(",") if vmid.strip()) if match else frozenset()
 
     def set(self, node: str, guests: Collection[int]) -> bool:
-        """Mark a node, with guests that come back beside those that its mark has already; return whether it changed."""
+        """Mark a node and add guests to those that return to it. Returns whether the mark changed."""
         before = self.guests(node)
         if before is None:
             try:
@@ -62,7 +62,7 @@ class DrainMarks:
         return kept != before
 
     def clear(self, node: str) -> None:
-        """Take a node's mark away; one without is fine."""
+        """Remove a node's mark. A node without one is not an error."""
         try:
             self._session.delete(f"/pools/{mark_of(node)}")
         except ApiError as error:

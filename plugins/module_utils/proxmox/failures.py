@@ -13,15 +13,15 @@ class NodeUnreachable(ConnectionFailed):
 
 
 class WrongConnection(ConnectionFailed):
-    """Something answers, but the connection options do not fit it: no outage of the cluster looks like that."""
+    """Something answers, but not as the connection options say: this is a wrong option and no outage of the cluster."""
 
 
 class AnswerLost(ConnectionFailed):
-    """A write was sent and its answer never came: it may or may not have been done."""
+    """A write was sent and no answer came: it may or may not have been carried out."""
 
 
 class NodeSilent(AnswerLost):
-    """The same, and it was the node that the call was for that did not answer, not the one that took the call."""
+    """An AnswerLost where the node that took the call answered, but not the node that the call was for."""
 
 
 class NotImplementedHere(ApiError):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Putting a VM under the HA manager's care: as a resource, and into a group or a rule."""
+"""Adds a VM as an HA resource, with its group or rule."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .polling import Poller
 from .sending import sent
 from .session import Session
 
-# All rules are in one file, which others may change at any moment.
+# How long to retry a change of a rule: all rules are in one file, and each change by others makes ours fail.
 _JOIN_SECONDS = 60.0
 
 
 def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> None:
-    """Add the VM to HA in the intended state (C(started) when only a rule or group is given), then to its rule.
+    """Add the VM as an HA resource in the intended state (C(started) if none is given), then add it to the rule.
 
-    One that is there already is given the state and the group that are intended, and keeps what is not.
+    An existing HA resource gets the intended state and group; those that the intent does not give are not changed.
 
-    Raises ApiError or PermissionDenied as Proxmox answers, InvalidRequest when the rule is gone.
+    Raises ApiError or PermissionDenied as Proxmox answers, InvalidRequest when the rule no longer exists.
     """
     resource: dict[str, t.Any] = {"sid": f"vm:{vmid}", "state": intent.state or "started"}
     if intent.group is not None:
@@ -45,7 +45,7 @@ def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> No
 
 
 def _join_rule(session: Session, vmid: int, name: str) -> bool | None:
-    """Return True when the VM is in the rule; None when it has to be tried again."""
+    """Add the VM to the rule if it is not in it. Returns True when it is, None when another attempt is needed."""
     rule = next((row for row in session.get("/cluster/ha/rules") if row.get("rule") == name), None)
     if rule is None:
         raise InvalidRequest(f"ha.rule: rule {name!r} no longer exists")

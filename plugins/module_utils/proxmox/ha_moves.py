@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows moves by the HA manager: its task only hands the wish over; what comes of it shows in the cluster's list."""
+"""Follows moves by the HA manager.
+
+The task of such a move only passes the request to the manager; the result shows in the list of the cluster's resources.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ if t.TYPE_CHECKING:
     from ..plans import Move
 
 MOVING = frozenset({"migrate", "relocate"})
-"""States of HA resources that are on their way."""
+"""States of HA resources that are being moved."""
 
 BEGIN_WITHIN = 15.0
-"""Seconds in which the HA manager takes a wish up: it works in rounds of ten seconds."""
+"""Seconds within which the HA manager begins a move: it works in rounds of ten seconds."""
 
 SURE_AFTER = 3.0
-"""Seconds for which a guest has to be seen at rest: rows of the cluster's list are up to two seconds old."""
+"""Seconds for which a guest must not be shown as moving: rows of the cluster's list are up to two seconds old."""
 
 Row = Mapping[str, t.Any]
 
@@ -36,14 +39,14 @@ class HAMoves:
         self._poller = tasks.poller
 
     def follow(self, move: Move, since: float | None, again: Callable[[], None]) -> None:
-        """Return when the guest, and those that the manager moves along with it, are on the target and at rest.
+        """Return when the guest, and those that the manager moves along with it, have arrived on the target.
 
-        since is the server's clock when the move was requested. again requests it once more: the manager loses what is
-        requested before it has taken up a new resource.
+        since is the server's time at which the move was requested. again requests the move once more: the manager drops
+        requests for a new resource that it does not manage yet.
 
         Raises:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
-            TaskTimeout: it goes on after the time for one task.
+            TaskTimeout: the move still runs after the time limit of a task.
         """
         began = self._poller.clock()
         seen = False
@@ -88,7 +91,7 @@ class HAMoves:
         return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}
 
     def _failed(self, move: Move, since: float | None) -> TaskFailed:
-        """The error of the migration that the manager began."""
+        """Return the error for a migration that the manager began and that failed."""
         upid = self._worker(move, since)
         log = self._tasks.log_tail(upid) if upid else ()
         text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts at which the API of one cluster is reached: the first that answers is asked until it does not."""
+"""The hosts that serve the API of one cluster. All requests go to one host until it fails, then to the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONNECT_WITHIN = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """name is C(host:port), for messages; base_url is what API paths are appended to."""
+    """name is C(host:port), for messages; API paths are appended to base_url."""
 
     name: str
     base_url: str
@@ -38,8 +38,8 @@ class Host:
 class Hosts:
     """Sends requests to one of several hosts. May be used from many threads.
 
-    A host that cannot be reached, and for a read also one that does not answer, is skipped in favour of the next one. A
-    write is never sent twice.
+    If a host cannot be reached, or does not answer a read, the request goes to the next one. A write that may have
+    reached a host is never sent again.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Hosts:
         sleep: Callable[[float], None],
         connect_within: float | None = None,
     ) -> None:
-        """connect_within: seconds to wait for a connection to each host, and then to give up soon, until there was a
-        first answer; None to be as patient as later.
+        """connect_within: until the first answer came, seconds to wait for a connection to each host, with fewer
+        retries. None: no difference before the first answer.
         """
         self._hosts = tuple(hosts)
         self._transport = transport
@@ -62,12 +62,12 @@ class Hosts:
 
     @property
     def current(self) -> Host:
-        """The host that is asked."""
+        """The host that requests go to at present."""
         return self._hosts[self._position]
 
     @property
     def requests_made(self) -> int:
-        """How many requests were sent so far, repeated ones included."""
+        """The number of requests that were sent, including repeated ones."""
         return self._requests_made
 
     def exchange(
@@ -79,7 +79,7 @@ class Hosts:
         *,
         repeatable: bool,
     ) -> Answer:
-        """Send a request and return the answer, whatever its status is. repeatable: it may be sent again.
+        """Send a request and return the answer, whatever its status. repeatable: it may be sent again.
 
         Raises ConnectionFailed when no host gave an answer; AnswerLost when a write may have reached one.
         """
@@ -105,7 +105,7 @@ class Hosts:
                 again = answer.status in WORTH_ANOTHER_READ
                 elsewhere = repeatable and answer.status in AT_ANOTHER_HOST
                 if answer.status == CONNECTION_TO_NODE_FAILED:
-                    # A dead node takes seconds to be noticed each time.
+                    # Proxmox takes seconds to notice a dead node each time: retry only once.
                     pauses = pauses[-1:]
             if others and elsewhere:
                 others -= 1
@@ -118,11 +118,11 @@ class Hosts:
                 return answer
 
     def close(self) -> None:
-        """Close the kept connections; requests can still be sent."""
+        """Close the idle connections. Later requests open new ones."""
         self._transport.close()
 
     def _pass_over(self, host: Host) -> None:
         with self._lock:
-            # Another thread may have been faster.
+            # Unless another thread has done so.
             if self.current == host:
                 self._position = (self._position + 1) % len(self._hosts)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connection options: which hosts, which credentials, and how a user proves to be who he is."""
+"""The connection options: hosts, credentials and authentication."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
 
 
 def token_authentication(token: str, secret: str) -> Authentication:
-    """An API token (C(user@realm!name)), which costs no request."""
+    """Return the authentication of an API token (C(user@realm!name)), which takes no request."""
     from proxmoxer.backends.https import ProxmoxHTTPApiTokenAuth
 
     user, _separator, name = token.rpartition("!")
@@ -58,10 +58,11 @@ def token_authentication(token: str, secret: str) -> Authentication:
 def ticket_authentication(
     user: str, password: str, ask: Callable[[Mapping[str, str]], Mapping[str, t.Any]]
 ) -> Authentication:
-    """A user with a password: one request for a ticket, and one an hour to renew it. May be used from many threads.
+    """Return the authentication of a user with a password. It takes one request for a ticket, and one an hour to renew
+    it. May be used from many threads.
 
-    ask sends a login and returns the data of its answer. proxmoxer's own way to log in follows redirects with the
-    password, and knows no end of an answer.
+    ask sends a login and returns the data of its answer. It replaces the login of proxmoxer, which sends the password
+    to the target of a redirect and does not limit the size of an answer.
     """
     from proxmoxer.backends.https import ProxmoxHTTPAuth
 
@@ -84,9 +85,10 @@ def ticket_authentication(
 
 
 def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | None]:
-    """Return the user as tasks name him, and his password or the token's secret; with both given, the password.
+    """Return the user as tasks name it, the password or None, and the token's secret or None. If both are given, the
+    password is used.
 
-    Raises InvalidRequest when they are missing or do not fit together.
+    Raises InvalidRequest when they are missing or contradict each other.
     """
     user = str(_required(params, "api_user"))
     if "@" not in user:
@@ -114,16 +116,14 @@ def hosts(params: Mapping[str, t.Any]) -> list[Host]:
 
 
 def verification(params: Mapping[str, t.Any]) -> bool | str:
-    """Return whether certificates are verified, or the path of the authorities that are trusted. Raises
-    InvalidRequest.
-    """
+    """Return whether certificates are verified, or the path of the trusted authorities. Raises InvalidRequest."""
     if params.get("validate_certs") is False:
         return False
     ca_path = params.get("ca_path")
     if not ca_path:
         return True
     text = str(ca_path)
-    # What cannot be a path is none either, and no error here.
+    # For a text that cannot be a path these return False.
     if not (os.path.isfile(text) or os.path.isdir(text)):
         raise InvalidRequest(f"ca_path: no such file or directory: {text!r}")
     return text

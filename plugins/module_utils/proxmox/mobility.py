@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads how guests can be moved: Proxmox's own precondition check, and the configs for what it does not look at."""
+"""Reads how guests can be moved: from Proxmox's precondition check, and from their configs for what it omits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LOCKED = re.compile(r"is locked \(([\w-]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What Proxmox says of one guest that may be moved.
+    """What Proxmox reports about one guest that may be moved.
 
-    check is the answer of C(GET .../migrate), empty where this release has none; config is the guest's as it is stored.
+    check is the answer of C(GET .../migrate), empty if this release has no such check; config is the stored config.
     """
 
     check: Mapping[str, t.Any]
@@ -35,7 +35,7 @@ class Inspection:
 
 
 class Locked(CollectionError):
-    """A guest is locked; lock is by what."""
+    """A guest is locked; lock is the type of the lock, for example C(backup)."""
 
     def __init__(self, message: str, lock: str) -> None:
         super().__init__(message)
@@ -45,10 +45,10 @@ class Locked(CollectionError):
 def read_mobility(
     reader: Reader, snapshot: Snapshot, vmids: Iterable[int], permitted: Permitted
 ) -> dict[int, Mobility]:
-    """Return how each of these guests can be moved: two calls per guest, one for all replication jobs.
+    """Return how each of these guests can be moved. Takes two calls per guest, and one for all replication jobs.
 
-    A guest of which that cannot be found out is stuck, with the reason. snapshot should hold the nodes' bridges and the
-    HA rules; without them they are not looked at. Guests that it does not hold are left out.
+    A guest for which that cannot be determined is stuck, with the reason. The nodes' bridges and the HA rules are
+    checked only if snapshot contains them. Guests that it does not contain are left out.
     """
     guests = {guest.vmid: guest for guest in snapshot.guests}
     surroundings = Surroundings.of(snapshot, read_replication(reader))
@@ -81,15 +81,15 @@ def read_mobility(
 
 
 def inspect(reader: Reader, guest: Guest) -> Inspection:
-    """Read what Proxmox says of a guest's next move.
+    """Read what Proxmox reports about a guest's next move.
 
-    Raises Locked when the guest is, and ApiError, ConnectionFailed and PermissionDenied as the API answered.
+    Raises Locked when the guest is locked, and ApiError, ConnectionFailed and PermissionDenied as the API answers.
     """
     base = f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}"
     try:
         check: Mapping[str, t.Any] = reader.get(f"{base}/migrate")
     except NotImplementedHere:
-        # Proxmox VE before 9 has none for containers.
+        # Before 9, Proxmox VE has no such check for containers.
         check = {}
     except ApiError as error:
         match = _LOCKED.search(error.message)
@@ -113,7 +113,7 @@ CURES_OF_LOCKS: Mapping[str, str] = {
 
 
 def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
-    """Return the nodes to which each replicated guest is copied, by VMID; nothing where that cannot be read."""
+    """Return the nodes to which each replicated guest is copied, by VMID; empty if that cannot be read."""
     try:
         jobs: list[Row] = reader.get("/cluster/replication")
     except (ApiError, ConnectionFailed, PermissionDenied):
@@ -126,13 +126,13 @@ def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
 
 
 class _Contents:
-    """Asks storages for what Proxmox's check does not tell of volumes: one call per storage and guest, where needed."""
+    """Reads from storages what Proxmox's check omits about volumes: one call per storage and guest, where needed."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     def with_sizes(self, guest: Guest, check: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
-        """The check with the sizes of volumes that the guest does not use."""
+        """Return the check with the sizes of volumes that the guest does not use."""
         rows = [dict(row) for row in check.get("local_disks") or ()]
         unknown = [row for row in rows if row.get("is_unused") and "size" not in row]
         listed = self._rows(guest, {storage_of(str(row["volid"])) for row in unknown}, vmid=guest.vmid)
@@ -142,10 +142,10 @@ class _Contents:
         return {**check, "local_disks": rows}
 
     def linked(self, guest: Guest, check: Mapping[str, t.Any]) -> frozenset[str]:
-        """The local volumes of a template that other guests' volumes are clones of."""
+        """Return the local volumes of a template from which volumes of other guests are cloned."""
         volumes = {str(row["volid"]) for row in check.get("local_disks") or () if row.get("volid")}
         rows = self._rows(guest, set(map(storage_of, volumes)), content="images")
-        # The parent is a volume's name, in some storages with the snapshot that the clone began from.
+        # The parent is a volume's name, in some storages followed by the cloned snapshot.
         bases = {str(row["parent"]).rpartition("/")[2].partition("@")[0] for row in rows if row.get("parent")}
         return frozenset(volume for volume in volumes if re.split("[:/]", volume)[-1] in bases)
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what Proxmox says of a guest to how it can be moved, or why it cannot and what would cure that. Pure."""
+"""Derives from Proxmox's data how a guest can be moved, or why it cannot and what would change that. Pure."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ STATES_OF_HA: Mapping[str, tuple[str, str]] = {
     "recovery": ("the HA manager is recovering it", "wait until HA has recovered it"),
     "freeze": ("HA is disarmed, so that the HA manager does not move it", "arm HA again"),
 }
-"""States of HA resources in which the manager moves none, each with the reason and the cure."""
+"""States in which the HA manager does not move a resource, each with the reason and the cure."""
 
 Cause = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """Which moves the user allows beside those of running VMs on shared storage.
+    """Which moves the user allows besides those of running VMs on shared storage.
 
     Attributes:
-        offline: whether guests that are off are moved.
-        restart: whether running containers are stopped, moved and started again.
-        local_disks: whether disks are copied.
-        tag_rules: whether a tag may forbid that a guest is moved.
+        offline: whether guests that are off may be moved.
+        restart: whether running containers may be stopped, moved and started again.
+        local_disks: whether local disks may be copied.
+        tag_rules: whether a tag can prevent moves of a guest.
     """
 
     offline: bool = True
@@ -56,10 +56,15 @@ class Permitted:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the mobility of a guest depends on beside itself.
+    """What the mobility of a guest depends on besides the guest itself.
 
-    nodes are the cluster's by name, each with its bridges or None; types are those of the storages, by name; replicated
-    are the targets of replication jobs by VMID.
+    Attributes:
+        nodes: the bridges of each node by name; None where they are unknown.
+        offline: the nodes that are offline.
+        types: the types of storages by name.
+        shared: the names of shared storages.
+        rules: the active HA rules.
+        replicated: the target nodes of replication jobs by VMID.
     """
 
     nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
@@ -85,7 +90,7 @@ class Surroundings:
 
 
 def stuck(why: str, cure: str) -> Mobility:
-    """The mobility of a guest that cannot be moved."""
+    """Return the mobility of a guest that cannot be moved."""
     return Mobility(stuck=(why, cure))
 
 
@@ -97,9 +102,9 @@ def vm_mobility(
     permitted: Permitted,
     linked: frozenset[str] = frozenset(),
 ) -> Mobility:
-    """How a VM can be moved.
+    """Return how a VM can be moved.
 
-    check is the answer of C(GET .../migrate), linked are those of its volumes that others are clones of.
+    check is the answer of C(GET .../migrate); linked are the VM's volumes from which others are cloned.
     """
     running = bool(check.get("running"))
     via = _via(guest)
@@ -137,7 +142,7 @@ def vm_mobility(
 def container_mobility(
     guest: Guest, config: Mapping[str, t.Any], around: Surroundings, permitted: Permitted
 ) -> Mobility:
-    """How a container can be moved; Proxmox checks little of it itself."""
+    """Return how a container can be moved. Proxmox itself checks little of this."""
     running, via = guest.running, _via(guest)
     disks = tuple(_disks_of_container(config, around))
     why = _first(
@@ -167,7 +172,7 @@ def container_mobility(
 
 
 def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
-    """How a guest can be moved as far as the cluster's list tells: without local disks and devices."""
+    """Return how a guest can be moved as far as the cluster's list shows, which has no local disks and devices."""
     container = guest.kind == "lxc"
     why = _first(
         (
@@ -192,7 +197,7 @@ def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobili
 
 
 def storage_of(volume: str) -> str:
-    """The storage that a volume is on."""
+    """Return the storage of a volume."""
     return volume.partition(":")[0]
 
 
@@ -328,7 +333,7 @@ Refusals = Iterable[tuple[str, str]]
 
 
 def _joined(*refusals: Refusals) -> dict[str, str]:
-    """The reasons by node; of several for one node the first."""
+    """Return the first reason for each node."""
     found: dict[str, str] = {}
     for node, reason in (pair for pairs in refusals for pair in pairs):
         found.setdefault(node, reason)
@@ -336,7 +341,7 @@ def _joined(*refusals: Refusals) -> dict[str, str]:
 
 
 def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str, str]]:
-    """What Proxmox's own check says. mapped are storages whose volumes may go to others."""
+    """Yield the nodes that Proxmox's check refuses. mapped are storages whose volumes may go to other storages."""
     for node, reasons in (check.get("not_allowed_nodes") or {}).items():
         storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
         devices = sorted(reasons.get("unavailable-resources") or ())
@@ -347,9 +352,9 @@ def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str
 
 
 def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Proxmox notices a missing bridge only when the guest starts there.
+    """Yield the nodes without the guest's bridges. Proxmox itself notices that only when the guest starts there.
 
-    Bridges are shown to users with SDN.Audit on them, so one that the guest's own node does not show tells nothing.
+    A bridge is visible only with SDN.Audit on it. One that does not even show on the guest's own node is not checked.
     """
     cards = [str(value) for key, value in config.items() if re.fullmatch(r"net\d+", key)]
     wanted = {match[1] for card in cards if (match := _BRIDGE.search(card))}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a migration failed, from the log of its task: the exit status never tells. Pure."""
+"""Finds out why a migration failed from the log of its task, as the exit status never says. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PERL_LINE = re.compile(r" at /\S+ line \d+\.?$")
 
 
 def cause_of(log: Sequence[str]) -> str:
-    """Return the line of a migration's log that tells what went wrong, without its time; empty when none does."""
+    """Return the line of a migration's log that names the cause, without its timestamp; empty if none does."""
     lines = [_STAMP.sub("", line).strip() for line in log]
     for index, line in enumerate(lines):
         if _REMOTE in line and index and lines[index - 1].startswith("["):
-            # What the other node said stands on the line before.
+            # The message of the other node is on the line before.
             return lines[index - 1].partition("] ")[2]
     if any(_NO_SPACE in line for line in lines):
         return _NO_SPACE
@@ -39,6 +39,6 @@ def cause_of(log: Sequence[str]) -> str:
 
 
 def _refusal_by_ha(lines: Sequence[str]) -> str:
-    """The rules by which C(ha-manager) refuses a move."""
+    """Return the reasons for which C(ha-manager) refused a move."""
     reasons = [line.removeprefix("- ") for line in lines if line.startswith("- resource ")]
     return "; ".join(reasons)

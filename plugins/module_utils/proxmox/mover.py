@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes one move true, and follows it to its real end: through a migration of its own, or through the HA manager."""
+"""Carries out one move, by a migration or through the HA manager, and waits until it is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A guest is where it was to go. warnings are what the user should know all the same."""
+    """A guest that is on its target. warnings are messages for the user."""
 
     vmid: int
     node: str
@@ -39,7 +39,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A guest after a failure: its node and config, None where they cannot be read; names of shared storages."""
+    """A guest after a failed move: its node and config, None if they cannot be read; the names of shared storages."""
 
     node: str | None = None
     config: Mapping[str, t.Any] | None = None
@@ -49,11 +49,12 @@ class _Found:
 class Mover:
     """Moves guests. May be used from many threads.
 
-    Two requests and the polls of the task when all goes well; a move through the HA manager is polled longer.
+    If nothing fails, a move takes two requests and the polls of its task, through the HA manager also polls of the
+    guest.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower, *, bwlimit: int | None = None) -> None:
-        """bwlimit bounds what each migration sends, in KiB/s; None leaves it to Proxmox."""
+        """bwlimit is the bandwidth limit of each migration in KiB/s; None: Proxmox's default."""
         self._session = session
         self._tasks = tasks
         self._poller = tasks.poller
@@ -61,15 +62,17 @@ class Mover:
         self._ha = HAMoves(session, tasks)
 
     def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> Arrival:
-        """Check that the guest still is as the plan assumes, move it, and return when it has arrived.
+        """Check that the guest is still as the plan assumes, move it, and return when it has arrived.
 
-        fence is called right before the request that begins the migration; what it raises is raised.
+        fence is called right before each request that begins the migration. If it raises, the request is not sent.
 
         Raises:
             PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
-            MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left.
-            TaskTimeout: it still goes on.
-            ConnectionFailed, PermissionDenied: nothing was begun; AnswerLost: nobody knows.
+            MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left
+                behind.
+            TaskTimeout: the migration still runs.
+            ConnectionFailed, PermissionDenied: the migration was not begun.
+            AnswerLost: it is unknown whether the migration was begun.
         """
         params = self._parameters(move, self._premises(move))
         since = self._session.server_time()
@@ -95,7 +98,7 @@ class Mover:
         try:
             check: Mapping[str, t.Any] = self._session.get(f"{base}/migrate")
         except NotImplementedHere:
-            # Proxmox VE before 9 has none for containers: the lock shows in the config.
+            # Before 9, Proxmox VE has no such check for containers: read the lock from the config.
             check = {}
         except ApiError as error:
             raise self._stale(move, error) from error
@@ -132,7 +135,7 @@ class Mover:
         elif move.how == RESTART:
             params["restart"] = 1
         if move.via == HA:
-            # The HA manager drops the rest, and copies local disks by itself.
+            # The HA manager ignores the other parameters, and copies local disks without them.
             return params
         if move.how == LIVE and storages:
             params["with-local-disks"] = 1
@@ -147,7 +150,7 @@ class Mover:
     # --- under way ---
 
     def _sent(self, move: Move, params: Mapping[str, t.Any], since: float | None, fence: Callable[[], None]) -> str:
-        """Send the request, and return its task; look before it is sent again."""
+        """Send the request and return its task. After a lost answer, look for the task before sending again."""
         for tries_left in reversed(range(SENDINGS)):
             fence()
             try:
@@ -165,12 +168,12 @@ class Mover:
         raise AssertionError("the last try has returned or raised")
 
     def _repeat(self, move: Move, params: Mapping[str, t.Any], fence: Callable[[], None]) -> None:
-        """Send the request once more, and wait until its task has handed it over."""
+        """Send the request once more, and wait until its task has passed it to the HA manager."""
         with suppress(ApiError):
             self._tasks.wait(self._sent(move, params, self._session.server_time(), fence))
 
     def _begun(self, move: Move, since: float | None) -> str | None:
-        """The task of a request whose answer was lost."""
+        """Return the task of a request whose answer was lost, if it was begun."""
         if since is None:
             return None
         try:
@@ -183,7 +186,9 @@ class Mover:
     # --- after ---
 
     def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
-        """Tell a failed move from one that has gone well but for its last steps."""
+        """Return the arrival if the guest has arrived and only the last steps of its migration failed; else raise
+        MoveFailed.
+        """
         cause = cause_of(error.details.get("log", ())) or error.message
         found = self._found(move)
         if found.node == move.target and found.config is not None and not found.config.get("lock"):
@@ -191,7 +196,7 @@ class Mover:
         raise self._failure(move, cause, found) from error
 
     def _failure(self, move: Move, cause: str, found: _Found, *, refused: bool = False) -> MoveFailed:
-        """The error about a move that failed, with where the guest is and what was left behind."""
+        """Return the error about a failed move, which says where the guest is and what was left behind."""
         node, lock = found.node, None if refused else (found.config or {}).get("lock")
         left = [] if refused or node != move.source else self._orphans(move, found)
         parts = [f"{label(move)} could not be moved from {move.source} to {move.target}: {cause}"]
@@ -217,7 +222,9 @@ class Mover:
         )
 
     def _orphans(self, move: Move, found: _Found) -> list[dict[str, str]]:
-        """The guest's volumes that a copy left on the target: what its config names there is on a shared storage."""
+        """Return the guest's volumes on the target that no config uses. A volume there is in use only if the storage is
+        shared and the guest's config names it.
+        """
         if found.config is None:
             return []
         used = {str(value).partition(",")[0] for value in found.config.values()}
@@ -234,7 +241,7 @@ class Mover:
         return orphans
 
     def _found(self, move: Move) -> _Found:
-        """Where the guest is after a failure, as far as that can be read."""
+        """Return where the guest is after a failure, as far as that can be read."""
         try:
             rows = self._session.get("/cluster/resources")
             node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
@@ -250,19 +257,19 @@ class Mover:
 
 
 def label(move: Move) -> str:
-    """What messages call the guest of a move."""
+    """Return the guest of a move as messages name it."""
     word = "VM" if move.kind == "qemu" else "container"
     return f'{word} "{move.name}" ({move.vmid})' if move.name else f"{word} {move.vmid}"
 
 
 def stale(move: Move, what: str) -> PlanStale:
-    """The error about a guest that is not as the plan assumes; what is a sentence part about it."""
+    """Return the error about a guest that is not as the plan assumes. what completes the sentence about the guest."""
     changed = f"{label(move)}: {what}"
     return PlanStale(f"the cluster is not as planned, and the move was not begun: {changed}", changed=[changed])
 
 
 def _lock_of(error: ApiError) -> str | None:
-    """What the guest is locked by, where that is why a request was refused."""
+    """Return the guest's lock if that is why a request was refused."""
     locked = re.search(r"is locked \(([\w-]+)\)", error.message)
     return None if locked is None else locked[1]
 
@@ -272,7 +279,7 @@ def _base(move: Move) -> str:
 
 
 def _volumes_of(check: Mapping[str, t.Any]) -> dict[str, str]:
-    """The local volumes that are attached, by slot. Those that are not go to where the others of their storage go."""
+    """Return the attached local volumes by slot. The target of unattached ones follows from their storage."""
     rows = check.get("local_disks") or ()
     return {str(row["drivename"]): str(row["volid"]) for row in rows if row.get("drivename")}
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the texts of Proxmox's refusals and failed tasks mean. Pure."""
+"""Classifies Proxmox's refusals and failed tasks by their messages. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ _ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from
 
 
 def is_missing(message: str) -> bool:
-    """Tell whether there is no such VM on the node that was asked, or whose task it was."""
+    """Tell whether the VM does not exist on the node of the call or task."""
     return bool(
         re.search(r"Configuration file '[^']*' does not exist|unable to find configuration file for VM \d+", message)
     )
 
 
 def is_running_already(message: str, vmid: int) -> bool:
-    """Tell whether a start task failed as the VM runs. It had the VM's lock then: no other start was under way."""
+    """Tell whether a start task failed because the VM runs. The task held the VM's lock, so no other start was in
+    progress.
+    """
     return bool(re.search(rf"\bVM {vmid} already running\b", message))
 
 
 def is_shutdown_timeout(message: str) -> bool:
-    """Tell whether a guest has not shut down in time."""
+    """Tell whether a guest did not shut down in time."""
     return "VM quit/powerdown failed" in message
 
 
 def is_paused(message: str) -> bool:
-    """Tell whether a guest was not asked to shut down as it is paused."""
+    """Tell whether a shutdown was refused because the guest is paused."""
     return "VM is paused - cannot shutdown" in message
 
 
@@ -41,12 +43,12 @@ def is_worker_failure(message: str) -> bool:
 
 
 def is_killed(exitstatus: str) -> bool:
-    """Tell whether the process of a task was killed: Proxmox cleaned up nothing of what it had begun."""
+    """Tell whether the process of a task was killed, so that Proxmox did not clean up."""
     return exitstatus == "unexpected status"
 
 
 def is_vmid_taken(message: str, vmid: int) -> bool:
-    """Tell whether a create or clone failed as another guest has vmid, or is getting it at this moment."""
+    """Tell whether a create or clone failed because another guest has vmid, or is being created with it."""
     return any(
         re.search(pattern, message)
         for pattern in (
@@ -60,13 +62,13 @@ def is_vmid_taken(message: str, vmid: int) -> bool:
 
 
 def is_tag_refusal(message: str) -> bool:
-    """Tell whether a create failed as this user may not set tags then (from 9.2 on), though perhaps afterwards."""
+    """Tell whether a create failed because this user may not set tags in it (from 9.2 on); afterwards it may work."""
     return bool(re.search(r"\(/vms/\d+, VM\.Config\.Options\)|Sys\.Modify for modifying tag", message))
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether a lock of a storage or a template timed out, or a task found no process, so that another try may
-    succeed.
+    """Tell whether another attempt may succeed: a lock of a storage or a template timed out, or the process of a task
+    could not be started.
     """
     if is_worker_failure(message):
         return True
@@ -74,10 +76,10 @@ def is_busy(message: str) -> bool:
 
 
 def lacks_quorum(message: str) -> bool:
-    """Tell whether something was refused for lack of quorum: the cluster's file system is read-only then."""
+    """Tell whether a write was refused for lack of quorum, which makes the cluster's file system read-only."""
     return bool(re.search(r"no quorum|unable to open file '/etc/pve/[^']*' - Permission denied", message))
 
 
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:
-    """Return the keys of changes to a config for which Proxmox makes a volume each time they are sent."""
+    """Return the keys of config changes for which Proxmox allocates a new volume each time they are sent."""
     return frozenset(key for key, value in changes.items() if isinstance(value, str) and _ALLOCATION.search(value))

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Looking again and again until something is so: soon at first, then ever more rarely."""
+"""Polling until a condition holds: frequently at first, then at longer intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = t.TypeVar("R")
 
 
 class Poller:
-    """Polls by a clock and a sleep of its own choosing. May be used from many threads."""
+    """Polls with the given clock and sleep. May be used from many threads."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -26,7 +26,9 @@ class Poller:
         self.sleep = sleep
 
     def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
-        """Return the first result of look that is not None; None when seconds are over. Looks once at least."""
+        """Call look until it returns something other than None, and return that; None when seconds are over. Calls it
+        at least once.
+        """
         deadline = self.clock() + seconds
         pause = _FIRST_PAUSE
         while (result := look()) is None:

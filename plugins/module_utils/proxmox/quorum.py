@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the cluster has quorum, asked before what Proxmox begins without it and cannot end.
+"""Checks that the cluster has quorum before writes that Proxmox begins without it but cannot complete.
 
-It refuses at once to create, clone, start and change VMs. It stops and shuts them down, and grows their disks, and then
-can neither start them nor write their sizes.
+Without quorum, Proxmox refuses at once to create, clone, start and change VMs. But it does stop VMs and grow disks, and
+can then neither start the VMs again nor write the new sizes to their configs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..errors import NoQuorum, PermissionDenied
 from .reader import Reader
 from .rows import Row
 
-# Seconds for which an answer holds: many VMs may be changed at the same time.
+# Seconds for which a result stays valid, so that many changes at the same time need one request.
 _HOLDS = 2.0
 
 
 class Quorum:
-    """Asks at most once every two seconds, and not where it was shown otherwise. May be used from many threads."""
+    """Checks at most once in two seconds, and not after a write that proved quorum. May be used from many threads."""
 
     def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
         self._reader = reader
@@ -30,15 +30,15 @@ class Quorum:
         self._holds_until = float("-inf")
 
     def shown(self) -> None:
-        """Note that something was just done that Proxmox refuses without quorum."""
+        """Record that a write has just succeeded that Proxmox refuses without quorum."""
         with self._lock:
             self._holds_until = self._clock() + _HOLDS
 
     def require(self, otherwise: str, *, fresh: bool = False) -> None:
-        """Raise NoQuorum, with what was not done otherwise, unless the cluster has quorum. With fresh, an answer of a
-        moment ago does not do.
+        """Raise NoQuorum unless the cluster has quorum. otherwise ends the message: it says what was not done. With
+        fresh, ask again even if a result is still valid.
 
-        A user without Sys.Audit on C(/) cannot see it; then nothing is raised.
+        A user without Sys.Audit on C(/) cannot read the quorum; then nothing is raised.
         """
         with self._lock:
             if not fresh and self._clock() < self._holds_until:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sending a write whose answer may get lost or whose lock may be busy: looked for before it is sent again."""
+"""Sends writes again after a lost answer or a lock timeout, but first checks whether they were carried out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ R = t.TypeVar("R")
 
 
 def nothing() -> None:
-    """For a write that does no harm when it is done twice: there is nothing to look for."""
+    """A done that always returns None, for writes that may be carried out twice."""
 
 
 def sent(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:
-    """Send a write; when its answer is lost or a lock timed out, and done does not return its result,
-    send it again, three times in all.
+    """Send a write and return its result. After a lost answer or a lock timeout, return what done returns, the result
+    if the write was carried out; if that is None, send the write again, three times in total.
 
-    Raises AnswerLost when all answers were lost, and what send and done raise.
+    Raises AnswerLost when the last answer was lost too, and what send and done raise.
     """
     for tries_left in reversed(range(SENDINGS)):
         try:

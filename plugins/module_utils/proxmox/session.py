@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One login to one cluster: calls by API path, errors that say what happened, used by many threads."""
+"""API calls to one cluster with one login. Failures become errors that say what happened."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ __all__ = ["Session", "connection_argument_spec"]
 
 
 class Session:
-    """Calls of one user to one cluster. Paths are those of the API documentation; answers are their C(data).
+    """API calls of one user to one cluster. Paths are those of the API documentation; results are the C(data) of the
+    answers.
 
-    Booleans are sent as 0 and 1, None is left out. May be used from many threads.
+    Booleans are sent as 0 and 1, parameters that are None are not sent. May be used from many threads.
 
     Attributes:
-        user: who calls, as Proxmox names them in tasks (C(root@pam), C(op@pve!token)).
-        before_write: called before anything is sent that writes; what it raises is raised, and nothing is sent.
+        user: the user as Proxmox names it in tasks (C(root@pam), C(op@pve!token)).
+        before_write: called before each write. If it raises, the write is not sent.
     """
 
     def __init__(self, api: Hosts, user: str, authentication: Authentication) -> None:
@@ -50,9 +51,10 @@ class Session:
 
     @classmethod
     def connect(cls, params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Session:
-        """Return a session for the options of C(connection_argument_spec); a token costs no request, a password one.
+        """Return a session for the options of C(connection_argument_spec). A login with a password takes one request,
+        an API token none.
 
-        C(connect_timeout), in seconds, is how long to wait for the first connection to each host.
+        C(connect_timeout) in params: seconds to wait for the first connection to each host.
 
         Raises:
             MissingLibrary: requests or proxmoxer is not installed.
@@ -70,24 +72,24 @@ class Session:
 
     @property
     def where(self) -> str:
-        """The host that is asked, as C(host:port)."""
+        """The host that requests go to at present, as C(host:port)."""
         return self._api.current.name
 
     @property
     def requests_made(self) -> int:
-        """How many requests this session has sent so far, repeated ones and the login included."""
+        """The number of requests that this session has sent, including repeated ones and the login."""
         return self._api.requests_made
 
     def server_time(self) -> float | None:
-        """Return the server's clock (seconds since the epoch) at its latest answer; None before the first."""
+        """Return the server's time (seconds since the epoch) at its latest answer; None before the first."""
         return self._server_time
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Read path; tried again when the connection broke or the node did not answer."""
+        """Read path. Repeated when the connection broke or the node did not answer."""
         return self._call("GET", path, {**(params or {}), **more})
 
     def post(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Create or start something; the answer is often a task's UPID. Raises AnswerLost when no answer came."""
+        """Create or start something; often returns the UPID of a task. Raises AnswerLost when no answer came."""
         return self._call("POST", path, {**(params or {}), **more})
 
     def put(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
@@ -95,7 +97,7 @@ class Session:
         return self._call("PUT", path, {**(params or {}), **more})
 
     def delete(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Delete something; params go into the query. Raises AnswerLost when no answer came."""
+        """Delete something; params are sent in the query. Raises AnswerLost when no answer came."""
         return self._call("DELETE", path, {**(params or {}), **more})
 
     def close(self) -> None:
@@ -119,14 +121,14 @@ class Session:
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
-    """Log in. It may be done twice: a ticket that nobody uses does no harm."""
+    """Log in. The request may be repeated: an unused ticket has no effect."""
     answer = api.exchange("POST", LOGIN_PATH, sent, None, repeatable=True)
     data: Mapping[str, t.Any] = _data(answer, "POST", LOGIN_PATH, sent, api.current.name, user)
     return data
 
 
 def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], where: str, user: str) -> t.Any:
-    """Return the data of an answer, or raise what it tells."""
+    """Return the data of an answer, or raise the error that it reports."""
     body = answer.body.decode("utf-8", "replace")
     if 300 <= answer.status < 400:
         raise redirected(method, path, where, answer.location)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster as data: nodes, guests and storages from one call, other subjects only when they are needed."""
+"""Reads a snapshot of the cluster: nodes, guests and storages in one call, other subjects only if they are needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
     from .inventory_devices import DeviceNeeds
 
 IDENTIFIED_BY_AUTHORITY = "ca:"
-# The node that answers is the one that is asked.
+# C(localhost) is the node that answers the call.
 _CERTIFICATES = "/nodes/localhost/certificates/info"
 _OWN_AUTHORITY = "O=PVE Cluster Manager CA"
 _FINGERPRINT_DIGITS = 32
@@ -34,18 +34,18 @@ _FINGERPRINT_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Which subjects to read beside nodes, guests and storages; each costs calls of its own.
+    """Which subjects to read besides nodes, guests and storages; each takes further calls.
 
     next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
     bridges: the nodes' bridges and VNets (one call per node).
     cpu_types: the CPU types that the nodes know (one call per node).
     cpu_flags: the CPU flags that the nodes support (one call).
-    pressure: how long things wait for CPU, memory and disk on the nodes (one call per node).
+    pressure: the nodes' pressure stall information for CPU, memory and disk (one call per node).
     maintenance: nodes that have just gone into maintenance (one call, on clusters that use HA).
     ha_rules: the HA manager's rules or groups (one to three calls).
     volumes: where these volumes are, and their sizes (see read_volumes for the calls).
-    new_bytes: how much the disks of new VMs may take, to see what is left on storages near their limit (see
-        with_available for the calls).
+    new_bytes: how many bytes the disks of new VMs may take; used to read what is available on storages near their limit
+        (see with_available for the calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
     """
 
@@ -65,7 +65,7 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     """Read the cluster: one call, and those of the subjects in needs.
 
     Guests are as C(/cluster/resources) shows them, up to some ten seconds late: the names of new guests are None, and
-    a reused VMID may show its former guest's name. C(read_settled) corrects that.
+    a reused VMID may show the previous guest's name. C(read_settled) corrects that.
     """
     needs = needs or Needs()
     return completed(reader, _read(reader, needs)[0], needs)
@@ -77,7 +77,7 @@ def read_settled(
     known: Mapping[int, KnownGuest] = MappingProxyType({}),
     patience: float = SETTLING,
 ) -> Snapshot:
-    """Read the cluster as C(read_snapshot) does, then correct what is late in it, as C(freshness.settle) says."""
+    """Read the cluster as C(read_snapshot) does, then correct outdated guests by C(freshness.settle)."""
     needs = needs or Needs()
     snapshot, next_id = _read(reader, needs)
     settled = settle(reader, snapshot, known=known, auditor=next_id.auditor, patience=patience)
@@ -85,7 +85,7 @@ def read_settled(
 
 
 def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
-    """Return a settled snapshot with what needs asks of the nodes, rules, volumes and devices; the rest stays."""
+    """Return a settled snapshot with the subjects in needs read and added."""
     nodes = snapshot.nodes
     if needs.maintenance and any(node.ha_managed for node in nodes):
         nodes = with_maintenance(reader, nodes)
@@ -110,21 +110,21 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         return completed
     from .inventory_devices import read_devices
 
-    # Read last: whether a guest runs, and whether it is there at all, is known by now.
+    # Read last, as this depends on which guests exist and run.
     devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
     return replace(completed, devices=devices, mappings=mappings)
 
 
 def identity(reader: Reader) -> str:
-    """Return what tells this cluster from every other: its certificate authority, C(ca:) and part of a fingerprint.
+    """Return a text that identifies this cluster: C(ca:) and part of the fingerprint of its certificate authority.
 
-    Every user may read it, without any privilege, from every node, and without quorum. Proxmox VE makes one authority
-    per cluster when it is installed, so that two lone nodes of one name differ. It stays the same when nodes join,
-    leave, or get other addresses and certificates, and when the cluster gets another name. A node that joins gives its
-    own authority up.
+    Every user can read it, without any privilege, from every node, and without quorum. Proxmox VE creates one authority
+    per installation, so that two standalone nodes with the same name differ. It does not change when nodes join, leave,
+    or get other addresses and certificates, nor when the cluster is renamed. A node that joins a cluster gives up its
+    own authority.
 
-    Where the authority was replaced by one that several clusters may share, and in a recording that lacks it,
-    the names of all nodes, which everybody may see as well, stand for the cluster.
+    If the authority was replaced by one that several clusters may share, or a recording lacks it, the names of all
+    nodes identify the cluster instead; every user can read these too.
     """
     try:
         rows: list[Row] = reader.get(_CERTIFICATES)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows Proxmox's tasks to their real end, from many threads at once."""
+"""Follows Proxmox's tasks until they end, from many threads at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .outcomes import lacks_quorum
 from .polling import Poller
 from .reader import Reader
 
-# No task that starts a process ends sooner: the request that would only hear so is spared.
+# No task that starts a process ends sooner, so an earlier request would be useless.
 _FIRST_LOOK_AFTER = 0.1
-# So many refusals in a row, some seconds in all, are for good.
+# After this many refusals in a row, over some seconds, the status counts as unreadable.
 _REFUSALS = 10
 _LOG_PAGE = 500
 _LOG_TAIL = 10
@@ -38,12 +38,12 @@ WORKERS = frozenset({"qmigrate", "vzmigrate"})
 
 @dataclass(frozen=True, slots=True)
 class Upid:
-    """What the name of a task tells.
+    """The name of a task, with its parts.
 
     Attributes:
         started: seconds since the epoch by the node's clock.
-        id: what the task is about: mostly a VMID; that of the source for a clone.
-        user: who started it (C(root@pam), C(op@pve!token)).
+        id: what the task is about: usually a VMID; for a clone that of the source.
+        user: the user who started it (C(root@pam), C(op@pve!token)).
     """
 
     text: str
@@ -67,7 +67,7 @@ class Upid:
 
 
 def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, t.Any]]:
-    """Return the latest tasks on node about a guest, as far as this user may see them. Raises ConnectionFailed."""
+    """Return the latest tasks on node about a guest, as far as this user can see them. Raises ConnectionFailed."""
     try:
         rows: list[Mapping[str, t.Any]] = reader.get(f"/nodes/{node}/tasks", vmid=about, source="all", limit=50)
     except (ApiError, PermissionDenied):
@@ -86,14 +86,16 @@ def migrating(reader: Reader) -> frozenset[int]:
 
 
 def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], since: float) -> list[Upid]:
-    """Return the tasks of these types that began at since or later; since is the time of the server that was asked."""
+    """Return the tasks of these types that began at since or later. since is a time by the clock of the server that
+    answered, which may differ a little from that of the tasks' node.
+    """
     tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in types]
     return [task for task in tasks if task.started >= since - _CLOCK_SLACK]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task that ended well. warnings is how many it gave; log holds its last lines when there were any."""
+    """A task that succeeded. warnings is the number of its warnings; log holds its last lines if there were any."""
 
     upid: str
     node: str
@@ -115,17 +117,17 @@ class TaskFollower:
         self.poller = poller or Poller()
 
     def wait(self, upid: str, timeout: float | None = None) -> TaskResult:
-        """Return when the task has ended well, perhaps with warnings.
+        """Return when the task has succeeded, perhaps with warnings.
 
-        Broken connections and unreachable nodes on the way are lived through until the time is over, refusals for some
-        seconds: how the task ends does not hang on who looks at it.
+        Broken connections and unreachable nodes are tolerated until the time is over, refusals for some seconds: the
+        task runs to its end whether it can be watched or not.
 
         Raises:
             TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
             TaskTimeout: it still runs after timeout seconds, or its node did not answer until then, or its status
                 cannot be read.
-            Interrupted: the poller's sleep ended the wait; the task goes on.
-            ApiError: upid is none.
+            Interrupted: the poller's sleep ended the wait; the task continues.
+            ApiError: upid is not the name of a task.
         """
         task = Upid.parse(upid)
         seconds = self.timeout if timeout is None else timeout

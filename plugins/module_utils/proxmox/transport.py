@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One HTTPS request and its answer: bounded in time and size, never redirected, with no credentials but ours."""
+"""Sends one HTTPS request and reads its answer, with limits of time and size.
+
+Redirects are not followed, and no credentials are sent except those that the caller gives.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LARGEST_ANSWER = 64 * 1024**2
-"""Bytes. The list of a cluster with 100,000 guests is smaller."""
+"""The size limit of an answer, in bytes. The guest list of a cluster with 100,000 guests is smaller."""
 
 _PIECE = 64 * 1024
 
 
 class Authentication(t.Protocol):
-    """What proxmoxer's sessions ask for cookies, and have complete the headers of each request."""
+    """An authentication of proxmoxer: adds headers to each request and provides the session's cookies."""
 
     def __call__(self, request: t.Any) -> t.Any: ...
 
@@ -29,7 +32,7 @@ class Authentication(t.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: location is where a redirect points to, date the server's clock."""
+    """The answer to a request. location is the target of a redirect; date is the C(Date) header, the server's time."""
 
     status: int
     reason: str
@@ -39,10 +42,10 @@ class Answer:
 
 
 class Transport:
-    """Sends requests from many threads: every request has a connection to itself, and connections are used again.
+    """Sends requests, also from many threads. Each request has its own connection; idle connections are reused.
 
     Args:
-        verify: whether certificates are verified, or the path of the authorities that are trusted.
+        verify: whether certificates are verified, or the path of the trusted authorities.
         timeout: seconds for one request, from connecting to the last byte of its answer.
     """
 
@@ -59,10 +62,10 @@ class Transport:
         authentication: Authentication | None,
         connect_within: float,
     ) -> Answer:
-        """Send one request; sent goes into the body of POST and PUT, else into the query.
+        """Send one request. The parameters in sent go into the body of POST and PUT, otherwise into the query.
 
-        authentication: one of proxmoxer's, None for the login itself.
-        connect_within: seconds to wait for the connection, if fewer than the timeout.
+        authentication: one of proxmoxer's; None for the login itself.
+        connect_within: seconds to wait for the connection, at most the timeout.
         Raises the exceptions of C(requests).
         """
         try:
@@ -94,7 +97,7 @@ class Transport:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close the kept connections; new ones can still be made."""
+        """Close the idle connections. Later requests open new ones."""
         while self._idle:
             self._idle.pop().http.close()
 
@@ -103,7 +106,7 @@ class _Connection:
     """A session of proxmoxer, for one thread at a time.
 
     Attributes:
-        ends: until when it reads, on the monotonic clock.
+        ends: the monotonic time at which reading is aborted.
     """
 
     def __init__(self, verify: bool | str) -> None:
@@ -121,7 +124,7 @@ class _Connection:
         context.sslsocket_class = _bounded_socket(lambda: self.ends)
 
         class Adapter(requests.adapters.HTTPAdapter):
-            """Makes connections whose reads end in time."""
+            """Opens connections with bounded sockets."""
 
             def init_poolmanager(self, *args: t.Any, **kwargs: t.Any) -> None:
                 super().init_poolmanager(*args, **kwargs, ssl_context=context)
@@ -131,9 +134,9 @@ class _Connection:
 
         self.http = ProxmoxHttpSession()
         self.http.mount("https://", Adapter())
-        # Without it requests would look for a login in ~/.netrc.
+        # Without an auth of the session, requests would look for credentials in ~/.netrc.
         self.http.auth = ProxmoxHTTPAuthBase()
-        # The session sends the authentication's cookies only while it has none of its own.
+        # Reject cookies from answers: the session sends those of the authentication only while it has no others.
         self.http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=()))
 
 
@@ -149,9 +152,10 @@ def _read(response: t.Any) -> bytes:
 
 
 def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
-    """Return a kind of socket that reads until a moment, however little arrives at a time.
+    """Return a class of sockets that time out when the monotonic clock reaches ends().
 
-    The timeout of C(requests) is that of one read of the socket, and restarts with each byte.
+    The timeout of C(requests) does not limit an answer: it applies to each read of the socket, and so restarts with
+    each byte.
     """
 
     class BoundedSocket(ssl.SSLSocket):

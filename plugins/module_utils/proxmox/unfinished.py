@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mark of a VM that is there and not whole yet: the first line of its description, until the last step is done.
+"""The mark of an unfinished VM: the first line of its description, until the last step of its creation is done.
 
-Making a VM may take several calls, and the one who makes it may die between any two of them. The mark comes with the
-first call and lasts as long as the VM, wherever the ledger and the reservations are. Pure.
+Creating a VM may take several calls, and the process may die between any two of them. The first call sets the mark. It
+is part of the VM's config, so that every later run sees it, whatever ledger it uses. Pure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _LONGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a mark keeps for the run that finishes the VM.
+    """What a mark stores for the run that finishes the VM.
 
     Attributes:
-        description: what the VM's is to be, empty for none.
-        storages: where drives are to be made that the request names no storage for, by slot.
-        devices: the devices that were allocated, as keys of the config with their values.
-        addresses: the addresses that were chosen, likewise.
+        description: the final description of the VM, empty for none.
+        storages: the decided storages, by slot, of drives to create for which the request names no storage.
+        devices: the allocated devices, as config keys with their values.
+        addresses: the chosen addresses, as config keys with their values.
     """
 
     description: str = ""
@@ -41,7 +41,7 @@ class Unfinished:
 
     @classmethod
     def copy_of(cls, decision: Decision, description: str) -> Unfinished:
-        """What a clone or a restored VM needs to become what was decided, beside the request."""
+        """Return what is needed, besides the request, to finish a clone or a restored VM as decided."""
         copied = {slot for slot, _storage, _size in decision.template.volumes} if decision.template else set()
         homeless = {
             slot
@@ -54,7 +54,7 @@ class Unfinished:
 
     @property
     def marked_description(self) -> str:
-        """The description that the VM has until it is finished. One that is too long with the mark is left out."""
+        """The description that the VM has until it is finished: the mark, and the final one if both fit."""
         parts = {"storages": self.storages, "devices": self.devices, "addresses": self.addresses}
         kept = {key: dict(value) for key, value in parts.items() if value}
         mark = f"{MARK} {json.dumps(kept, sort_keys=True)}" if kept else MARK
@@ -63,7 +63,7 @@ class Unfinished:
 
 
 def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
-    """Return what the mark in a VM's config keeps, None when the VM is whole."""
+    """Return what the mark in a VM's config stores, None if it has no mark."""
     first, _separator, description = str(config.get("description") or "").partition("\n")
     if not first.startswith(MARK):
         return None

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The database interface of the ledger.
 
-The SQL above it is understood by SQLite (from 3.24, which enterprise distributions still ship) and PostgreSQL alike,
-with C(?) for parameters. The clock belongs to the database, so that schedulers on several hosts agree about what has
+Its users write SQL that both SQLite (from 3.24, which enterprise distributions still ship) and PostgreSQL understand,
+with C(?) for parameters. The clock belongs to the database, so that schedulers on several hosts agree on what has
 expired.
 """
 
@@ -64,9 +64,9 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self, cluster: str) -> Iterator[Transaction]:
-        """Write about one cluster, alone: no other transaction about that cluster runs at the same time.
+        """Open a transaction for one cluster; no other transaction for that cluster runs at the same time.
 
-        It is rolled back when the block raises. Raises LedgerUnavailable or LedgerIncompatible.
+        It is rolled back if the block raises. Raises LedgerUnavailable or LedgerIncompatible.
         """
         with self._turn, self._translated():
             try:
@@ -89,7 +89,7 @@ class Database(ABC):
 
     @abstractmethod
     def _begin(self, cluster: str) -> float:
-        """Begin a transaction that is alone on its cluster and return the present time."""
+        """Begin a transaction that excludes others for the same cluster, and return the present time."""
 
     @abstractmethod
     def _execute(self, sql: str, parameters: Parameters) -> Cursor:

@@ -18,9 +18,9 @@ _PROC = Path("/proc")
 class Holder:
     """One process that schedules.
 
-    space names the set of processes within which pid means something: one boot of one kernel, and one PID namespace
-    in it. A host name would not do, as containers may share it, and two hosts as well. started tells a process from a
-    later one with the same pid; it is empty where the system does not say.
+    space names the set of processes within which pid is unique: one boot of one kernel, and one PID namespace in it. A
+    host name does not identify that set: containers may share one, and so may two hosts. started distinguishes a
+    process from a later one with the same pid; it is empty where the system does not report it.
     """
 
     host: str
@@ -36,7 +36,7 @@ class Holder:
         return cls(platform.node(), pid, _process_space(), _start_time(pid) or "", secrets.token_hex(8))
 
     def is_dead(self) -> bool:
-        """Tell whether the process has certainly ended. False as well when it cannot be seen from here."""
+        """Tell whether the process has certainly ended. False also when it cannot be seen from here."""
         if self.space != _process_space():
             return False
         try:

@@ -4,11 +4,11 @@
 """The lease on a cluster's scheduling cycle, and the queue of those who wait for it.
 
 The lease is one row per cluster with the holder, an expiry and a token that grows with each holder. A holder that
-hangs loses it by the expiry, and everything that it still tries to write fails, because the token is no longer its
-own (fencing). A holder that died is found at once when it ran on this host, and by the expiry elsewhere. Locks that
-the system or the server releases when a process ends (a file lock, PostgreSQL's session lock) would notice deaths
-sooner, but never a holder that hangs, so the row would be needed beside them; and they would differ between the
-databases, and not survive a connection pooler.
+hangs loses the lease when it expires, and everything that it still tries to write fails, because its token is no longer
+the current one (fencing). The death of a holder on this host is noticed at once; that of a holder elsewhere, when the
+lease expires. Locks that the system or the server releases when a process ends (a file lock, PostgreSQL's session lock)
+would notice deaths sooner, but never a holder that hangs, so the row would still be needed. They would also differ
+between the databases, and not survive a connection pooler.
 
 A process that finds the lease taken queues up; the queue is served in order of arrival. The first in the queue checks
 often, the others less often the further back they are.
@@ -29,7 +29,8 @@ from .records import holder_from_text, holder_to_text
 _LOOK_SECONDS = 0.005
 _LONGEST_SLEEP_SECONDS = 0.5
 
-# Parts of the lease's duration. A waiting process that shows no sign of life for so long is skipped until it returns.
+# Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
+# until it does.
 _TICKET_DURATION = 1 / 3
 _TICKET_RENEWAL = 1 / 10
 
@@ -67,7 +68,7 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
 
 
 def prove(transaction: Transaction, cluster: str, token: int, duration: float) -> None:
-    """Prolong the lease of `token` to `duration` seconds from now. Raises LeaseLost when it is not the present one."""
+    """Prolong the lease of `token` to `duration` seconds from now. Raises LeaseLost if it is not the current token."""
     if transaction.change(
         "UPDATE qemu_scheduler_leases SET expires = ? WHERE cluster = ? AND token = ? AND holder IS NOT NULL",
         (transaction.now + duration, cluster, token),
@@ -88,7 +89,7 @@ def release(transaction: Transaction, cluster: str, token: int) -> None:
 
 
 class _Place:
-    """A scheduler's place in one cluster's queue. ahead is how many live ones were before it when it last looked."""
+    """A scheduler's place in one cluster's queue. ahead counts the live schedulers before it at its last check."""
 
     def __init__(self, database: Database, cluster: str, holder: Holder, duration: float) -> None:
         self.ahead = 0
@@ -101,7 +102,7 @@ class _Place:
         self._renewed = 0.0
 
     def arrive(self) -> int | None:
-        """Take the lease when it is free and nobody waits; else queue up."""
+        """Take the lease and return its token if it is free and nobody waits; else queue up and return None."""
         with self._database.transaction(self._cluster) as transaction:
             waiting = transaction.fetch(
                 "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ?", (self._cluster,)
@@ -114,7 +115,7 @@ class _Place:
             return token
 
     def look(self) -> int | None:
-        """Take the lease when it is this one's turn and the lease is free."""
+        """Take the lease and return its token if it is free and nobody is ahead; else return None."""
         if time.monotonic() - self._renewed > _TICKET_RENEWAL * self._duration:
             with self._database.transaction(self._cluster) as transaction:
                 self._queue_up(transaction)
@@ -137,7 +138,7 @@ class _Place:
             self._forget(transaction)
 
     def waited_too_long(self, seconds: float) -> LedgerUnavailable:
-        """Return the error that says who has the lease."""
+        """Return the error that names the holder of the lease."""
         now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
         holder = _present_holder(lease, now)
         whose = f"{holder} has held it for {now - lease[0][2]:.0f} s" if holder else "others have held it by turns"
@@ -199,7 +200,7 @@ class _Place:
 
 
 def _present_holder(lease: list[Row], now: float) -> Holder | None:
-    """Return who has the lease that _SELECT_LEASE has found, or None when it can be taken."""
+    """Return the live holder of the lease that _SELECT_LEASE has found; None if the lease can be taken."""
     for _token, text, _acquired, expires in lease:
         if text is not None and now < expires:
             holder = holder_from_text(text)
@@ -208,5 +209,5 @@ def _present_holder(lease: list[Row], now: float) -> Holder | None:
 
 
 def _count_live(rows: list[Row], now: float) -> int:
-    """Count the tickets (holder, expires) of those who still wait."""
+    """Count the tickets (holder, expires) of schedulers that still wait."""
     return sum(now < expires and not holder_from_text(holder).is_dead() for holder, expires in rows)

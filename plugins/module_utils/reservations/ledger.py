@@ -52,7 +52,7 @@ class ReservationLost(CollectionError):
 
 
 class Ledger:
-    """The reservations of all clusters, and the right to decide about each. Threads may share one.
+    """The reservations of all clusters, and the lease on each cluster's scheduling cycle. Threads may share one.
 
     All methods raise LedgerUnavailable when the database fails, and LedgerIncompatible when it is damaged.
     """
@@ -78,16 +78,16 @@ class Ledger:
 
     @contextmanager
     def scheduling_cycle(self, cluster: str, *, holder: Holder, wait: float = 120) -> Iterator[Cycle]:
-        """Wait up to `wait` seconds for the sole right to decide about `cluster`; the end of the block gives it up.
+        """Wait up to `wait` seconds for the sole right to decide about `cluster`, and hold it until the block ends.
 
-        It is lost to others when the block takes longer than Durations.lease without a call on the cycle. Raises
+        Another process can take it over when Durations.lease passes without a call on the cycle. Raises
         LedgerUnavailable, which names the present holder, when `wait` runs out.
         """
         token = lease.acquire(self._database, cluster, holder, wait=wait, duration=self.durations.lease)
         try:
             yield Cycle(self._database, self.durations, cluster, holder, token)
         except BaseException:
-            # What went wrong matters more than a lease that could not be given up and therefore expires.
+            # Raise the original error even if the lease cannot be released: it expires by itself.
             with suppress(CollectionError):
                 self._end(cluster, token)
             raise
@@ -102,7 +102,7 @@ class Ledger:
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
         """Record that the create calls are about to be sent. From now on the reservations outlive their holder.
 
-        Raises ReservationLost, and marks none, when one of them is no longer the holder's: then nothing must be sent.
+        If one of them is no longer the holder's, raises ReservationLost and marks none: then nothing must be sent.
         """
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation
@@ -114,23 +114,26 @@ class Ledger:
     def renew(
         self, cluster: str, vmids: Collection[int], holder: Holder, *, until: float | None = None
     ) -> frozenset[int]:
-        """Prolong reservations, until Durations.reservation from now by default. To be called every Durations.renewal.
+        """Prolong reservations to `until`, by default to Durations.reservation from now. Call it every
+        Durations.renewal.
 
         Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired and were
-        dropped. One that has expired is still the holder's until the next scheduling cycle.
+        dropped. An expired reservation can still be renewed until the next scheduling cycle drops it.
         """
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation if until is None else until
             return _update(transaction, cluster, vmids, holder, expires)
 
     def mark_created(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
-        """Record that the create tasks succeeded: they count for Durations.created more, or until confirmed."""
+        """Record that the create tasks succeeded: the reservations count for Durations.created more, or until they are
+        confirmed.
+        """
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.created
             _update(transaction, cluster, vmids, holder, expires, phase="created")
 
     def release(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
-        """Drop those of the reservations that are the holder's, because no VM was created."""
+        """Drop those of the reservations that are the holder's; for VMs that were not created."""
         with self._database.transaction(cluster) as transaction:
             _delete(transaction, cluster, vmids, holder)
 
@@ -150,9 +153,9 @@ class Ledger:
         return None
 
     def remember_endpoint(self, host: str, port: int, cluster: str, node_names: Iterable[str]) -> None:
-        """Keep for later runs which cluster is read from this address.
+        """Store for later runs which cluster is read from this address.
 
-        Other addresses of a cluster with the same nodes are forgotten: it may have been reinstalled.
+        Addresses of another cluster with the same node names are forgotten: that cluster may have been reinstalled.
         """
         nodes = json.dumps(sorted(node_names))
         with self._database.transaction(cluster) as transaction:
@@ -173,7 +176,7 @@ class Ledger:
 
 
 class Cycle:
-    """The right to decide about one cluster. Each call proves and prolongs it, or raises LeaseLost."""
+    """The right to decide about one cluster. Each call checks and prolongs its lease, or raises LeaseLost."""
 
     def __init__(self, database: Database, durations: Durations, cluster: str, holder: Holder, token: int) -> None:
         self.cluster = cluster
@@ -183,15 +186,17 @@ class Cycle:
         self._token = token
 
     def reservations(self) -> list[Reservation]:
-        """Drop what has expired, and what died before it was sent to Proxmox; return the rest, by VMID."""
+        """Drop reservations that have expired or whose holder died before it sent anything to Proxmox; return the rest,
+        by VMID.
+        """
         with self._proven() as transaction:
             return _drop_ended(transaction, self.cluster, self._durations)
 
     def reserve(self, reservations: Sequence[Reservation]) -> list[Reservation]:
         """Reserve all or none, and return them with their cluster, holder, created and expires.
 
-        A reservation of the same VMID and name that was forsaken while it was binding is taken over, but for that of a
-        move, which may go on. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
+        A forsaken reservation in the phase C(binding) with the same VMID and name is replaced, except that of a move,
+        which may still be running. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
         """
         with self._proven() as transaction:
             present = _drop_ended(transaction, self.cluster, self._durations)
@@ -227,7 +232,7 @@ class Cycle:
 
 
 def _drop_ended(transaction: Transaction, cluster: str, durations: Durations) -> list[Reservation]:
-    """Drop what counts no longer and return the rest, by VMID."""
+    """Drop the reservations that no longer count and return the rest, by VMID."""
     transaction.change(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
     rows = transaction.fetch(_SELECT_RESERVATIONS, (cluster,))
     everything = list(_read(rows, transaction.now, durations))
@@ -237,8 +242,9 @@ def _drop_ended(transaction: Transaction, cluster: str, durations: Durations) ->
 
 
 def _read(rows: Iterable[Row], now: float, durations: Durations) -> Iterator[Reservation]:
-    """Read rows; where something was sent to Proxmox, with whether the holder may still do something about it. A look
-    at the cluster that comes after this one shows what a dead holder has sent.
+    """Yield the reservations of rows; for those in the phase C(binding), set quiet, expired and forsaken.
+
+    A snapshot of the cluster that is read after these rows shows everything that a dead holder has sent.
     """
     for row in rows:
         found = from_row(row)
@@ -302,5 +308,5 @@ def _delete(transaction: Transaction, cluster: str, vmids: Collection[int], hold
 
 
 def _among(vmids: Collection[int]) -> str:
-    # Not parameters: an SQLite of some age takes 999 of them at most. `NULL` keeps an empty list legal.
+    # Not parameters: older versions of SQLite allow at most 999. `NULL` keeps an empty list valid.
     return f"vmid IN ({', '.join(['NULL', *(str(int(vmid)) for vmid in sorted(vmids))])})"

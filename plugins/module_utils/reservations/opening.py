@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which ledger the option C(reservations) means."""
+"""Opens the ledger that the option C(reservations) names."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PASSWORD_PARAMETER = re.compile(r"password\s*=\s*(?:'(?P<quoted>[^']*)'|(?P<pla
 
 
 def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Durations | None = None) -> Ledger:
-    """Open the ledger at `where`, and create it when nothing is there.
+    """Open the ledger at `where`, and create it if it does not exist.
 
     where is None or C(default) for a file in the user's state directory; an absolute path or C(sqlite:///path); a
-    C(postgresql://) URL; or C(none), which shares with nobody: it is kept in memory and ends with the returned
-    object. clock returns seconds since the epoch; without it that of the ledger counts: PostgreSQL's server, or this
-    host.
+    C(postgresql://) URL; or C(none) for a ledger in memory, which no other process shares and which ends with the
+    returned object. clock returns seconds since the epoch; without it the ledger's own clock is used: that of the
+    PostgreSQL server, or of this host.
 
     Raises InvalidRequest, LedgerUnavailable, LedgerIncompatible or MissingLibrary, none of which shows a password.
     """
@@ -39,7 +39,7 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
 def passwords_in(where: str | None) -> set[str]:
     """The passwords in the URL of a ledger, both as written and decoded.
 
-    The URL may be misspelt: whatever stands between a colon and one of the C(@) after it may be a password.
+    The URL may be misspelt: any text between a colon and a later C(@) may be a password.
     """
     if where is None or where.startswith(_PATHS):
         return set()
@@ -64,7 +64,7 @@ def _open_database(where: str | None, clock: Clock | None) -> Database:
         where = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/")
     path = _expanded(Path(where)) if where.startswith("~") else Path(where)
     if not path.is_absolute() or "\0" in where:
-        # Where a relative path leads depends on who runs the module, and two ledgers are as good as none.
+        # A relative path depends on the working directory, and processes with different ledgers share nothing.
         scheme, separator, _secret = where.replace("\0", "?").partition("://")
         shown = f"{scheme}{separator}..." if separator else scheme
         for password in sorted(passwords_in(where), key=len, reverse=True):
@@ -78,7 +78,7 @@ def _open_database(where: str | None, clock: Clock | None) -> Database:
 
 def _default_path() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
-    # The standard says that a relative one is to be ignored.
+    # The XDG standard requires that a relative path is ignored.
     folder = Path(state) if os.path.isabs(state) else _expanded(Path("~/.local/state"))
     return folder / "qemu_scheduler" / "reservations.db"
 

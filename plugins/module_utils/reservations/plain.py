@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Frozen dataclasses as JSON keeps them, and back: by their type hints, so that a new field needs nothing here."""
+"""Converts frozen dataclasses to JSON data and back by their type hints, so that a new field needs no code here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = t.TypeVar("T")
 
 
 def to_data(value: t.Any) -> t.Any:
-    """The value in lists and mappings; of a dataclass only the fields that are not at their defaults."""
+    """Return the value as lists and mappings; of a dataclass only the fields that differ from their defaults."""
     if dataclasses.is_dataclass(value):
         given = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {field.name: to_data(found) for field, found in given if found != field.default}
@@ -24,9 +24,9 @@ def to_data(value: t.Any) -> t.Any:
 
 
 def from_data(kind: type[T], data: t.Any) -> T:
-    """The dataclass that data was made from. Unknown keys are ignored: a newer version wrote them.
+    """Return the dataclass that data was made from. Unknown keys are ignored: a newer version may have written them.
 
-    Raises TypeError and KeyError for data that is none.
+    Raises TypeError or KeyError when data does not describe a C(kind).
     """
     if not isinstance(data, dict):
         raise TypeError(f"expected a mapping for {kind.__name__}")

@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 
 _OLDEST_PSYCOPG = (3, 1)
 
-# A client that hangs within a transaction is cut off by the server, so that those who wait for it get on.
+# The server disconnects a client that hangs within a transaction, so that those who wait for it can continue.
 _BEGIN = """
     BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL idle_in_transaction_session_timeout = '5s';
@@ -35,7 +35,7 @@ _BEGIN = """
 """
 _READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
 
-# Not `to_regclass`, which may still answer no when another session has just created the table.
+# Not `to_regclass`, which may still not find a table that another session has just created.
 _HAS_TABLES = f"""
     SELECT count(*) > 0 FROM pg_catalog.pg_tables
     WHERE tablename = '{schema.VERSION_TABLE}' AND schemaname = ANY (current_schemas(false))
@@ -55,7 +55,8 @@ _WELL_FORMED = re.compile(r"postgres(ql)?://([^@/]*@)?[^@]*")
 
 
 class PostgreSQLDatabase(Database):
-    """A PostgreSQL database. Without a clock its own is used, so that all controllers agree about what has expired.
+    """A PostgreSQL database. Without a clock, that of the server is used, so that all controllers agree on what has
+    expired.
 
     Raises MissingLibrary, LedgerUnavailable or LedgerIncompatible.
     """
@@ -78,7 +79,7 @@ class PostgreSQLDatabase(Database):
             self._connection.close()
 
     def _prepare(self) -> None:
-        """Create the tables where there are none, and check that they are those of this version."""
+        """Create the tables if there are none, and check that they are those of this version."""
         if not self._has_tables(self.read(_HAS_TABLES)[1]):
             with self.transaction("") as transaction:
                 if not self._has_tables(transaction.fetch(_HAS_TABLES)):
@@ -110,7 +111,7 @@ class PostgreSQLDatabase(Database):
         return self._clock() if self._clock is not None else float(rows[0][0])
 
     def _start(self, sql: str, parameters: Parameters = ()) -> psycopg.Cursor[Row]:
-        """Run what something begins with; on a new connection when the old one has been lost meanwhile."""
+        """Run the first statement of a transaction or a read, on a new connection if the old one was lost meanwhile."""
         try:
             return self._connection.execute(_in_driver_style(sql), parameters or None)
         except self._driver.OperationalError:
@@ -122,7 +123,7 @@ class PostgreSQLDatabase(Database):
     def _connect(self) -> psycopg.Connection[Row]:
         connection: psycopg.Connection[Row] = self._driver.connect(
             autocommit=True,
-            # Both for connection poolers: statements are complete, and none is prepared in the server's session.
+            # For connection poolers: the client inserts the parameters, and no statement is prepared in a session.
             cursor_factory=self._driver.ClientCursor,
             prepare_threshold=None,
             **{**_CONNECTION_DEFAULTS, **self._parameters},
@@ -166,10 +167,10 @@ def _import_driver() -> ModuleType:
 
 
 def _parse(driver: ModuleType, url: str) -> dict[str, t.Any]:
-    """Return the connection parameters of a URL. Messages about it quote nothing of it."""
+    """Return the connection parameters of a URL. Error messages do not quote the URL: it may contain a password."""
     parameters: dict[str, t.Any] | None = None
     if _WELL_FORMED.fullmatch(url):
-        # What the driver says about a bad URL quotes it.
+        # The driver's error about a bad URL quotes it.
         with suppress(driver.Error):
             parameters = driver.conninfo.conninfo_to_dict(url)
     if parameters is None:

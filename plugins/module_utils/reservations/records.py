@@ -19,8 +19,8 @@ from .plain import from_data, to_data
 Phase = t.Literal["reserved", "binding", "created"]
 
 LASTS = 3600.0
-"""Seconds for which a reservation is kept after it has expired when something was sent to Proxmox for it: a clone or a
-migration goes on without the process that sent the request, and only the reservation tells its size and its target.
+"""Seconds for which an expired reservation in the phase C(binding) is kept: a clone or a migration continues without
+the process that sent the request, and only the reservation shows its size and its target.
 """
 
 UNKNOWN_HOLDER = Holder(host="", pid=0, space="", started="", id="")
@@ -32,8 +32,9 @@ class Durations:
     """How long records are valid without renewal, in seconds.
 
     lease must exceed the longest scheduling cycle, or slow schedulers take it from each other and none makes progress.
-    reservation is valid from the reserving or the last renewal; renewal is how often a binder should renew. created
-    is how long a created VM is still counted: longer than Proxmox needs to show its real sizes (about ten seconds).
+    reservation counts from the time of reserving or the last renewal; renewal is the interval at which a binder should
+    renew. created is how long the reservation of a created VM still counts: longer than Proxmox needs to show the VM's
+    real sizes (about ten seconds).
     """
 
     lease: float = 15.0
@@ -44,17 +45,25 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A decision that others must count although Proxmox does not show it yet, or not with its real sizes.
+    """A decision that other processes must count although Proxmox does not show it yet, or not with its real sizes.
 
-    memory is in bytes; storage_bytes maps (storage, node) to bytes; devices are (node, device id), one entry per use.
-    running tells whether the VM will run. constraints are those of its request: the cluster does not show them. source
-    is the node that a guest leaves which is being moved to node; empty for a VM that is being created. A move is named
-    by move_name, as guests that exist may share a name. addresses are static IP addresses that the VM will have.
-    holder, created and expires (seconds since the epoch, by the ledger's clock) are set by the ledger. So are, for one
-    that is C(binding), quiet: the seconds since it was renewed; expired: whether that is too long ago, so that its
-    holder can do nothing about it any more; forsaken: whether it is, or its holder had died when it was read. phase:
-    C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on, C(created) when
-    its task has ended well.
+    The ledger sets holder, created and expires, and for the phase C(binding) also quiet, expired and forsaken.
+
+    Attributes:
+        name: the VM's name; for a move, that of move_name, as existing guests may share a name.
+        memory: in bytes.
+        running: whether the VM will run.
+        storage_bytes: bytes by (storage, node).
+        devices: (node, device id), one entry per use.
+        constraints: those of the request; the cluster does not show them.
+        source: for a move, the node that the guest leaves; empty for a VM that is being created.
+        addresses: the static IP addresses that the VM will have.
+        phase: C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on,
+            C(created) after its task has succeeded.
+        created, expires: seconds since the epoch, by the ledger's clock.
+        quiet: seconds since the last renewal.
+        expired: whether that is so long ago that the holder must not write for it any more.
+        forsaken: whether it has expired, or its holder had died when it was read.
     """
 
     cluster: str
@@ -80,10 +89,10 @@ class Reservation:
     forsaken: bool = False
 
     def has_ended(self, now: float) -> bool:
-        """Tell whether it counts no longer.
+        """Tell whether the reservation no longer counts.
 
-        When its holder died before it sent anything to Proxmox, nothing will come of it. Later, the VM may be there
-        or be on its way, and its sizes are shown nowhere else: it counts until it is confirmed or expires.
+        If the holder died in the phase C(reserved), no VM will be created. In later phases the VM may exist or still be
+        created, and only the reservation shows its sizes: it counts until it is confirmed or expires.
         """
         if now >= self.expires + (LASTS if self.phase == "binding" else 0.0):
             return True
@@ -91,12 +100,12 @@ class Reservation:
 
 
 def move_name(vmid: int) -> str:
-    """The name under which the move of a guest is reserved: one that no VM can have."""
+    """Return the name under which the move of a guest is reserved, which no VM can have."""
     return f"move:{vmid}"
 
 
 UNEXPIRED = f"expires + CASE phase WHEN 'binding' THEN {LASTS} ELSE 0 END > ?"
-"""What holds of rows that has_expired does not."""
+"""The SQL condition for rows that have not expired, as in has_expired."""
 
 COLUMNS = "cluster, vmid, name, holder_id, holder, phase, created, expires, resources"
 
@@ -134,13 +143,13 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
 
 
 def has_expired(row: Iterable[t.Any], now: float) -> bool:
-    """Tell whether the reservation whose COLUMNS these are has expired, whatever else they hold."""
+    """Tell whether a row of COLUMNS has expired. The other columns are not checked."""
     *_others, phase, _created, expires, _resources = row
     return isinstance(expires, (int, float)) and now - (LASTS if phase == "binding" else 0.0) >= expires
 
 
 def from_row(row: Iterable[t.Any]) -> Reservation:
-    """Return the reservation whose COLUMNS these are. Raises LedgerIncompatible when they are none."""
+    """Return the reservation in a row of COLUMNS. Raises LedgerIncompatible when the row is invalid."""
     cluster, vmid, name, _holder_id, holder, phase, created, expires, resources = row
     try:
         values = _mapping(json.loads(resources))
@@ -168,7 +177,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             expires=_amount(expires),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
-        # Skipping it would allocate what it holds a second time.
+        # If it were skipped, its resources would be allocated a second time.
         raise LedgerIncompatible(
             f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' is invalid: {_reason(exc)}. "
             "When nothing is being created, remove the ledger's file, or drop its tables.",
@@ -183,7 +192,7 @@ def holder_to_text(holder: Holder) -> str:
 
 
 def holder_from_text(text: str) -> Holder:
-    """Return the holder that was stored; one that nobody knows to be dead when it cannot be understood."""
+    """Return the holder that was stored, or UNKNOWN_HOLDER, which never counts as dead, if text is not valid."""
     try:
         values = _mapping(json.loads(text))
         return Holder(
@@ -193,7 +202,7 @@ def holder_from_text(text: str) -> Holder:
         return UNKNOWN_HOLDER
 
 
-# --- what rows may hold: anybody who can write to the ledger may have written anything ---
+# --- checks of stored values: other programs may have written anything ---
 
 
 def _mapping(value: t.Any) -> dict[str, t.Any]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ledger's tables, and the check that a database has those of this version.
 
-Their names say whose they are, as the database may be one that has other tables too.
+Their names have a prefix, as the database may contain other tables too.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 """A ledger in an SQLite file, shared by the processes of one host.
 
 SQLite lets one transaction at a time write to a file, whatever cluster it is about. That is why a lease is a row and
-not an open transaction: each transaction lasts a millisecond or so, and schedulers of different clusters do not notice
-each other. The exception is a process that is stopped (not killed) within one: nobody writes until it goes on.
+not an open transaction: each transaction lasts about a millisecond, so schedulers of different clusters do not delay
+each other. The exception is a process that is stopped (not killed) within a transaction: no other process can write
+until it continues.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ..errors import LedgerIncompatible, LedgerUnavailable
 from . import schema
 from .database import Clock, Cursor, Database, Parameters, Row
 
-# As long as a lease, and far longer than any transaction: when it runs out, a process was stopped in the middle of one.
+# As long as a lease, and far longer than any transaction: a longer wait means that a process was stopped within one.
 _BUSY_TIMEOUT_SECONDS = 15.0
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
-# Their clients do not share memory, by which the processes that have the file open find each other's writes.
+# SQLite's WAL mode needs memory that all processes with the file open share; clients of these do not share any.
 _NETWORK_FILE_SYSTEMS = frozenset(
     {
         *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs"),
@@ -37,7 +38,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class SQLiteDatabase(Database):
-    """An SQLite database. Without a path it is one in memory, which nobody else sees and which ends with it."""
+    """An SQLite database. Without a path it is in memory, is visible to no other process and ends with this object."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         super().__init__("in memory" if path is None else str(path))
@@ -56,7 +57,7 @@ class SQLiteDatabase(Database):
             self._connection.close()
 
     def _begin(self, cluster: str) -> float:
-        # A transaction that only turns to writing later could find that another process has written meanwhile.
+        # IMMEDIATE, as a transaction that begins with a read and writes later fails if another process wrote meanwhile.
         self._connection.execute("BEGIN IMMEDIATE")
         self._check_file()
         return self._clock()
@@ -69,7 +70,7 @@ class SQLiteDatabase(Database):
         return self._clock(), self._connection.execute(sql, parameters).fetchall()
 
     def _check_file(self) -> None:
-        """Raise LedgerUnavailable when others no longer find at the path what is open here."""
+        """Raise LedgerUnavailable when the path no longer leads to the file that is open here."""
         if self._path is not None and _file_at(self._path) != self._file:
             raise LedgerUnavailable(
                 f"The ledger of reservations {self._path} was removed or replaced while it was in use. Processes that "
@@ -87,7 +88,7 @@ class SQLiteDatabase(Database):
 
 def _collection_error(exc: sqlite3.Error, location: str) -> LedgerUnavailable | LedgerIncompatible:
     name = getattr(exc, "sqlite_errorname", "")
-    # Plain SQLITE_ERROR is what SQLite says of statements that do not fit the tables.
+    # SQLite reports statements that do not fit the tables as plain SQLITE_ERROR.
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or name == "SQLITE_ERROR":
         return LedgerIncompatible(
             f"The file {location} is damaged or is no ledger of reservations: {exc}.",
@@ -103,7 +104,7 @@ def _collection_error(exc: sqlite3.Error, location: str) -> LedgerUnavailable | 
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
-    """Open the ledger at `path`, and create it first when there is no file. Returns which file it is as well."""
+    """Open the ledger at `path`, and create it first if there is no file. Returns the connection and the file's id."""
     try:
         file_system = network_file_system(path)
         if file_system is None and not path.exists():
@@ -122,11 +123,11 @@ def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
             reason=file_system,
         )
     file = _file_at(path)
-    # Without `rw`, SQLite would make a new and empty file of one that was removed in this very moment.
+    # Without `rw`, SQLite would create a new, empty file if the ledger was removed in this very moment.
     connection = _connect(f"{path.as_uri()}?mode=rw")
     try:
-        # In WAL mode this loses nothing when a process dies, and the last transactions at most when the machine does,
-        # which has then lost the schedulers as well. It spares each transaction the wait for the disk.
+        # With NORMAL, no transaction waits for the disk. In WAL mode, nothing is lost when a process dies, and at most
+        # the last transactions when the machine fails; then the schedulers that wrote them have ended too.
         connection.execute("PRAGMA synchronous = NORMAL")
         _check(connection, str(path))
     except BaseException:
@@ -136,7 +137,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return what tells the file at `path` from any other, or None when there is none."""
+    """Return the device and inode of the file at `path`, or None when there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -170,9 +171,9 @@ def _check(connection: sqlite3.Connection, location: str) -> None:
 
 
 def _refuse_remains(path: Path) -> None:
-    """Raise LedgerUnavailable when a ledger was removed but for what SQLite keeps beside it while it is open.
+    """Raise LedgerUnavailable when the ledger was removed but not the WAL and shared-memory files beside it.
 
-    It may still be in use, and SQLite would take what is there for a part of the new one.
+    The old ledger may still be in use, and SQLite would take these files for those of the new one.
     """
     remains = [name for name in (f"{path.name}-wal", f"{path.name}-shm") if path.with_name(name).exists()]
     # Another process may have created it in this very moment.
@@ -185,7 +186,7 @@ def _refuse_remains(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    """Create the ledger. It appears whole or not at all, and one of those who try at the same time wins."""
+    """Create the ledger atomically. If several processes try at the same time, one of them creates it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # its mode is 0600
     os.close(handle)
@@ -205,9 +206,9 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the type of the network file system that holds `path`; None for a local or an unknown one.
+    """Return the type of the network file system that contains `path`; None for a local or an unknown one.
 
-    mounts is the text of /proc/self/mountinfo, which is read when it is not given.
+    mounts is the text of /proc/self/mountinfo; None: read that file.
     """
     if mounts is None:
         try:
@@ -219,7 +220,7 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     for line in mounts.splitlines():
         mount, _separator, source = line.partition(" - ")
         point = Path(_unescaped(mount.split()[4]))
-        # Of two that are mounted on one another, the later one is seen.
+        # Of two file systems mounted at the same point, the later one hides the other.
         if wanted.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
             found = point, source.split()[0]
     return found[1] if found[1] in _NETWORK_FILE_SYSTEMS else None
