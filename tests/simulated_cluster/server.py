@@ -32,6 +32,7 @@ from .routing import HANDLERS, Call, Reply
 PREFIXES = ("/api2/json", "/api2/extjs")
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 class PermissionRules(GenericApi):
@@ -259,8 +260,7 @@ def _reason(text: str) -> str:
 
 
 def _json(status: int, reason: str, body: dict[str, Any]) -> web.Response:
-    text = json.dumps(body, separators=(",", ":"))
-    return web.Response(status=status, reason=_reason(reason), text=text, content_type=JSON)
+    return web.Response(status=status, reason=_reason(reason), text=_COMPACT.encode(body), content_type=JSON)
 
 
 def _error(error: ApiError) -> web.Response:

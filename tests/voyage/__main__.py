@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import itertools
 import os
@@ -48,6 +49,9 @@ def many(seeds: Sequence[int], *, go_on: bool) -> int:
     """Run these histories, and name those that fail."""
     from .history import History
 
+    # What is loaded stays: without it the collector has a tenth of the work.
+    gc.freeze()
+    gc.set_threshold(20_000)
     began, failed = time.monotonic(), 0
     for seed in seeds:
         try:

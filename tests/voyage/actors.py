@@ -1,18 +1,19 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Threads of which one at a time runs, on a clock that only the scheduler moves.
+"""Threads of controllers as greenlets, on a clock that only the scheduler moves.
 
-Each actor is a thread that holds the baton until it waits for something: then the scheduler gets it back, and decides
-who is next. So a seed decides the order of everything, and no real time passes.
+Each actor runs until it waits for something: then the scheduler gets control back, and decides who is next. So a seed
+decides the order of everything, and no real time passes.
 """
 
 from __future__ import annotations
 
-import threading
 import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from greenlet import getcurrent, greenlet
 
 
 class Killed(BaseException):
@@ -52,43 +53,40 @@ class Actor:
     ready: Callable[[], bool] | None = None
     wake: float | None = None
     ended: bool = False
-    go: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Actors:
-    """All actors, and the clock. now is in seconds since the epoch."""
+    """All actors, and the clock.
+
+    Attributes:
+        now: seconds since the epoch.
+        current: the actor that runs; None while the scheduler does.
+    """
 
     def __init__(self, now: float) -> None:
         self.now = now
         self.all: list[Actor] = []
-        self._here = threading.local()
-        self._baton = threading.Lock()
-        self._baton.acquire()
-        self.failure: BaseException | None = None
-
-    @property
-    def current(self) -> Actor | None:
-        """The actor whose thread this is; None in the scheduler's own."""
-        return getattr(self._here, "actor", None)
+        self.current: Actor | None = None
+        self._scheduler = getcurrent()
+        self._threads: dict[Actor, greenlet] = {}
 
     @property
     def process(self) -> Process:
         """The process of the running actor."""
         if self.current is None:
-            raise RuntimeError("this is not the thread of an actor")
+            raise RuntimeError("no actor is running")
         return self.current.process
 
     def spawn(self, process: Process, action: Callable[[], object]) -> Actor:
         """Begin a thread of a process. It runs when the scheduler chooses it."""
         actor = Actor(process, is_main=not process.actors)
-        actor.go.acquire()
+        self._threads[actor] = greenlet(lambda: self._run(actor, action), parent=self._scheduler)
         self.all.append(actor)
         process.actors.append(actor)
-        threading.Thread(target=self._run, args=(actor, action), daemon=True).start()
         return actor
 
     def wait(self, ready: Callable[[], bool] | None = None, seconds: float | None = None) -> None:
-        """Give the baton back until ready, or until so many seconds are over; without either, for a moment."""
+        """Give control back until ready, or until so many seconds are over; without either, for a moment."""
         actor = self.current
         if actor is None:
             raise RuntimeError("only actors wait")
@@ -98,8 +96,7 @@ class Actors:
             return
         actor.ready = ready
         actor.wake = None if seconds is None else self.now + max(seconds, 0.0)
-        self._baton.release()
-        actor.go.acquire()
+        self._scheduler.switch()
         if actor.process.killed:
             raise Killed
         if actor.is_main and actor.process.interrupted:
@@ -121,13 +118,15 @@ class Actors:
         return min((time for time in (*times, *frozen) if time > self.now), default=None)
 
     def resume(self, actor: Actor) -> None:
-        """Hand an actor the baton, and return when it gives it back."""
-        actor.go.release()
-        self._baton.acquire()
-        if actor.ended:
-            self.all.remove(actor)
-        if self.failure is not None:
-            raise self.failure
+        """Let an actor go on, and return when it waits. What it raises at its end is raised here."""
+        self.current = actor
+        try:
+            self._threads[actor].switch()
+        finally:
+            self.current = None
+            if actor.ended:
+                self.all.remove(actor)
+                del self._threads[actor]
 
     def _may_go_on(self, actor: Actor) -> bool:
         process = actor.process
@@ -142,17 +141,13 @@ class Actors:
         return (actor.wake is not None and actor.wake <= self.now) or (actor.ready is None and actor.wake is None)
 
     def _run(self, actor: Actor, action: Callable[[], object]) -> None:
-        self._here.actor = actor
-        actor.go.acquire()
         try:
             if not actor.process.killed:
                 action()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - the scheduler raises it
-            self.failure = error
-        actor.ended = True
-        self._baton.release()
+        finally:
+            actor.ended = True
 
 
 def waiting(actors: Actors, ready: Callable[[], bool]) -> t.Any:

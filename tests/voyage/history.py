@@ -112,7 +112,6 @@ class History:
             for process in self.processes.values():
                 process.killed = True
             while self.actors.all:
-                self.actors.failure = None
                 self.actors.resume(self.actors.all[0])
             stopping = self.loop.create_task(self.server.stop())
             self.loop.settle()

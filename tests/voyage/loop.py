@@ -13,14 +13,9 @@ from .actors import Actors
 
 
 class _Selector:
-    """Stands for the network, of which there is none: when nothing is left to be done now, the loop stops."""
+    """Stands for the network, of which there is none."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[t.Any]:
-        if timeout != 0:
-            self._loop.stop()
+    def select(self, _timeout: float | None) -> list[t.Any]:
         return []
 
 
@@ -34,7 +29,7 @@ class Loop(BaseEventLoop):
     def __init__(self, actors: Actors) -> None:
         super().__init__()
         self._actors = actors
-        self._selector = _Selector(self)
+        self._selector = _Selector()
         # Seconds since the epoch have no nanoseconds as a float.
         self._clock_resolution = 1e-6
         self.turns = 0
@@ -44,10 +39,15 @@ class Loop(BaseEventLoop):
 
     def settle(self) -> None:
         """Run everything that is due at this moment."""
-        # A timer that is due within the clock's resolution runs after the loop was told to stop.
-        while self._is_due():
-            self.turns += 1
-            self.run_forever()
+        if not self._is_due():
+            return
+        self.turns += 1
+        asyncio._set_running_loop(self)
+        try:
+            while self._is_due():
+                self._run_once()  # type: ignore[attr-defined]
+        finally:
+            asyncio._set_running_loop(None)
 
     def _is_due(self) -> bool:
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]

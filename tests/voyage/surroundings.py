@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import functools
 import random
 import typing as t
 import urllib.parse
@@ -85,7 +86,7 @@ class Request:
         self.path = urllib.parse.urlsplit(url).path
         self.rel_url = self
         self.raw_path = self.path
-        encoded = urllib.parse.urlencode(sent, doseq=True)
+        encoded = urllib.parse.urlencode(sent, doseq=True) if sent else ""
         in_body = method in ("POST", "PUT")
         self._body = encoded.encode() if in_body else b""
         self.query = dict(urllib.parse.parse_qsl("" if in_body else encoded, keep_blank_values=True))
@@ -149,8 +150,7 @@ class Network:
         if response.status != 200:
             self._log(f"{what}: {response.status} {response.reason}")
         body = response.body if isinstance(response.body, bytes) else b""
-        date = email.utils.formatdate(self._actors.now, usegmt=True)
-        return Answer(response.status, response.reason or "", body, None, date)
+        return Answer(response.status, response.reason or "", body, None, _date(int(self._actors.now)))
 
     async def _delivered(self, request: Request, delay: float, sender: Process, *, is_lost: bool) -> t.Any:
         """The server's response. What is on its way arrives, whatever becomes of the process that has sent it: if that
@@ -164,6 +164,11 @@ class Network:
         response = await self._server._serve(t.cast("t.Any", request))
         self.watch(request.method, request.path, request.sent, response, sender)
         return response
+
+
+@functools.lru_cache(maxsize=16)
+def _date(seconds: int) -> str:
+    return email.utils.formatdate(seconds, usegmt=True)
 
 
 class Transport:

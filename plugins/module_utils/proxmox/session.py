@@ -48,6 +48,7 @@ class Session:
         self._api = api
         self._authentication = authentication
         self._server_time: float | None = None
+        self._date: str | None = None
 
     @classmethod
     def connect(cls, params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Session:
@@ -114,6 +115,9 @@ class Session:
         return _data(answer, method, path, sent, self.where, self.user)
 
     def _note_time(self, date: str | None) -> None:
+        if date == self._date:
+            return
+        self._date = date
         try:
             self._server_time = email.utils.parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):

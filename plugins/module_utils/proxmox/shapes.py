@@ -9,6 +9,7 @@ afterwards. Keys, types of rows and paths that are not declared pass as they are
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
@@ -36,7 +37,7 @@ class Row:
     optional: Mapping[str, Kind] = field(default_factory=dict)
 
     def __call__(self, value: t.Any) -> t.Any:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         checked = dict(value)
         key = ""
@@ -283,8 +284,13 @@ _SHAPES = [(re.compile(path.replace("*", "[^/]+")), kind) for path, kind in _PAT
 def checked(path: str, data: t.Any) -> t.Any:
     """Return the answer for a path with its figures as numbers. Raises WrongShape."""
     require_sane(data)
-    kind = next((kind for pattern, kind in _SHAPES if pattern.fullmatch(path)), None)
+    kind = _kind_of(path)
     return data if kind is None else kind(data)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind_of(path: str) -> Kind | None:
+    return next((kind for pattern, kind in _SHAPES if pattern.fullmatch(path)), None)
 
 
 def require_sane(data: t.Any) -> None:
@@ -301,7 +307,7 @@ def require_sane(data: t.Any) -> None:
                 # NaN is on no side of anything.
                 if not -_LARGEST < value < _LARGEST:
                     raise WrongShape("a number is not finite, or has too many digits")
-            elif isinstance(value, Mapping):
+            elif kind is dict or isinstance(value, Mapping):
                 below += value
                 below += value.values()
             elif isinstance(value, (list, tuple)):

@@ -64,6 +64,8 @@ def check_settings(where: str, settings: Mapping[str, Setting], given: Mapping[s
     """Return all settings with the given ones checked and the others at their defaults; where is their place."""
     if not isinstance(given, Mapping):
         raise InvalidPluginConfig(f"{where}: expected a mapping, got {given!r}")
+    if not given:
+        return {key: setting.default for key, setting in settings.items()}
     unknown = sorted(set(given) - set(settings))
     if unknown:
         known = ", ".join(sorted(settings)) or "none: it takes no config"

@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, type[points.Plugin]] = {
 }
 
 _ENABLE = Setting("bool", True, "whether the plugin runs at this point")
+_POLICIES = frozenset(field.name for field in dataclasses.fields(Policy)) - {"enforced"}
 _WEIGHT = Setting("float", None, "the score's weight in the weighted mean", minimum=0)
 
 
@@ -164,13 +165,12 @@ def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
 
 
 def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
-    known = {field.name for field in dataclasses.fields(Policy)} - {"enforced"}
     values: dict[str, t.Any] = {}
     for plugin in plugins:
-        unknown = sorted(set(plugin.sets) - known)
+        unknown = sorted(set(plugin.sets) - _POLICIES)
         if unknown:
             raise InvalidPluginConfig(
-                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(known))}"
+                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(_POLICIES))}"
             )
         values.update(plugin.sets)
     return Policy(**values, enforced=frozenset(name for plugin in enabled for name in plugin.sets))

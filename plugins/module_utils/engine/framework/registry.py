@@ -13,6 +13,8 @@ from ...errors import InvalidPluginConfig
 from ...model import Request
 from .interface import Plugin
 
+_ATTRIBUTES = frozenset(field.name for field in dataclasses.fields(Request))
+
 
 class Registry:
     """Plugin classes by name. A name is taken once; a class that lacks a method of its interfaces is refused."""
@@ -33,7 +35,7 @@ class Registry:
             raise InvalidPluginConfig(
                 f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces demand"
             )
-        unknown = sorted(set(plugin.about) - {field.name for field in dataclasses.fields(Request)})
+        unknown = sorted(set(plugin.about) - _ATTRIBUTES)
         if unknown:
             raise InvalidPluginConfig(f"plugin {name} ({origin}) is about {unknown[0]!r}, which no request has")
         if name in self._plugins:
