@@ -62,6 +62,7 @@ class Board:
         self.drafts: dict[int, Draft] = {}
         self._shown: list[int] = []
         self._stale: dict[int, Item] = {}
+        self._alike: dict[int, list[list[Item]]] = {}
 
     # --- items ---
 
@@ -81,7 +82,7 @@ class Board:
             cost=sum(part.mobility.cost for part in parts),
             movable=known,
             homes=homes,
-            closed_home=homes <= self.reach.closed,
+            free=homes <= self.reach.closed,
             not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
         )
         places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
@@ -119,9 +120,10 @@ class Board:
     def close(self, nodes: Iterable[int]) -> None:
         """Let nothing go to these nodes, and to no others than these."""
         changed = self.reach.close(nodes)
+        self._alike.clear()
         for item in self.items if changed else ():
             if not changed.isdisjoint(item.homes):
-                item.closed_home = item.homes <= self.reach.closed
+                item.free = item.homes <= self.reach.closed
 
     # --- looking ---
 
@@ -137,6 +139,23 @@ class Board:
         """The node that all of the item is on; NOWHERE if there is none."""
         at = self.at[item.index]
         return at[0].node if len(at) == 1 else NOWHERE
+
+    def alike(self, node: int) -> list[list[Item]]:
+        """The items that may be moved off a node, those of one size together, the largest first. What has moved once
+        does not move again, unless that costs nothing.
+        """
+        found = self._alike.get(node)
+        if found is None:
+            groups: dict[tuple[float, int, int, int], list[Item]] = {}
+            for index, item in self.on[node].items():
+                if item.movable and (item.free or self.node_of(item) in item.homes):
+                    alone = NOWHERE if item.plain else index
+                    groups.setdefault((item.cores, item.memory, item.extra, alone), []).append(item)
+            for group in groups.values():
+                group.sort(key=lambda each: (each.cost, each.index))
+            found = sorted(groups.values(), key=lambda group: (-group[0].share, group[0].index))
+            self._alike[node] = found
+        return found
 
     def refusal(self, item: Item, node: int) -> Status | None:
         """What the filters have against the item on a node where it is not, or is; nothing is changed by asking."""
@@ -205,10 +224,12 @@ class Board:
             self.cpu[node] -= cores
             self.memory[node] -= memory
             del self.on[node][index]
+            self._alike.pop(node, None)
         for node, cores, memory, _guests in positions:
             self.cpu[node] += cores
             self.memory[node] += memory
             self.on[node][index] = item
+            self._alike.pop(node, None)
         self.at[index] = positions
         self._stale[index] = item
 

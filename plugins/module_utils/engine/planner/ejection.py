@@ -55,7 +55,9 @@ class Search:
         self.rank: Rank = rank or self.tightest
         self._most = steps
         self._limit: float = math.inf
-        self._free = [item for item in board.items if item.movable and (item.new or item.closed_home)]
+        # Whether something was left out that more moves, or more steps, would allow.
+        self._cut = False
+        self._free = [item for item in board.items if item.movable and item.free]
 
     def place(self, item: Item, extra: int | None, why: str) -> bool:
         """Put the item somewhere by moving at most so many guests that need not move; None moves no other item.
@@ -67,30 +69,26 @@ class Search:
             return True
         if extra is None or self.steps >= self._most:
             return False
-        # The fewest moves come first; half of the steps are kept for finding any way at all.
-        half = self.steps + (self._most - self.steps) // 2
-        return any(self._deepen(item, allowed, half, why) for allowed in range(extra)) or self._deepen(
-            item, extra, self._most, why
-        )
+        return self._with_others(item, extra, why)
 
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
         """Put the item on one node by moving at most so many others off it; None moves none."""
         self._limit = math.inf
         if self.board.fits(item, node) and self._admitted(item, node, why):
             return True
-        only = frozenset({node})
         if extra is None or node not in self.board.rows(item).nodes:
             return False
-        return any(self._deepen(item, allowed, self._most, why, only) for allowed in range(extra + 1))
+        return self._with_others(item, extra, why, frozenset({node}))
 
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
         """Free so much CPU and memory on a node by moving off it the fewest items, and at most so many others."""
         board, mark = self.board, len(self.board.trail)
-        groups = self._groups(node, frozenset(), lambda other: True)
         found: list[tuple[int, float, tuple[Item, ...]]] = []
         self._limit = self._most
         try:
-            for items in self._covering([(group, 1) for group in groups], short_cpu, short_memory, RELIEVING):
+            for items in self._covering(
+                [(group, 1) for group in board.alike(node)], short_cpu, short_memory, RELIEVING
+            ):
                 found.append((len(items), sum(item.cost for item in items), items))
         except OutOfStepsError:
             self.exhausted = True
@@ -100,17 +98,29 @@ class Search:
             board.undo(mark)
         return False
 
-    def _deepen(self, item: Item, extra: int, limit: int, why: str, only: frozenset[int] | None = None) -> bool:
+    def _with_others(self, item: Item, extra: int, why: str, only: frozenset[int] | None = None) -> bool:
+        """Put the item somewhere by moving as few others as that takes, and at most so many."""
+        # Half of the steps are kept for finding any way at all.
+        half = self.steps + (self._most - self.steps) // 2
+        for allowed in range(extra + 1):
+            if self._deepen(item, allowed, half if allowed < extra else self._most, why, only):
+                return True
+            if not self._cut:
+                break
+        return False
+
+    def _deepen(self, item: Item, extra: int, limit: int, why: str, only: frozenset[int] | None) -> bool:
         """Put the item somewhere by moving so many others, within a limit of steps."""
         mark = len(self.board.trail)
         self._limit = limit
-        if self.steps >= limit:
+        self._cut = self.steps >= limit
+        if self._cut:
             return False
         try:
             return self._eject(item, extra, LEVELS, NOWHERE, frozenset(), why, only)
         except OutOfStepsError:
             self.board.undo(mark)
-            self.exhausted = True
+            self.exhausted = self._cut = True
             return False
 
     def tightest(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
@@ -169,7 +179,7 @@ class Search:
     def _carry_out(
         self, item: Item, node: int, victims: Sequence[Item], extra: int, level: int, held: frozenset[int], why: str
     ) -> bool:
-        left = extra - sum(self.weight(victim) for victim in victims)
+        left = extra - sum(victim.extra for victim in victims)
         room = f"makes room on {self.board.nodes[node].name} for {item.label}"
         chain = held.union(victim.index for victim in victims)
         for victim in victims:
@@ -178,12 +188,8 @@ class Search:
                 continue
             if not self._eject(victim, left, level - 1, node, chain - {victim.index}, room):
                 return False
-            left -= sum(self.weight(step.item) for step in self.board.trail[mark:-1])
+            left -= sum(step.item.extra for step in self.board.trail[mark:-1])
         return self.board.fits(item, node) and self._admitted(item, node, why)
-
-    def weight(self, item: Item) -> int:
-        """How many moves it costs to move an item that is where it is now: none when it has to move anyway."""
-        return 0 if item.new or item.closed_home else item.weight
 
     def _options(
         self, item: Item, extra: int, level: int, nodes: Sequence[int], held: frozenset[int]
@@ -206,11 +212,11 @@ class Search:
                     roomy[key] = self._with_room(first)
                 direct = any(other != node for other in roomy[key])
                 if direct or level > 1:
-                    groups.append((group, self.weight(first) + (0 if direct else detour)))
+                    groups.append((group, first.extra + (0 if direct else detour)))
             for victims in self._covering(groups, short_cpu, short_memory, extra):
                 size = sum(victim.share for victim in victims)
                 cost = sum(victim.cost for victim in victims)
-                found.append((sum(map(self.weight, victims)), len(victims), size, cost, node, victims))
+                found.append((sum(victim.extra for victim in victims), len(victims), size, cost, node, victims))
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
@@ -220,18 +226,13 @@ class Search:
         size = share(item.cores * cpu, item.memory * memory)
         return lambda other: share(other.cores * cpu, other.memory * memory) < size
 
-    def _groups(self, node: int, held: frozenset[int], smaller: Callable[[Item], bool]) -> list[list[Item]]:
-        """The items on a node that can be moved off it and are smaller than what needs the room, the largest first,
-        with those of one size together.
-        """
-        groups: dict[tuple[float, int, int, int], list[Item]] = {}
-        for index, other in self.board.on[node].items():
-            if other.movable and index not in held and smaller(other) and self._may_move(other):
-                alone = NOWHERE if other.plain else index
-                groups.setdefault((other.cores, other.memory, self.weight(other), alone), []).append(other)
-        for group in groups.values():
-            group.sort(key=lambda each: (each.cost, each.index))
-        return sorted(groups.values(), key=lambda group: (-group[0].share, group[0].index))
+    def _groups(self, node: int, held: frozenset[int], smaller: Callable[[Item], bool]) -> Iterator[list[Item]]:
+        """The items that may be moved off a node for what needs the room: smaller ones, those of one size together."""
+        for group in self.board.alike(node):
+            if smaller(group[0]):
+                left = [item for item in group if item.index not in held]
+                if left:
+                    yield left
 
     def _covering(
         self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
@@ -242,12 +243,6 @@ class Search:
             cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
             if not any(cores - e.cores >= short_cpu and memory - e.memory >= short_memory for e in items):
                 yield items
-
-    def _may_move(self, item: Item) -> bool:
-        """Whether it can be moved from where it is now: what has moved once does not move again."""
-        if item.new or item.closed_home:
-            return True
-        return self.board.node_of(item) in item.homes
 
     def _chosen(
         self,
@@ -266,7 +261,10 @@ class Search:
         for number in range(first, len(groups)):
             group, weight = groups[number]
             position = used if number == first else 0
-            if position == len(group) or weight > extra:
+            if position == len(group):
+                continue
+            if weight > extra:
+                self._cut = True
                 continue
             item = group[position]
             self._step(1)

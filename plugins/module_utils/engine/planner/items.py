@@ -80,7 +80,7 @@ class Item:
         cost: bytes that its move sends.
         movable: whether it can be moved at all.
         homes: the nodes, by index, where its guests are at the start.
-        closed_home: whether nothing else may come to its homes, so that its move can be put off without harm.
+        free: whether its move costs nothing and can be put off: it is new, or nothing else may come to its homes.
         share: its part of a mean node: the larger of those of CPU and memory.
         not_to: nodes that it must not go to, by name: why.
     """
@@ -93,13 +93,18 @@ class Item:
     cost: int = 0
     movable: bool = True
     homes: frozenset[int] = frozenset()
-    closed_home: bool = True
+    free: bool = True
     share: float = 0.0
     not_to: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def new(self) -> bool:
         return not self.homes
+
+    @property
+    def extra(self) -> int:
+        """How many guests its move costs beyond those that have to move anyway."""
+        return 0 if self.free else self.weight
 
     @property
     def priority(self) -> int:

@@ -11,6 +11,7 @@ that the search does not go in circles (tabu search). Rules are kept from the st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from .board import NOWHERE, Board
@@ -29,6 +30,9 @@ MOST_IDLE = 50
 """After so many turns in which nothing could be changed the search ends."""
 
 EPSILON = 1e-9
+
+PIECES = 50
+"""So many of the largest sizes of the items are compared with the room of the nodes before anything is tried."""
 
 
 class Packing:
@@ -68,25 +72,27 @@ class Packing:
     # --- inside ---
 
     def _plausible(self) -> bool:
-        """Whether each item has room by itself, and all of them together."""
+        """Whether each item has room by itself, and all of them together may have."""
         board = self.board
         if not all(any(board.fits(item, node) for node in board.rows(item).nodes) for item in self._items):
             return False
         self._nodes = sorted({node for item in self._items for node in board.rows(item).nodes})
-        limits = [self._limit(node) for node in self._nodes]
-        room = [sum(max(limit[r], 0.0) for limit in limits) for r in (0, 1)]
-        return all(sum(size[r] for size in self._sizes.values()) <= room[r] + EPSILON for r in (0, 1))
+        cpu, memory = zip(*(self._room(node) for node in self._nodes), strict=True)
+        return (
+            _enough([item.cores for item in self._items], cpu)
+            and _enough([item.memory for item in self._items], memory)
+        )  # fmt: skip
 
-    def _limit(self, node: int) -> tuple[float, float]:
-        """What is left on a node for the items, as shares of a mean node."""
+    def _room(self, node: int) -> tuple[float, float]:
+        """The CPU and the memory that are left on a node for the items."""
         board = self.board
         rows = next(board.rows(item) for item in self._items if node in board.rows(item).nodes)
-        return board.shares(rows.cpu[node] - board.cpu[node], rows.memory[node] - board.memory[node])
+        return rows.cpu[node] - board.cpu[node], rows.memory[node] - board.memory[node]
 
     def _start(self) -> bool:
         """Put every item where it exceeds the room by the least; those with rules first, as they have less choice."""
         board = self.board
-        self._left = {node: list(self._limit(node)) for node in self._nodes}
+        self._left = {node: list(board.shares(*self._room(node))) for node in self._nodes}
         self._on: dict[int, dict[int, Item]] = {node: {} for node in self._nodes}
         for item in sorted(self._items, key=lambda each: (each.plain, -each.share, each.index)):
             cpu, memory = self._sizes[item.index]
@@ -243,3 +249,16 @@ class Packing:
                 break
             board.undo(mark)
         return True
+
+
+def _enough(sizes: Sequence[float], rooms: Sequence[float]) -> bool:
+    """Whether the rooms may be enough: in sum, and counted in whole pieces of each size. A larger item takes as many
+    pieces as fit into it, and a room gives as many as fit into it.
+    """
+    rooms = [max(room, 0.0) for room in rooms]
+    if sum(sizes) > sum(rooms):
+        return False
+    pieces = sorted({size for size in sizes if size > 0}, reverse=True)[:PIECES]
+    return math.inf in rooms or all(
+        sum(size // piece for size in sizes) <= sum(room // piece for room in rooms) for piece in pieces
+    )

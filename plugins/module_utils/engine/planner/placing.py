@@ -26,7 +26,7 @@ class Task(t.NamedTuple):
 Order = Callable[[Task], t.Any]
 
 ORDERS: Sequence[Order] = (
-    lambda task: (-task.item.priority, -task.item.share, task.item.index),
+    lambda task: (-task.item.priority, -task.item.share, -task.item.memory, -task.item.cores, task.item.index),
     lambda task: (-task.item.priority, -task.item.memory, -task.item.cores, task.item.index),
     lambda task: (-task.item.priority, -task.item.cores, -task.item.memory, task.item.index),
 )
@@ -143,7 +143,7 @@ class Placer:
     def _packed(self, tasks: Sequence[Task]) -> Placed | None:
         """Place all items without moving others by packing them, if they are such as can be."""
         items = [task.item for task in tasks]
-        if len(items) < 2 or not all(item.new or item.closed_home for item in items):
+        if len(items) < 2 or not all(item.free for item in items):
             return None
         mark, left = len(self.board.trail), max(self._bounds.steps - self.steps, 0) // 2
         if len(items) * len(self.board.nodes) > left:
@@ -179,7 +179,7 @@ class Placer:
         steps = self.board.trail[mark:]
         result = Placed(
             failed,
-            sum(search.weight(step.item) for step in steps),
+            sum(step.item.extra for step in steps),
             sum(step.item.cost for step in steps),
             [(step.item, step.target, step.why) for step in steps],
         )
@@ -190,10 +190,6 @@ class Placer:
 
 
 def compressed(steps: Sequence[Step]) -> list[Step]:
-    """Of an item whose move can be put off, or that is new, only the last of several steps."""
+    """Of an item whose move can be put off, only the last of several steps."""
     last = {step.item.index: number for number, step in enumerate(steps)}
-    return [
-        step
-        for number, step in enumerate(steps)
-        if number == last[step.item.index] or not (step.item.new or step.item.closed_home)
-    ]
+    return [step for number, step in enumerate(steps) if number == last[step.item.index] or not step.item.free]

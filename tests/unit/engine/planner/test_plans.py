@@ -238,3 +238,22 @@ def test_move__takes_the_disks_of_one_storage_to_one_storage() -> None:
     there["storages"] = (*storages, Storage("big", "c", total=20 * GIB))
     whole = make_plan(cluster([node("a"), *map(node, "bc")], **there), PROFILES, DRAIN_A, {100: Mobility(disks=disks)})
     assert [(move.target, dict(move.storages)) for move in whole.moves] == [("c", {"scsi0": "big", "scsi1": "big"})]
+
+
+# --- steps ---
+
+
+def test_plan__takes_few_steps_to_see_that_a_batch_does_not_fit() -> None:
+    # Each fits and all of them have the size of both nodes, but no node takes a half of one.
+    state = cluster([node("a", gib=10), node("b", gib=10)])
+    plan = make_plan(state, PROFILES, Goals(place=tuple(vm(f"new-{n}", gib=4) for n in range(5))), {})
+    assert len(plan.unplaced) == 1
+    assert plan.steps < 100
+
+
+def test_plan__does_not_look_for_more_moves_where_fewer_have_shown_all_ways() -> None:
+    full = [guest(101 + n, "bcd"[n // 3], gib=3) for n in range(9)]
+    snapshot = cluster([node(name, gib=10) for name in "abcd"], [guest(100, "a", gib=6), *full]).snapshot
+    plan = planned(snapshot, DRAIN_A)
+    assert [each.vmid for each in plan.stuck] == [100]
+    assert plan.steps < 100
