@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every error that is reported to users, each with a stable code.
 
-The first paragraph of a class's docstring is the cause, what follows C(Cure:) is what to do; the table of error codes
-in the documentation is made from both.
+The first paragraph of a class's docstring is the cause, the text after C(Cure:) is what to do; the table of error codes
+in the documentation is generated from both.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class GuestVanished(CollectionError):
 
 
 class PlanStale(CollectionError):
-    """The cluster is no longer as a plan assumes: a node, a VMID or room is gone, or a guest moved, was changed,
+    """The cluster is no longer as a plan assumes: a node, a VMID or capacity is gone, or a guest was moved, changed,
     started or stopped.
 
     Cure: make a new plan. The message and C(changed) in the details of the error list what changed. What the message
@@ -334,7 +334,8 @@ class MoveFailed(CollectionError):
 
 
 class GoalsNotReached(CollectionError):
-    """The goals of a plan cannot be reached, or were reached only in part: guests stay that the goals want elsewhere.
+    """The goals of a plan cannot be reached, or were reached only in part: guests remain on nodes that they should
+    leave.
 
     Cure: C(plan.stuck) and the message state for each of these guests the reason and what would cure it.
     """

@@ -19,13 +19,15 @@ VMID_MIN = 100
 VMID_MAX = 999_999_999
 
 OFF = frozenset({"stopped", "unknown"})
-"""The status of guests that use nothing of their node, as far as is known. QEMU has many words for the others."""
+"""The statuses of guests that use no CPU or memory of their node, as far as is known. QEMU has many words for the
+others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a request says of where its VM may be: beside which others, on which nodes, in which group. Proxmox stores
-    none of it but the HA rule; the fields are those of Request.
+    """The placement rules of a request. Proxmox stores none of them but the HA rule; the fields are those of
+    Request.
     """
 
     affinity: tuple[AffinityTerm, ...] = ()
@@ -45,7 +47,7 @@ NO_CONSTRAINTS = Constraints()
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A mark on a node that keeps away every VM that does not tolerate it. effect: NoSchedule or PreferNoSchedule."""
+    """A mark on a node that rejects VMs that do not tolerate it. effect: NoSchedule or PreferNoSchedule."""
 
     key: str
     value: str = ""
@@ -56,14 +58,14 @@ class Taint:
 class Node:
     """One cluster node.
 
-    drained tells whether it is marked to take no guests (see proxmox/drain_marks.py).
-    ha_managed tells whether the HA manager knows it: on clusters that have never used HA it does not.
+    drained tells whether it is marked as drained, so that no guest is placed on it (see proxmox/drain_marks.py).
+    ha_managed tells whether the HA manager knows the node, which it does not on clusters that have never used HA.
 
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
-    memory_used (bytes) are live figures. labels, taints, reserved and ratios come from the user, as Proxmox does not
-    know them; a ratio or reservation of None leaves the filter's own default in force. bridges, cpu_models and
-    cpu_flags are None when they were not read. pressure is the part of time (0..1) in which something on the node
-    waited for CPU, memory or disk, whichever is the worst; None when it was not read, or when Proxmox does not tell.
+    memory_used (bytes) are live figures. labels, taints, reserves and ratios come from the user, as Proxmox does not
+    know them; a reserve or ratio of None leaves the filter's own default in force. bridges, cpu_models and cpu_flags
+    are None if they were not read. pressure is the share of time (0..1) in which tasks on the node waited for CPU,
+    memory or disk, whichever is the worst; None if it was not read, or if Proxmox does not report it.
     """
 
     name: str
@@ -91,12 +93,12 @@ class Node:
 class Guest:
     """One VM (kind C(qemu)) or container (kind C(lxc)) that exists, is being created, or is assumed.
 
-    name is None while Proxmox does not show it yet. status is Proxmox's word (running, stopped, paused, unknown, ...),
-    or C(assumed) for a VM that was decided and that the cluster does not show yet. storage_pending maps (storage, node)
-    to bytes that this guest will take but that the storage does not yet count as used; devices are (driver, device id)
-    on its node that it will hold but that Device.in_use does not count yet. constraints are known only of VMs that a
-    run asks for or that were decided. ha_state is the HA manager's word for what it does with the guest, empty for one
-    that it does not manage.
+    name is None while Proxmox does not show it yet. status is the word of Proxmox (running, stopped, paused, unknown,
+    ...), or C(assumed) for a VM that is decided and not yet shown by the cluster. storage_pending maps (storage, node)
+    to bytes that this guest will take and that the storage does not yet count as used; devices are those on its node,
+    as (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for
+    VMs that a run requests or has decided. ha_state is the HA manager's word for what it does with the guest, empty if
+    it does not manage the guest.
     """
 
     vmid: int
@@ -118,7 +120,7 @@ class Guest:
 
     @property
     def running(self) -> bool:
-        """Whether it uses its node's CPU and memory, now or as soon as it exists."""
+        """Whether it uses CPU and memory of its node, now or as soon as it exists."""
         return self.status not in OFF
 
     @property
@@ -131,8 +133,8 @@ class Guest:
 class Storage:
     """One storage as one node sees it. A shared storage appears once per node, with the same total and used.
 
-    content holds Proxmox's words (images, rootdir, iso, import, ...); active is False when it is disabled or out of
-    reach.
+    content holds the words of Proxmox (images, rootdir, iso, import, ...); active is False if it is disabled or
+    unreachable.
     """
 
     name: str
@@ -150,8 +152,8 @@ class Device:
     """One passthrough device of a resource mapping on one node.
 
     id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the
-    number of available instances of an mdev type); attributes are what constraints may ask about. fault tells why
-    Proxmox starts no VM with it, and is empty where it does.
+    number of available instances of an mdev type); attributes are those that constraints may refer to. fault is the
+    reason why Proxmox would not start a VM with it, or empty.
     """
 
     driver: str
@@ -169,8 +171,8 @@ class Device:
 class HARule:
     """One rule of the HA manager (or an HA group, read as a node-affinity rule).
 
-    type is C(node-affinity) (nodes maps name to priority, strict) or C(resource-affinity) (positive or negative). vmids
-    are its members. from_group tells that the cluster still keeps it as a group (before Proxmox VE 9).
+    type is C(node-affinity), with nodes (name to priority) and strict, or C(resource-affinity), with positive. vmids
+    are its members. from_group tells that the cluster still stores it as a group (before Proxmox VE 9).
     """
 
     name: str
@@ -185,12 +187,12 @@ class HARule:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster as read at one moment. Order within the tuples means nothing.
+    """The cluster as read at one moment. The order within the tuples is arbitrary.
 
-    next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are ids known to be taken by
-    guests that this user cannot see. volumes are those that were looked for, by (node, volume): their bytes, None when
-    they are not there; beside one that is not there stand the others of its kind. mappings are the names of the
-    resource mappings that this user may use, None when they were not read. pools are those that this user may see: a
+    next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are those taken by guests that
+    this user cannot see. volumes maps the volumes that were looked for, as (node, volume), to their bytes, or to None
+    if they do not exist; for a missing one, the other volumes of its kind are included. mappings are the names of the
+    resource mappings that this user may use, None if they were not read. pools are those that this user may see: a
     guest in another one shows none. cluster is its identity, independent of the address it was read from.
     """
 
@@ -215,10 +217,10 @@ class Disk:
     """One drive of a request.
 
     slot is its key in the VM's config (scsi0, efidisk0, ide2, ...). size is what it will take, in bytes; 0 for media
-    that only has to be there. storage is None when one is to be chosen, within storage_class if given. content is the
-    content type that the storage must have. volume is set when an existing volume (an ISO, say) is used: it constrains,
-    and takes no space. source is the volume that C(import-from) reads, which must be on the node as well. others are
-    the slots of drives that can only be made together with it on one storage; size is that of all of them.
+    that only have to exist. storage is None if one is to be chosen, within storage_class if given. content is the
+    content type that the storage must have. volume is set if an existing volume (an ISO, say) is used: it restricts the
+    nodes and takes no space. source is the volume that C(import-from) reads, which must exist on the node as well.
+    others are the slots of drives that have to be created on the same storage; size is then the sum of all of them.
     """
 
     slot: str
@@ -238,10 +240,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A named set of storages: name patterns (full match), types, shared or not; overcommit multiplies their size,
-    reserved is kept free.
+    """A named set of storages, by name patterns (full match), types, and whether they are shared. overcommit multiplies
+    their size, reserved is kept free.
 
-    reserved is a fraction of the size when below 1, else bytes.
+    reserved is a fraction of the size if below 1, else bytes.
     """
 
     name: str
@@ -256,9 +258,9 @@ class StorageClass:
 class Template:
     """A guest that a request may be cloned from.
 
-    volumes are what a clone copies or links: (slot, storage, bytes); copied are the slots of those that a linked clone
-    copies as well. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage). description is
-    what a clone has too when it is given none.
+    volumes are those that a clone copies or links: (slot, storage, bytes); copied are the slots of those that even a
+    linked clone copies. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage). description
+    is the one that a clone inherits if it gets none of its own.
     """
 
     vmid: int
@@ -272,9 +274,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class CloneSource:
-    """What to clone: the possible templates (one per node at most, of one name), and how.
+    """What to clone: the possible templates (of one name, at most one per node), and how.
 
-    full is False for a linked clone. storage is where a full clone's disks go (None: where the template's are).
+    full is False for a linked clone. storage is the one for the disks of a full clone (None: that of the template's
+    disks).
     """
 
     templates: tuple[Template, ...]
@@ -296,9 +299,8 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A named kind of device:
-
-    a driver (pci, usb) and constraints, Jinja2 expressions over C(device), all of which must hold.
+    """A named kind of device: a driver (pci, usb), and constraints, which are Jinja2 expressions over C(device). All
+    must hold.
     """
 
     name: str
@@ -308,7 +310,7 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaim:
-    """What a VM wants of the passthrough devices. one_of holds alternatives, the first that can be met wins."""
+    """A request for passthrough devices. Of the alternatives in one_of, the first that can be met is used."""
 
     name: str
     driver: str | None = None
@@ -324,9 +326,9 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One node expression in Kubernetes' words.
+    """One node expression in the words of Kubernetes.
 
-    operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight counts when preferred.
+    operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight only matters in preferences.
     """
 
     key: str
@@ -337,7 +339,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which VMs a rule is about; every part that is given must hold. name is a pattern that matches in full."""
+    """Selects VMs; every part that is given must match. name is a pattern that matches the whole name."""
 
     name: str | None = None
     tags: frozenset[str] = frozenset()
@@ -347,8 +349,8 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Be with, or apart from, the selected VMs within one topology domain; a must when required, else a wish of that
-    weight (1..100).
+    """Affinity or anti-affinity to the selected VMs, within one domain of topology_key; if not required, a preference
+    with that weight (1..100).
     """
 
     together: bool
@@ -360,7 +362,9 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """Keep the selected VMs' numbers in the domains of topology_key within max_skew; a must when hard."""
+    """Limits the skew of the selected VMs over the domains of topology_key to max_skew. Required if hard, else
+    preferred.
+    """
 
     topology_key: str
     selector: Selector
@@ -370,7 +374,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Tolerates taints of key (empty: every key). operator: Equal or Exists. effect empty: every effect."""
+    """Tolerates taints with that key and effect; an empty one matches all. operator: Equal or Exists."""
 
     key: str = ""
     operator: str = "Equal"
@@ -380,8 +384,8 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HAIntent:
-    """The HA rule (from Proxmox VE 9 on) or HA group (before) that the VM shall join, and the state in which HA shall
-    keep it (None: the one that the VM is to have anyway).
+    """The HA rule (Proxmox VE 9 or later) or HA group (before) that the VM joins, and the state that the HA manager
+    keeps it in (None: the VM's own requested state).
     """
 
     rule: str | None = None
@@ -396,7 +400,7 @@ class HAIntent:
 
 @dataclass(frozen=True, slots=True)
 class GangRef:
-    """The group of a VM: its members are placed together, at least min_available of them, or none is."""
+    """The group of a VM: at least min_available of its members are placed together, or none is."""
 
     name: str
     min_available: int = 0
@@ -407,10 +411,10 @@ class Request:
     """One VM that the user asks for.
 
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
-    sockets) where that is more. memory is in bytes. vmid is set when the user fixed it. running tells whether the VM
-    will run after the call (state started). context holds upstream's keys. options are the Proxmox options by their API
-    names: the engine carries them and never looks inside, nor into archive; addresses are those of the options that
-    were chosen from address pools, as texts. created is when the request was made, in seconds.
+    sockets) if that is more. memory is in bytes. vmid is set if the user fixed it. running tells whether the VM will
+    run after the task (state started). context holds the keys of the upstream scheduler. options are the Proxmox
+    options by their API names: the engine passes them on and looks neither into them nor into archive; addresses are
+    those of the options that were chosen from address pools, as text. created is the time of the request, in seconds.
     """
 
     name: str
@@ -449,7 +453,7 @@ class Request:
 
     @property
     def constraints(self) -> Constraints:
-        """The part of it that its guest carries on."""
+        """The part of the request that its guest keeps."""
         found = Constraints(
             affinity=self.affinity,
             topology_spread=self.topology_spread,
@@ -467,7 +471,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocation:
-    """One device given to one claim: option (hostpci0, usb1) and the config value that attaches it."""
+    """One device allocated to one claim: the option (hostpci0, usb1), and the config value that attaches the device."""
 
     claim: str
     driver: str

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plain data of plans: what is wanted of a cluster, how each guest can be moved, and the plan that comes out.
+"""The plain data of plans: the goals, how each guest can be moved, and the plan itself.
 
 Sizes are bytes, times are seconds. Nothing here reads, writes or decides.
 """
@@ -17,7 +17,7 @@ LIVE, OFFLINE, RESTART = "live", "offline", "restart"
 """How a guest is moved: while it runs, while it is stopped, or (containers) stopped, moved and started again."""
 
 API, HA = "api", "ha"
-"""Who moves it: a migration task of its own, or the HA manager that is asked to."""
+"""Who moves a guest: a migration task of Proxmox, or the HA manager."""
 
 
 # --- what is wanted ---------------------------------------------------------------------------------------------------
@@ -25,9 +25,10 @@ API, HA = "api", "ha"
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Even out the nodes: only while their imbalance is above threshold, and only by moves that gain at least margin.
+    """Even out the nodes: only while their imbalance exceeds threshold, and only by moves that reduce it by at least
+    margin.
 
-    Both are parts (0..1) of what a node may allocate.
+    Both are fractions (0..1) of what a node may allocate.
     """
 
     threshold: float = 0.15
@@ -39,12 +40,12 @@ class Goals:
     """What a plan shall reach; any of these may be combined.
 
     Attributes:
-        place: new VMs, as a batch.
-        drain: nodes that shall hold no guest.
-        repair: whether rules and limits that are broken now shall be fixed.
-        balance: how even the nodes shall be.
-        consolidate: whether as many nodes as possible shall be emptied.
-        undo: guests that shall go back, by VMID: the node where each was before.
+        place: new VMs, which are placed together.
+        drain: nodes to empty.
+        repair: whether to fix rules and limits that are broken now.
+        balance: how evenly to load the nodes.
+        consolidate: whether to empty as many nodes as possible.
+        undo: guests to move back, by VMID, with the node where each was before.
     """
 
     place: tuple[Request, ...] = ()
@@ -57,9 +58,10 @@ class Goals:
 
 @dataclass(frozen=True, slots=True)
 class LocalDisk:
-    """A volume that a move has to copy, as it is on no storage that the target shares.
+    """A volume that a move has to copy, as the target does not share its storage.
 
-    slot is its key in the guest's config, storage where it is now; content is the content type that a target must have.
+    slot is its key in the guest's config, storage its current storage; content is the content type that the target
+    storage must have.
     """
 
     slot: str
@@ -75,9 +77,9 @@ class Mobility:
     Attributes:
         how: C(live), C(offline) or C(restart).
         via: C(api) or C(ha).
-        disks: what has to be copied.
-        stuck: why it cannot be moved at all, and what would cure that; both empty when it can.
-        not_to: nodes that Proxmox would refuse or that cannot run it, each with the reason.
+        disks: the volumes that have to be copied.
+        stuck: why it cannot be moved at all, and the remedy; both empty if it can.
+        not_to: nodes that Proxmox would refuse as a target or that cannot run it, each with the reason.
         together: VMIDs of the guests that the HA manager moves along with it.
         cost: bytes that a move sends: memory of a running guest, and local disks.
         map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
@@ -113,14 +115,14 @@ class Move:
     """One guest from one node to another.
 
     Attributes:
-        id: its number in the plan, from 1; creations count on in the same row.
+        id: its number in the plan, from 1; creations continue the numbering.
         why: the reason, as a sentence part ("drains pve3", "makes room on pve5 for 140").
         after: ids of the moves and creations that must have ended before it starts.
-        memory: bytes that count on both nodes while it is under way; 0 for a guest that is off.
+        memory: bytes that count on both nodes during the move; 0 for a guest that is off.
         storages: the target storage of each disk that is copied, by slot.
-        copied: bytes on disks that are copied.
+        copied: total size in bytes of the disks that are copied.
         together: VMIDs that the HA manager moves along; these have no move of their own.
-        estimate: seconds that it will take.
+        estimate: its estimated duration in seconds.
     """
 
     id: int
@@ -141,16 +143,18 @@ class Move:
 
     @property
     def vmids(self) -> tuple[int, ...]:
-        """Those of all guests that move."""
+        """The VMIDs of all guests that move."""
         return (self.vmid, *self.together)
 
     @property
     def copied_to(self) -> dict[tuple[str, str], int]:
-        """What is copied, by storage and node. Where disks go to several storages, all is counted on each."""
+        """The bytes that are copied, by storage and node. If disks go to several storages, each storage counts all
+        bytes.
+        """
         return {(storage, self.target): self.copied for storage in self.storages.values()}
 
     def carried(self, guest: Guest) -> Guest:
-        """A guest of the move as it is afterwards."""
+        """The guest as it is after the move."""
         copied = self.copied_to if guest.vmid == self.vmid else {}
         return replace(guest, node=self.target, storage_pending=copied)
 
@@ -166,7 +170,7 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A guest that stays where the goals want it away, with the reason and what would cure it."""
+    """A guest that should leave its node and cannot, with the reason and the remedy."""
 
     vmid: int
     name: str
@@ -186,7 +190,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class NodeCourse:
-    """A node before, at its fullest during, and after a plan, beside what it may allocate."""
+    """What is allocated on a node before a plan, at the peak and after it, and what the node may allocate."""
 
     allocatable: Load
     before: Load
@@ -200,13 +204,13 @@ class Plan:
 
     Attributes:
         goal: the goals in words ("drain pve3").
-        feasible: whether it reaches them; what is missing stands in stuck and unplaced.
-        unplaced: new VMs that find no room, by name: why.
-        optimal: whether it is proved that no plan needs fewer moves; None when that was not asked.
-        moves_lower_bound: the fewest moves that any plan needs; None when that was not asked, or was not found out.
-        impossible: whether it is proved that no plan reaches the goals; None when that was not asked.
+        feasible: whether it reaches them; if not, stuck and unplaced tell what is missing.
+        unplaced: the reason for each new VM that cannot be placed, by name.
+        optimal: whether it is proved that no plan needs fewer moves; None if no proof was requested.
+        moves_lower_bound: a proved lower bound of the number of moves; None if no proof was requested or found.
+        impossible: whether it is proved that no plan reaches the goals; None if no proof was requested.
         steps: how many steps the search took.
-        exhausted: whether the search ended by its bound, so that a better plan may exist.
+        exhausted: whether the search ended at its bound, so that a better plan may exist.
     """
 
     goal: str

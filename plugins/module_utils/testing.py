@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the tests of custom plugins: a small cluster, the outcome for a VM on it, and the check that a plugin which
-shares its verdicts says the same as if it were asked about every node each time.
+"""Helpers for tests of custom plugins: a small cluster, the outcome for a VM on it, and a check that shared verdicts
+are the same as those of evaluating every node each time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Placed:
     Attributes:
         node: where it goes; None when no node took it.
         message: the sentence that the user reads.
-        outcome: all that there is to know.
+        outcome: the complete outcome.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -55,16 +55,16 @@ class Placed:
         self.message = outcome.message
 
     def reasons(self, plugin: str) -> dict[str, str]:
-        """For each node that the plugin rejected, why."""
+        """The plugin's reason for each node that it rejected."""
         return {v.node: v.status.text for v in self.outcome.verdicts() if v.status and v.status.plugin == plugin}
 
     def scores(self, plugin: str) -> dict[str, float]:
-        """For each node that all filters let pass, what the plugin's score is worth there, 0..100."""
+        """The plugin's score, 0..100, for each node that passed all filters."""
         return {v.node: v.scores[plugin].normalized for v in self.outcome.verdicts() if plugin in v.scores}
 
 
 class SmallCluster:
-    """A cluster of some nodes on which VMs are placed by the built-in and custom plugins."""
+    """A small cluster on which the built-in and custom plugins place VMs."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SmallCluster:
         plugin_config: Mapping[str, t.Any] | None = None,
         **fields: t.Any,
     ) -> None:
-        """plugin_config is that of a task; fields are those of model.Snapshot. Raises InvalidPluginConfig."""
+        """plugin_config is as in a task; fields are those of model.Snapshot. Raises InvalidPluginConfig."""
         self.state = ClusterState(Snapshot(nodes=nodes, guests=tuple(guests), **fields))
         self._scheduler = Scheduler(self.state, build_profiles(_registry(plugins), plugin_config))
 
@@ -90,9 +90,9 @@ def check_sharing(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> None:
-    """Place and take back random VMs on random clusters, by kept verdicts and by fresh ones, and compare.
+    """Place and remove random VMs on random clusters, with shared and with fresh verdicts, and compare the results.
 
-    requests makes the VMs, so that they have what the plugin looks at. Raises AssertionError with the plugin's name,
+    requests makes the VMs, so that they have what the plugin evaluates. Raises AssertionError with the plugin's name,
     the cluster and the steps that led to the difference.
     """
     profiles = build_profiles(_registry([plugin]), plugin_config)
@@ -124,7 +124,7 @@ def check_sharing(
 
 
 def _told(scheduler: Scheduler, request: Request) -> dict[str, t.Any]:
-    """What a scheduler says of a VM, in a form that does not depend on which plugin was asked first."""
+    """The scheduler's verdicts on a VM, in a form that does not depend on the order of the plugins."""
     refusals = {node: sorted(by_plugin) for node, by_plugin in scheduler.refusals(request).items()}
     outcome = scheduler.schedule(request)
     if outcome.decision is not None:
@@ -159,7 +159,7 @@ def _registry(plugins: Iterable[type[Plugin]]) -> Registry:
 
 
 def _snapshot(chance: random.Random) -> Snapshot:
-    """One to five unlike nodes with a local and a shared storage, and some guests."""
+    """One to five different nodes with a local and a shared storage, and some guests."""
     nodes = tuple(
         node(
             f"n{number}",
@@ -187,7 +187,7 @@ def _snapshot(chance: random.Random) -> Snapshot:
 
 
 def _request(chance: random.Random) -> Request:
-    """One of a few kinds of VM, so that some are alike."""
+    """One of a few kinds of VM, so that some requests are of the same kind."""
     return vm(
         f"{chance.choice(['web', 'db'])}-{chance.randint(0, 1)}",
         cores=chance.randint(1, 2),

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling cycle, from top to bottom: requests are put in order, nodes are filtered and scored, the VM gets a
-VMID and what it needs on its node, and the decision is assumed.
+"""The scheduling cycle, from top to bottom: sort the requests, filter and score the nodes, choose a VMID, storages and
+devices, and assume the decision.
 
-Everything is taken in memory only. VMs of a group are placed together: a group that cannot stand is rolled back, and
-what was placed since is placed again without it.
+All decisions stay in memory. VMs of a group are placed together or not at all: if Permit rejects a group in the end,
+every placement is rolled back and the requests are placed again without that group.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from .vmids.intersection import intersection
 from .vmids.ranges import AnyVMID
 
 VERDICTS_KEPT = 1_000_000
-"""How many verdicts on a node are kept at once, of all kinds of request: about 100 MB of them. Those of kinds that were
-not used for longest are dropped.
+"""How many verdicts on nodes are kept for all kinds of requests together, which takes about 100 MB. The kinds that were
+not used for the longest time are dropped first.
 """
 
 
@@ -60,12 +60,12 @@ class Cycle:
     """One request on its way through a cycle.
 
     Attributes:
-        key: what the request shares verdicts by.
-        shared: what the plugins say that share.
-        filters, scorers: the other ones that have something to say.
+        key: requests with the same key share verdicts.
+        shared: the verdicts of the plugins that share them.
+        filters, scorers: the plain plugins that apply to the request.
         refusing: the plugins whose PreFilter refused the request on every node, with their statuses.
-        rejections: of plain filters, by the nodes' indices.
-        passed: the nodes that all filters let pass; None while no plain plugin has to look at each of them.
+        rejections: those of plain filters, by node index.
+        passed: the nodes that passed all filters; None if no plain plugin has to evaluate each node.
     """
 
     request: Request
@@ -89,14 +89,14 @@ class Queued:
 
 
 class Hope(enum.Enum):
-    """Which other VMs of the run may help one that failed."""
+    """Which placements of other VMs in the run may make a failed request fit."""
 
     NONE = "none"
     SELECTED = "those that its own rules select"
     ANY = "any"
 
     def is_met(self, request: Request, placements: Iterable[Request]) -> bool:
-        """Whether one of those that were placed, of which there are some, may help."""
+        """Whether one of the placements may make the request fit; there is at least one."""
         if self is Hope.SELECTED:
             return any(attracts(request, other) for other in placements)
         return self is Hope.ANY
@@ -107,10 +107,11 @@ class Run:
     """The requests of one run and their outcomes so far, by their number in order of arrival.
 
     Attributes:
-        placed: what is placed so far, and what exists already of the run (below zero).
-        undecided, unplaced: what is still to be decided; what failed or is held back.
-        barred: requests of groups that cannot stand; held those that do not get into the queue.
-        hopes: what may help those that failed, each with the outcome that this was concluded from.
+        placed: the requests placed so far; those of VMs that exist already have negative numbers.
+        undecided, unplaced: those still to be decided; those that failed or are held back.
+        barred: requests that Permit rejected in the end, which are tried again after all others; held: those that never
+            entered the queue.
+        hopes: for each failed request what may make it fit, with the outcome from which this was derived.
         queue: the requests in the order in which they are tried.
     """
 
@@ -135,8 +136,8 @@ class Scheduler:
         *,
         sharing: bool = True,
     ) -> None:
-        """default_profile names the profile of requests that name none; it must be among profiles. Without sharing
-        every plugin is asked about every node in every cycle, which changes nothing but the time that it takes.
+        """default_profile names the profile of requests that name none; it must be among profiles. Without sharing,
+        every plugin evaluates every node in every cycle, which takes longer and leads to the same decisions.
         """
         self.cluster = cluster
         self.profiles = profiles
@@ -153,10 +154,10 @@ class Scheduler:
     def schedule_all(
         self, requests: Iterable[Request], now: float = 0.0, present: Iterable[Request] = ()
     ) -> list[Outcome]:
-        """Place many, each decision counting for the next.
+        """Place all requests; each decision counts for the following ones.
 
-        present are VMs of the same run that exist already. now is in seconds, on the clock of Request.created. The
-        outcomes are in the order of the requests.
+        present are the requests of VMs of the same run that exist already. now is in seconds, on the clock of
+        Request.created. The outcomes are in the order of the requests.
         """
         run = Run(Numbered((-1 - number, request) for number, request in enumerate(present)))
         self._run_queue_sort(run, requests)
@@ -168,19 +169,21 @@ class Scheduler:
             if not barred:
                 break
             groups += barred
-            # Where one cannot stand for lack of room, many cannot. Barring one more each time would take V squared.
+            # If one group lacks room, others probably do, too. Barring one group per round would take quadratic time.
             at_once *= 2
             for queued in [queued for queued in run.queue if queued.arrival in run.placed]:
                 self._take_back(run, queued)
                 del run.outcomes[queued.arrival]
-        # What kept a group from being placed may be barred by now.
+        # A barred group may fit now, if the requests that took its place were barred later.
         position = {queued.arrival: number for number, queued in enumerate(run.queue)}
         for group in sorted(groups, key=lambda group: min(position[queued.arrival] for queued in group)):
             self._try_again(run, group, now)
         return [run.outcomes[arrival] for arrival in sorted(run.outcomes)]
 
     def _run_queue_sort(self, run: Run, requests: Iterable[Request]) -> None:
-        """Hold back what PreEnqueue plugins do not let in, and note the order in which the others are tried."""
+        """Sort the requests into the queue. Requests that a PreEnqueue plugin holds back, or that have no valid sort
+        key, get their outcome here.
+        """
         keys: dict[int, t.Any] = {}
         for arrival, request in enumerate(requests):
             by = frozenset[str]()
@@ -199,7 +202,7 @@ class Scheduler:
         run.queue.sort(key=lambda queued: (keys[queued.arrival], queued.arrival))
 
     def _run_pre_enqueue(self, request: Request) -> Status | None:
-        """Which PreEnqueue plugin holds the request back, and why."""
+        """The status of the first PreEnqueue plugin that holds the request back."""
         for plugin in self.profile(request).checking:
             if not concerns(plugin, request):
                 continue
@@ -209,7 +212,7 @@ class Scheduler:
         return None
 
     def _sort_key(self, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
-        """What the request is ordered by: the key of the QueueSort plugin, without one its arrival."""
+        """The key by which the request is sorted: that of the QueueSort plugin, or else its arrival."""
         sorters: list[QueueSortPlugin] = self.profiles[self.default_profile].plugins("queue")
         if not sorters:
             return arrival
@@ -219,7 +222,7 @@ class Scheduler:
         return key
 
     def _place_in_order(self, run: Run, due: Sequence[Queued], now: float) -> None:
-        """Place each request; those that failed before others were placed that may help them are tried once more."""
+        """Place the requests in order. Repeat this with failed ones as long as later placements may make them fit."""
         placements: list[Request] = []
         seen: dict[int, int] = {}
         while due:
@@ -239,9 +242,7 @@ class Scheduler:
                         due.append(queued)
 
     def _hope(self, run: Run, queued: Queued) -> Hope:
-        """Which VMs, once they are placed, may make a request fit that failed: they may be what a rule asks for, and
-        never make room.
-        """
+        """Which placements may make a failed request fit. A placement can satisfy a rule, but never adds capacity."""
         outcome = run.outcomes[queued.arrival]
         known = run.hopes.get(queued.arrival)
         if known is not None and known[0] is outcome:
@@ -255,7 +256,7 @@ class Scheduler:
         return hope
 
     def _place(self, run: Run, queued: Queued, now: float) -> bool:
-        """Place one request, and tell whether it stays: Permit may not let it stand."""
+        """Place one request. Returns whether it stays placed: Permit may reject it."""
         arrival, request = queued.arrival, queued.request
         before = run.outcomes.get(arrival)
         outcome = run.outcomes[arrival] = self.schedule(request, now)
@@ -268,12 +269,14 @@ class Scheduler:
         if refused is None or refused.code is Code.WAIT:
             return True
         self._take_back(run, queued)
-        # Why it failed by itself says more than that its group failed with it.
+        # An earlier failure of the request itself explains more than the failure of its group.
         run.outcomes[arrival] = before or not_permitted(outcome, refused)
         return False
 
     def _run_permit(self, run: Run, request: Request, waiting: Requests, failed: Requests) -> Status | None:
-        """The first answer of a Permit plugin that is not a yes; one that raises says no."""
+        """The first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects the
+        request.
+        """
         plugins: list[PermitPlugin] = self.profile(request).plugins("permits")
         for plugin in plugins:
             if not concerns(plugin, request):
@@ -287,8 +290,10 @@ class Scheduler:
         return None
 
     def _bar_one_group(self, run: Run) -> list[Queued]:
-        """Now that nothing is undecided: bar the last request that Permit does not let stand, and all that cannot stand
-        without it. Empty when everything stands.
+        """Bar the last placed request that Permit finally rejects, and all others that Permit rejects without it.
+        Returns the barred requests; empty if Permit accepts all.
+
+        Call this only when no request is left to decide.
         """
         refused = [
             (queued, status)
@@ -311,16 +316,18 @@ class Scheduler:
         return group
 
     def stand(self, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
-        """Whether Permit lets all of these stand that were placed, with nothing left to be decided."""
+        """Whether Permit accepts all placed requests if no other is left to decide."""
         run = Run(Numbered(enumerate(placed)), unplaced=Numbered(enumerate(failed)))
         return all(self._final(run, request) is None for request in run.placed.values())
 
     def _final(self, run: Run, request: Request) -> Status | None:
-        """What Permit says of a placed request when no other is left to be decided."""
+        """The final status of Permit for a placed request: no other request is left to decide."""
         return self._run_permit(run, request, Numbered().all(), run.unplaced.all())
 
     def _try_again(self, run: Run, group: Sequence[Queued], now: float) -> None:
-        """Place a barred group beside what stands, and what that helps; when that fails, leave all as it was."""
+        """Try to place a barred group beside the VMs that are placed, and then the failed requests that this may help.
+        If Permit rejects any of them, restore the state before.
+        """
         placed, unplaced, outcomes = set(run.placed), Numbered(run.unplaced.items()), dict(run.outcomes)
         run.barred.difference_update(queued.arrival for queued in group)
         self._place_in_order(run, self._with_members(run, group), now)
@@ -334,7 +341,7 @@ class Scheduler:
 
     @staticmethod
     def _with_members(run: Run, group: Sequence[Queued]) -> list[Queued]:
-        """A barred group, and what failed without being barred of the groups that it is from."""
+        """A barred group, and members of its groups that failed without being barred."""
         arrivals = {queued.arrival for queued in group}
         names = {queued.request.gang.name for queued in group if queued.request.gang is not None}
         return [
@@ -359,9 +366,9 @@ class Scheduler:
     # --- one request: PreFilter, Filter, PostFilter, Score, VMID, Reserve, assume ---
 
     def schedule(self, request: Request, now: float = 0.0, place: tuple[str, int] | None = None) -> Outcome:
-        """Place one request and assume the decision; Permit is asked by the run that it belongs to.
+        """Place one request and assume the decision. Permit is not asked: schedule_all does that.
 
-        place is the node and the VMID that were found for it already; the filters are asked all the same.
+        place fixes the node and the VMID; the filters run all the same.
         """
         verdicts: Verdicts | None = None
         try:
@@ -390,7 +397,7 @@ class Scheduler:
         return Outcome(request, decision=decision, looked=verdicts)
 
     def _run_pre_filter(self, profile: Profile, request: Request, now: float) -> Cycle:
-        """Ask which plugins have something to say about the request, and find what sharing plugins said before."""
+        """Run PreFilter, and look up the verdicts that are shared with requests of the same kind."""
         idle = profile.idle(request)
         signatures = self._signatures(profile, request, idle)
         key: Hashable = (profile.name, *signatures)
@@ -433,7 +440,7 @@ class Scheduler:
         return Cycle(request, profile, key, shared, filters, scorers, state, refusing)
 
     def _signatures(self, profile: Profile, request: Request, idle: Collection[str]) -> list[Hashable]:
-        """What each of the sharing plugins looks at in the request."""
+        """The signatures of the request: for each sharing plugin, what of the request affects its verdicts."""
         if not self._sharing:
             return [NOT_SHARED] * len(profile.sharing)
         signatures: list[Hashable] = []
@@ -445,11 +452,11 @@ class Scheduler:
         return signatures
 
     def _run_filter(self, cycle: Cycle) -> None:
-        """Bring the verdicts of sharing plugins up to date, and ask plain filters about the nodes that are left."""
+        """Bring the shared verdicts up to date, and run plain filters on the nodes that are left."""
         try:
             cycle.shared.catch_up(cycle.state, cycle.request)
         except CollectionError:
-            # A plugin failed in its midst, and what it keeps may be half up to date.
+            # A plugin failed during the update, so the kept verdicts may be inconsistent.
             dropped = self._kept.pop(cycle.key, None)
             self._kept_size -= dropped.size if dropped is not None else 0
             raise
@@ -471,7 +478,9 @@ class Scheduler:
                     cycle.passed.append(info)
 
     def _keep(self, cycle: Cycle) -> None:
-        """Keep what plugins share for the next requests of the kind, and drop what was not used for longest."""
+        """Keep the shared verdicts for requests of the same kind, and drop those that were not used for the longest
+        time.
+        """
         before = self._kept.get(cycle.key)
         if before is not cycle.shared:
             self._kept[cycle.key] = cycle.shared
@@ -481,7 +490,7 @@ class Scheduler:
             self._kept_size -= self._kept.popitem(last=False)[1].size
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
-        """No node passed: find out what would have to change."""
+        """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
         request, refusals = cycle.request, self._refusals(cycle)
         findings = {
             plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
@@ -580,7 +589,7 @@ class Scheduler:
         return allowed
 
     def _run_reserve(self, cycle: Cycle, node: NodeInfo, draft: Draft) -> Status | None:
-        """Have the Reserve plugins write into the draft; the first that refuses ends it."""
+        """Run the Reserve plugins, which complete the draft. Returns the status of the first one that refuses."""
         plugins: list[ReservePlugin] = cycle.profile.plugins("reserves")
         for plugin in plugins:
             if not concerns(plugin, cycle.request):
@@ -590,10 +599,10 @@ class Scheduler:
                 return status
         return None
 
-    # --- looking, without placing anything ---
+    # --- queries that place nothing ---
 
     def refusals(self, request: Request, now: float = 0.0) -> Mapping[str, Mapping[str, Status]]:
-        """For each node every filter that refuses the request, by name."""
+        """The statuses of all filters that refuse the request, by node and by plugin."""
         cycle = self._run_pre_filter(self.profile(request), request, now)
         self._run_filter(cycle)
         return self._refusals(cycle)
@@ -633,7 +642,7 @@ class Scheduler:
 
     @staticmethod
     def _all_refusals(cycle: Cycle, info: NodeInfo) -> dict[str, Status]:
-        """What every filter says that refuses a node, by name."""
+        """The statuses of all filters that refuse a node, by plugin."""
         found = dict(cycle.refusing)
         with Blame() as blame:
             for plugin in (*cycle.shared.filters, *cycle.filters):
@@ -645,10 +654,10 @@ class Scheduler:
 
 
 def _that_filter(plugins: Iterable[FilterPlugin], codes: Mapping[str, Code]) -> list[FilterPlugin]:
-    """Those that PreFilter did not leave out."""
+    """The plugins whose Filter was not skipped by PreFilter."""
     return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_SCORE)]
 
 
 def _that_score(plugins: Iterable[ScorePlugin], codes: Mapping[str, Code]) -> list[ScorePlugin]:
-    """The same for scores."""
+    """The plugins whose Score was not skipped by PreFilter."""
     return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_FILTER)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The binding cycle: making decisions true, many at a time, each with its reservation kept alive until then."""
+"""The binding cycle: carries out decisions, many at a time, and renews their reservations meanwhile."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class BindingCycle:
     """Creates decided VMs. May be used from many threads.
 
     Attributes:
-        in_progress: VMIDs whose reservations are to be renewed.
-        warnings: what the user should know whatever becomes of the VMs.
+        in_progress: VMIDs whose reservations have to be renewed.
+        warnings: those that do not depend on the outcome of a VM.
     """
 
     def __init__(self, access: Access, binder: Binder, placer: Placer) -> None:
@@ -47,10 +47,10 @@ class BindingCycle:
         self.warnings: list[str] = []
 
     def bind(self, job: Job, decision: Decision) -> None:
-        """Create the VM of a reserved decision, and note in its job what came of it.
+        """Create the VM of a reserved decision, and note the outcome in its job.
 
-        The job goes back to the queue when the VM turns out to exist, and when nothing was made and another decision is
-        possible: its reservation has expired, its node does not answer, or its VMID was taken and is free to choose.
+        The job returns to the queue if the VM turns out to exist, or if nothing was created and another decision is
+        possible: its reservation has expired, its node does not answer, or its VMID was taken and was not requested.
         """
         job.bound = None
         try:
@@ -67,14 +67,14 @@ class BindingCycle:
             case Created():
                 self._note_created(job, job.bound)
             case NotStarted(error=failure) | LeftBehind(error=failure, stub=False):
-                # It is there. Should its node fail now, others know its name from the reservation alone.
+                # The VM exists. If its node fails now, others learn its name only from the reservation.
                 with suppress(CollectionError):
                     self._mark_created(decision.vmid)
                 job.fail(failure, self._status_of(job.bound.node, decision.vmid))
             case LeftBehind(error=failure) | Unknown(error=(NodeSilent() | NodeUnreachable()) as failure):
                 self._lose(job, decision, failure)
             case Unknown(error=failure):
-                # It may yet come to be: its reservation counts until it expires or the cluster shows the VM.
+                # The VM may still appear: its reservation counts until it expires or the cluster shows the VM.
                 seen = job.bound.begun and not job.bound.goes_on
                 job.fail(failure, self._status_of(job.bound.node, decision.vmid) if seen else None)
 
@@ -96,9 +96,10 @@ class BindingCycle:
         return False
 
     def _lose(self, job: Job, decision: Decision, error: CollectionError) -> None:
-        """Return a VM whose decision failed to the queue if that is possible, or else give it up.
+        """Return a job whose decision failed to the queue if another one is possible, or else fail the job.
 
-        A VM whose node is silent keeps its VMID: should the node make it after all, Proxmox refuses the other one.
+        If its node is silent, the VM keeps its VMID: should the node create it after all, Proxmox refuses to create a
+        second one.
         """
         self._release(decision.vmid)
         lost = (ReservationLost, NodeUnreachable, NodeSilent)
@@ -124,7 +125,7 @@ class BindingCycle:
         try:
             self._mark_created(created.vmid)
         except CollectionError as error:
-            # The VM is there. Its reservation goes on for a while, and expires.
+            # The VM exists; its reservation expires by itself.
             job.warn(error.message)
 
     def _mark_created(self, vmid: int) -> None:
@@ -133,7 +134,7 @@ class BindingCycle:
 
     def _release(self, vmid: int) -> None:
         self.in_progress.discard(vmid)
-        # What went wrong with the VM matters more than a reservation that expires by itself.
+        # The VM's own error matters more; the reservation expires by itself.
         with suppress(CollectionError):
             self._access.ledger.release(self._access.identity(), [vmid], self._access.holder)
 
@@ -173,7 +174,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
     def renew() -> None:
         leave_signals_alone()
         while not ended.wait(ledger.durations.renewal):
-            # They are good for several renewals: one that fails is made up for by the next.
+            # A reservation lasts for several renewal periods, so the next renewal makes up for one that fails.
             with suppress(CollectionError):
                 ledger.renew(cluster, list(vmids), holder)
 
@@ -187,7 +188,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
 
 
 def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
-    """What turns the config of a fresh VM into the requested one."""
+    """The function that computes the changes from the config of a new VM to the requested one."""
 
     def adjust(config: Mapping[str, t.Any]) -> Adjustment:
         return adjustment_of(clone_adjustments(options, config, storages=decision.storages, devices=devices))
@@ -196,7 +197,7 @@ def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mappin
 
 
 def _template_of(decision: Decision, templates: Sequence[Template]) -> Template:
-    """The template that is cloned. The plugins that choose it may be off: then Proxmox says whether it goes."""
+    """The template to clone: the chosen one; if no plugin chooses one, that on the node, or else the first."""
     own = (template for template in templates if template.node == decision.node)
     return decision.template or next(own, templates[0])
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""VMs that exist: how they differ from their requests, and how they are changed."""
+"""Existing VMs: how they differ from their requests, and how they are changed."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Converger:
     """
 
     def __init__(self, reader: Reader, abandoned: Collection[int] = (), addresses: AddressBook | None = None) -> None:
-        """abandoned: VMIDs of VMs that are locked by their creation for good; it may grow. addresses: those of the
-        run's VMs, if they come from pools.
+        """abandoned: VMIDs of VMs that an aborted creation left locked; it may grow. addresses: those of the run's VMs,
+        if they come from pools.
         """
         self._reader = reader
         self._addresses = addresses or AddressBook({}, reader)
@@ -63,8 +63,10 @@ class Converger:
         self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
-        """Compare the VM with its request, by its fresh config. Only reads. An unfinished one is to be finished,
-        whether update is set or not. What is the same for all VMs of a run is read from cluster, if given.
+        """Compare the VM's current config with its request, and plan the actions. Only reads.
+
+        An unfinished VM is always finished, even without update. cluster, if given, caches what is the same for all
+        VMs.
 
         Raises BeingCreated and GuestLocked for a VM whose config is not written yet; GuestVanished; DriftNotApplicable
         when update is set and not all of it is possible.
@@ -81,7 +83,7 @@ class Converger:
         entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
             if entry.lasting and "tags" not in entry.given:
-                # The task says nothing of the VM's other tags: they stay.
+                # The task does not set tags, so the VM's other tags stay.
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self.displaced(entry.request, guest.node, config)
             changes = compare(entry.request.options, config, displaced=displaced)
@@ -150,7 +152,7 @@ class Converger:
     def _carry_out(
         self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool
     ) -> tuple[str, bool]:
-        """Do one of a plan's actions, on node; return the node that the VM is on then, and whether it was needed."""
+        """Do one of a plan's actions on node. Returns the VM's node after it, and whether the action was necessary."""
         vmid = plan.guest.vmid
         if action in ("finish", "update") and plan.changes.unplaced:
             slots = ", ".join(plan.changes.unplaced)
@@ -207,8 +209,8 @@ class Converger:
             binder.join_ha(guest.vmid, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
-        """The VM's config, and the guest, where it is by now: a clone for another node is made on that of its template,
-        and moved.
+        """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
+        template, and then moved.
         """
         stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
         if stored is None:
@@ -230,7 +232,7 @@ class Converger:
         return guest, stored
 
     def _node_of(self, entry: Entry, guest: Guest) -> str:
-        """The node on which the VM is, not being where it was said to be."""
+        """The current node of a VM that is no longer on its known node."""
         rows = self._reader.get("/cluster/resources", type="vm")
         node = next((str(row["node"]) for row in rows if row.get("vmid") == guest.vmid), None)
         if node in (None, guest.node):
@@ -238,7 +240,7 @@ class Converger:
         return str(node)
 
     def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
-        """The changes, and that of the pool, which is not in the config."""
+        """The changes, plus that of the pool, which is not part of the config."""
         wanted = entry.request.pool
         if not wanted or wanted == guest.pool:
             return changes
@@ -252,7 +254,9 @@ class Converger:
         )
 
     def _status(self, entry: Entry, guest: Guest) -> str:
-        """The VM's status. The cluster's list tells late that a VM is paused, which is read where it matters."""
+        """The VM's status. The cluster's list shows a pause late, so the status is read from the node if a pause
+        matters.
+        """
         doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
         if guest.status not in ("assumed", "unknown") and not doubtful:
             return guest.status
@@ -266,7 +270,9 @@ class Converger:
 def _with_fixed_disks(
     changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
 ) -> ChangeSet:
-    """The changes without the moves and the growth of disks that have to stay as they are, each with its reason."""
+    """The changes without moves and growth of disks that must stay as they are; these become unappliable, with the
+    reason.
+    """
     moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
     held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
     grown = changes.resizes if config.get(TEMPLATE) else {}
@@ -281,7 +287,7 @@ def _with_fixed_disks(
 
 
 def _is_rebooted(plan: ExistingPlan) -> bool:
-    """Whether a running VM is stopped and started for what is pending, or may be after its update."""
+    """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
     if plan.entry.apply_pending != "reboot" or plan.status != "running":
         return False
     changed = {*plan.changes.parameters, *plan.changes.delete} if "update" in plan.actions else set()
@@ -289,7 +295,7 @@ def _is_rebooted(plan: ExistingPlan) -> bool:
 
 
 def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
-    """What of changes goes into the config; becoming a template does not, and those left out by name."""
+    """The adjustment for changes, except the conversion to a template and the keys in without."""
     parameters: dict[str, t.Any] = {
         key: value for key, value in changes.parameters.items() if key != TEMPLATE and key not in without
     }

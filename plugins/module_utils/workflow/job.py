@@ -21,10 +21,12 @@ if t.TYPE_CHECKING:
     from ..engine.several_clusters import ClusterVerdict
 
 TRIES = 10
-"""How often a VM is decided about because of what others did meanwhile. A wait for capacity is limited by time."""
+"""The number of scheduling cycles that a VM gets if others keep making its decisions impossible. Waiting for capacity
+is limited by time instead.
+"""
 
 FREED_BY_MOVES = frozenset({"CPUOvercommit", "MemoryOvercommit"})
-"""The filters for which the planner moves guests away."""
+"""The filters whose rejections the planner can resolve by moving guests away."""
 
 
 class State(enum.Enum):
@@ -43,22 +45,24 @@ class Job:
 
     Attributes:
         error: why it failed.
-        warnings: what the user should know of the VM, in sentences, apart from what its plan tells.
-        guest: the VM, if it exists already; its plan says what is to be done with it, carried what was done.
-        outcome: what the latest scheduling cycle made of it; None when it was not scheduled.
-        decision: what is to be bound, or was; bound is its outcome.
+        warnings: sentences about the VM for the user, without those of its plan.
+        guest: the VM, if it exists already; plan says what to do with it, carried what was done.
+        outcome: the outcome of the latest scheduling cycle; None if the VM was not scheduled.
+        decision: the decision to bind; bound is its outcome.
         status: the VM's status, where it was looked up after a failure.
         attempts: how often it was scheduled.
         waited: seconds waited for capacity; waited_for the plugins that rejected it meanwhile.
-        hopeless: no wait would help it.
-        advice: what would help it, or why the run could not.
-        limit_broken: the limit of its node that the VM broke, as another scheduler chose the same node.
-        held_back: nothing was done with it, because of other VMs, or as the run was interrupted.
-        tries: how often it went back to the queue, requeued_by what sent it there the last time.
-        nameless: VMs that others are creating, and of which each may be this one.
-        cluster: the cluster that it is on or goes to, where a task is about several; tried is what these said of it.
-        vmid: the VMID that it must get although it was not requested: another run, or a silent node, may have begun to
-            create it under this VMID.
+        hopeless: whether waiting for capacity cannot help it.
+        advice: what would make it fit, or why no room could be made for it.
+        limit_broken: the limit of its node that the VM exceeds because another scheduler chose the same node.
+        held_back: whether nothing was done with it because another VM failed or the run was interrupted.
+        tries: the number of its scheduling cycles, without those after a wait for capacity; requeued_by is the error
+            that last returned it to the queue.
+        nameless: VMs that others are creating and that have no name yet; each of them may be this one.
+        cluster: the cluster that it is on or goes to, if the task is about several; tried holds the verdict of each
+            cluster.
+        vmid: a VMID that was not requested but has to be used: another run, or a silent node, may have begun to create
+            the VM under it.
     """
 
     entry: Entry
@@ -105,12 +109,12 @@ class Job:
 
     @property
     def is_hopeful(self) -> bool:
-        """Whether a change of the cluster may help a VM that is unplaced."""
+        """Whether the VM is unplaced and a change in the cluster may make it fit."""
         return self.is_unplaced and self.outcome is not None and self.outcome.resolvable
 
     @property
     def lacks_room(self) -> bool:
-        """Whether it did not fit for lack of CPU or memory, which may become free if other guests move."""
+        """Whether it lacked CPU or memory, which moves of other guests may free."""
         return self.is_hopeful and self.outcome is not None and not FREED_BY_MOVES.isdisjoint(self.outcome.rejected_by)
 
     @property
@@ -119,7 +123,7 @@ class Job:
         return self.bound is not None or self.carried is not None
 
     def waits(self) -> bool:
-        """Whether others are creating a VM on which it depends what is to be done."""
+        """Whether the job has to wait for VMs that others are creating."""
         return bool(self.nameless) or (self.state is State.PLANNED and self.plan is None)
 
     def warn(self, *texts: str) -> None:
@@ -127,9 +131,9 @@ class Job:
         self.warnings.extend(f"{self.label}: {text}" for text in texts)
 
     def begin(self) -> None:
-        """Start a scheduling cycle: what is read and decided in it takes the place of what was before.
+        """Reset the job for a new scheduling cycle.
 
-        A decision with an unknown outcome is kept until there is another one.
+        A decision whose outcome is unknown is kept until another one replaces it.
         """
         self.state, self.error, self.status = State.QUEUED, None, None
         self.guest, self.plan, self.outcome = None, None, None
@@ -142,38 +146,38 @@ class Job:
         self.state, self.guest, self.decision, self.bound = State.PLANNED, guest, None, None
 
     def schedule(self, outcome: Outcome) -> None:
-        """Take over what the scheduler made of it."""
+        """Note the outcome of scheduling."""
         self.attempts += 1
         self.outcome, self.vmid = outcome, None
         if outcome.decision is not None:
             self.state, self.decision = State.DECIDED, outcome.decision
         else:
-            # That its node went away says more than that no other is left.
+            # The loss of its node explains the failure better than the lack of another node.
             lost_node = isinstance(self.requeued_by, (NodeUnreachable, NodeSilent))
             self.fail(self.requeued_by if lost_node else outcome.error)
 
     def fail(self, error: CollectionError | None, status: str | None = None) -> None:
-        """Do nothing more with it in this cycle."""
+        """Mark the job as failed in this cycle."""
         self.state, self.error, self.status = State.FAILED, error, status
 
     def follow(self, earlier: Job) -> None:
-        """Go on counting where an earlier job about the same VM ended."""
+        """Continue the counters of an earlier job about the same VM."""
         self.attempts += earlier.attempts
         self.waited, self.waited_for = earlier.waited, earlier.waited_for
 
     def interrupt(self) -> None:
-        """Fail, unless it failed or was done before the run was interrupted."""
+        """Mark the job as interrupted, unless it had failed or was done before."""
         if self.error is None and self.state is not State.DONE:
             self.fail(Interrupted(f"{self.label}: interrupted before it was processed"))
             self.held_back = not self.begun
 
     def refuse(self, error: CollectionError) -> None:
-        """Do not carry out what is planned or decided."""
+        """Fail instead of carrying out the plan or decision."""
         self.fail(error, None if self.plan is None else self.plan.status)
         self.plan = None
 
     def note_wait(self, seconds: float) -> None:
-        """Note how long the run has waited for capacity, for what, and whether that can help at all."""
+        """Note how long the run has waited for capacity, what rejected the VM, and whether waiting can help."""
         self.waited = seconds
         if self.outcome is not None:
             self.hopeless = not self.outcome.resolvable

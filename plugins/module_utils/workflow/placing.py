@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling cycle of a run: read the cluster, match what exists, decide about the rest, and reserve it.
+"""The scheduling cycle of a run: read the cluster, match existing VMs, place the others and reserve their places.
 
-While it lasts nobody else decides about the same cluster. It may be gone through again for VMs whose VMID was taken
-meanwhile.
+The lease keeps other processes from deciding about the same cluster meanwhile. A run may go through several cycles, for
+example if a VMID was taken before its VM was created.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Placer:
     Attributes:
         creations: what is known of VMs that others are creating.
         addresses: the static addresses of the run's VMs.
-        taken: VMIDs known to be taken although this user does not see by whom.
-        unreachable: names of nodes that did not answer, which the cluster notices some seconds later.
-        moved: moves, by VMID, that count as made although they are not.
-        prepared: what the next scheduling cycle would find out, where it was gone through for several clusters at once.
+        taken: VMIDs that turned out to be taken, possibly by guests that this user cannot see.
+        unreachable: names of nodes that did not answer; the cluster itself notices this some seconds later.
+        moved: moves by VMID whose guests are treated as if they had moved already.
+        prepared: the result of a scheduling cycle over several clusters, which the next call of place() returns.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Placer:
         self._subjects = subjects_of(profiles.values())
         self._templates = Templates(access.reader)
         self._archives = Archives(access.reader)
-        # By VMID, what the run asks for of the VMs that it has found or decided about so far.
+        # The requests of this run by VMID, for the VMs that it has found or placed so far.
         self._asked: dict[int, Request] = {}
         self.creations = Creations(access.reader, patience=0)
         self.taken: set[int] = set()
@@ -90,12 +90,12 @@ class Placer:
         self.prepared: Placement | None = None
 
     def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
-        """Go through one scheduling cycle: read the cluster, match, schedule what does not exist, and reserve it.
+        """Run one scheduling cycle: read the cluster, match existing VMs, place the others, and reserve their places.
 
-        reserve: whether the decisions are made known to others: not in check mode. With all_or_nothing none is when one
-        job failed.
+        Without reserve, as in check mode, nothing is reserved. With all_or_nothing, nothing is reserved if a job
+        failed.
 
-        Raises OtherCluster and LeaseLost when the cycle has to be gone through again, and what reading raises.
+        Raises OtherCluster and LeaseLost if the cycle has to be repeated, and what reading raises.
         """
         if self.prepared is not None:
             prepared, self.prepared = self.prepared, None
@@ -111,11 +111,11 @@ class Placer:
             return placement
 
     def reserve(self, jobs: Iterable[Job], cycle: Cycle) -> None:
-        """Make the decisions about jobs known to others."""
+        """Reserve the decisions about jobs, so that other processes see them."""
         cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decisions_of(jobs)])
 
     def give_back(self, jobs: Iterable[Job]) -> None:
-        """Release what is reserved for jobs that are not begun."""
+        """Release the reservations of jobs whose binding has not begun."""
         access = self._access
         access.ledger.release(access.identity(), [decision.vmid for decision in decisions_of(jobs)], access.holder)
 
@@ -124,11 +124,10 @@ class Placer:
         return self._profiles[request.profile or self._default]
 
     def check_limits(self, jobs: Iterable[Job]) -> None:
-        """Note in jobs whose VMs were created which limits of their nodes they break now, as another process placed
-        VMs there as well.
+        """Note in the jobs of created VMs which limits of their nodes are exceeded because another process placed VMs
+        there, too.
 
-        Reads the cluster again. Only limits to what a node may hold are looked at: Proxmox itself refuses lack of
-        space and devices.
+        Reads the cluster again. Checks capacity only: Proxmox itself refuses VMs that lack storage space or devices.
         """
         snapshot = self._access.read()
         for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
@@ -149,13 +148,13 @@ class Placer:
         return self.conclude(scene)
 
     def look(self, jobs: Sequence[Job], cycle: Cycle | None) -> Seen:
-        """Read the cluster, and note in the jobs what exists."""
+        """Read the cluster and match the jobs with existing VMs."""
         access = self._access
         entries = [job.entry for job in jobs]
         present = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         reservations = access.of_others(present)
         known = known_guests(reservations, entries)
-        # It matters which VMs others are creating where one is placed, or may be the same.
+        # Only a run that just deletes VMs may ignore the VMs that others are creating.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = self._as_if_moved(self._without_unreachable(access.read(known, patience=settling)))
         counted = count_reservations(snapshot, reservations, known, access.is_gone)
@@ -173,7 +172,7 @@ class Placer:
         return Seen(snapshot, counted, dict(zip(jobs, matches, strict=True)))
 
     def prepare(self, jobs: Sequence[Job], seen: Seen) -> Scene:
-        """Read what else the new VMs make worth reading, and count what others have reserved."""
+        """Read what else the new VMs need, and count the reservations of others."""
         counted = seen.counted
         for job in jobs:
             self._restore(job, seen.snapshot)
@@ -198,7 +197,7 @@ class Placer:
         )
 
     def conclude(self, scene: Scene) -> Placement:
-        """Check what was decided, and return what the cycle saw and did. Raises PlanUnlawful."""
+        """Ask the law about the decisions, and return the result of the cycle. Raises PlanUnlawful."""
         note_after(scene.nodes, scene.scheduler.cluster)
         check_lawful(scene.before, decisions_of(scene.jobs), self.profile_of, scene.starting)
         entries, matches = [job.entry for job in scene.jobs], [scene.seen.matches[job] for job in scene.jobs]
@@ -206,7 +205,7 @@ class Placer:
         return Placement(scene.seen.snapshot, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
 
     def _take_over(self, job: Job, match: Match) -> None:
-        """Note what was found of a VM. What is wanted and was not found stays in the queue."""
+        """Note in a job what matching found. A requested VM that does not exist stays in the queue."""
         job.begin()
         job.vmid = match.take_over or job.vmid
         job.nameless = match.nameless
@@ -230,7 +229,7 @@ class Placer:
             job.fail(error)
 
     def _restore(self, job: Job, snapshot: Snapshot) -> None:
-        """Look into the backup that a new VM is restored from."""
+        """Read the backup that a new VM is restored from."""
         if job.state is not State.QUEUED:
             return
         try:
@@ -249,7 +248,9 @@ class Placer:
             self.note(job, outcome, scene)
 
     def requests_of(self, scene: Scene) -> dict[Job, Request]:
-        """The requests of the new VMs as they are placed; a job fails for which that cannot be said."""
+        """The complete requests of the new VMs, with template, standing rules and addresses. A job fails if its request
+        cannot be completed.
+        """
         state = scene.scheduler.cluster
         requests: dict[Job, Request] = {}
         for job in scene.new:
@@ -264,7 +265,7 @@ class Placer:
         return requests
 
     def present(self, scene: Scene) -> Collection[Request]:
-        """What the run asks for and is there already."""
+        """The run's requests for VMs that exist already."""
         return known_among(self._asked, scene.scheduler.cluster).values()
 
     def note(self, job: Job, outcome: Outcome, scene: Scene) -> None:
@@ -290,7 +291,7 @@ class Placer:
 
 
 def decisions_of(jobs: Iterable[Job]) -> list[Decision]:
-    """What was decided in this cycle."""
+    """The decisions of this cycle about jobs."""
     return [job.decision for job in jobs if job.state is State.DECIDED and job.decision is not None]
 
 

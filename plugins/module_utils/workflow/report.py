@@ -18,21 +18,21 @@ from .existing_plan import ExistingPlan
 from .job import Job, State
 
 KNOWN = frozenset({"running", "stopped", "paused"})
-"""Statuses that the cluster's list shows of a VM; there are others while it is not known."""
+"""The statuses of a VM in the cluster's list. Other values mean that the status is not known."""
 
 
 @dataclass(slots=True)
 class VMReport:
-    """What became, or in check mode would become, of one VM: a view of its job.
+    """What happened to one VM, or would happen in check mode: a view of its job.
 
     Attributes:
-        actions: create, clone, restore, finish, update, start, stop, reboot, delete: what is to be done, after the run
-            what was done.
-        not_done: what was to be done besides and was not: the VM failed, or another one for which it was held back.
+        actions: create, clone, restore, finish, update, start, stop, reboot, delete: those planned, after the run those
+            done.
+        not_done: planned actions that were not done because this VM failed, or another one that held it back.
         node, vmid, status: as they are after the run; None while there is no VM.
-        storages: for each drive's slot its storage, of a VM that was decided in this run.
-        drift: for each parameter that differs from the request C(old) and C(new).
-        pending: for each parameter whose new value waits for the VM to be stopped and started C(old) and C(new).
+        storages: the storage of each drive by slot, for a VM that was placed in this run.
+        drift: C(old) and C(new) of each parameter that differs from the request.
+        pending: C(old) and C(new) of each parameter whose new value takes effect after the VM is stopped and started.
         before, after: the VM for --diff; None where it does not exist.
     """
 
@@ -77,13 +77,13 @@ class VMReport:
         return f"{message}; gave up after {self.job.waited:.0f} s" if self.job.waited >= 1 else message
 
     def ended_with(self, done: Sequence[str], status: str | None) -> None:
-        """Say that of the actions only these were done, and what the VM's status is then."""
+        """Note that only these actions were done, and the VM's status after them."""
         self.not_done = [action for action in self.actions if action not in done]
         self.actions, self.status = list(done), status
 
 
 def report_of(job: Job) -> VMReport:
-    """What there is to tell of a VM, at any moment."""
+    """The report of a VM at the current state of its job."""
     guest = job.guest
     if job.plan is not None:
         report = _of_existing(job, job.plan)
@@ -129,13 +129,13 @@ def _of_new(job: Job, decision: Decision) -> VMReport:
 
 
 def _nothing_made(report: VMReport) -> None:
-    """Take a decision to create the VM back: there is none."""
+    """Report that the decided VM was not created."""
     report.ended_with([], "absent")
     report.node, report.vmid, report.storages, report.after = None, None, {}, None
 
 
 def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
-    """The report of a VM that existed, as it is or will be when its plan is carried out, or was in part."""
+    """The report of an existing VM: as its plan would leave it or, if that was carried out in part, as it was left."""
     gone, carried = "delete" in plan.actions, job.carried
     pending = carried.pending if carried is not None and carried.pending is not None else plan.pending_after
     report = VMReport(
@@ -179,5 +179,5 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
 
 
 def _as_it_was(plan: ExistingPlan) -> dict[str, t.Any]:
-    """What is to be changed, with its values before that."""
+    """The current values of what is to be changed."""
     return {key: change["old"] for key, change in plan.changes.changes.items()}

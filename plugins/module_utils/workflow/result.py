@@ -23,14 +23,14 @@ from .usage import NodeUsage
 NOTHING = "none"
 
 LABELS_TOLD = 20
-"""How many VMs the message of a run names that was interrupted, or for which a plugin failed."""
+"""How many VMs a message names if the run was interrupted or a plugin failed."""
 
 
 NODES_IN_FULL = 50
-"""Decisions about clusters of up to so many nodes report every node, unless the task requests otherwise."""
+"""The largest cluster for which decisions report every node, unless the task requests otherwise."""
 
 BEST_TOLD = 5
-"""How many nodes the others report, and of how many the names for each reason of a rejection."""
+"""On larger clusters: the number of nodes that a decision reports, and of names for each reason of a rejection."""
 
 
 class RunFailed(CollectionError):
@@ -55,14 +55,15 @@ def result_of(
 ) -> dict[str, t.Any]:
     """The module's result.
 
-    single: the task names one VM by its own options, whose facts then stand at the top as well. in_full: how many nodes
-    a cluster may have for each decision to report every one. with_guests: whether each node lists its guests.
+    single: the task describes one VM by the module's own options, so that its name, VMID and node stand at the top
+    level as well. in_full: the largest number of nodes for which each decision reports every node. with_guests: whether
+    each node lists its guests.
     """
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
         "vms": [vm_result(report, in_full) for report in reports],
     }
-    # A mistake in a request says nothing about the nodes.
+    # If requests failed before any node was evaluated, the usage of the nodes does not matter.
     if not any(report.error for report in reports) or any(
         report.changed or _was_tried(report.job) for report in reports
     ):
@@ -107,12 +108,12 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
 
 
 def _clusters(job: Job) -> dict[str, t.Any]:
-    """What each cluster said of a new VM, where a task is about several."""
+    """The verdict of each cluster on a new VM, if the task is about several."""
     return {"clusters": [asdict(verdict) for verdict in job.tried]} if job.tried else {}
 
 
 def _remains(job: Job) -> dict[str, t.Any]:
-    """What a failure left behind or had done until then, for the error in the module's result."""
+    """What remains after a failure, or was done before it, for the error in the module's result."""
     bound = job.bound
     if isinstance(bound, NotStarted):
         return {"created": {"vmid": bound.vmid, "node": bound.node}}
@@ -178,7 +179,7 @@ def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
 
 
 def _was_tried(job: Job) -> bool:
-    """Whether nodes were looked at for the VM."""
+    """Whether nodes were evaluated for the VM."""
     return job.outcome is not None and job.outcome.looked is not None
 
 
@@ -204,10 +205,10 @@ def _text(facts: Mapping[str, t.Any] | None) -> str:
 def failure_of(
     reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool, interrupted: bool = False
 ) -> tuple[str, str]:
-    """The message and the error code of a run of which some VMs failed. The code is that of the first.
+    """The message and the error code of a run in which VMs failed. The code is that of the first failure.
 
-    wrote: whether anything was written, successful or not. interrupted: the run was, which then counts as the first
-    error.
+    wrote: whether anything was written, successful or not. interrupted: whether the run was interrupted, which then
+    determines the code.
     """
     failed = [(report, report.error) for report in reports if report.error is not None]
     lines = _lines(report for report, error in failed if not (interrupted and isinstance(error, Interrupted)))
@@ -219,7 +220,7 @@ def failure_of(
 
 
 def _lines(failed: Iterable[VMReport]) -> list[str]:
-    """A line per VM that failed, and one per plugin that failed, with all VMs that it did so for."""
+    """One line per failed VM, but one per failed plugin with all VMs that it failed for."""
     lines: list[str] = []
     by_plugin: dict[str, list[VMReport]] = {}
     for report in failed:
@@ -235,7 +236,7 @@ def _lines(failed: Iterable[VMReport]) -> list[str]:
 
 
 def _interruption(reports: Sequence[VMReport]) -> str:
-    """How far a run came that was interrupted."""
+    """The progress of an interrupted run."""
     groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
     for report in reports:
         if report.error is None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes room for VMs that fit nowhere: other guests move first. Where they may not, says which moves would do."""
+"""Makes room for VMs that fit nowhere by moving other guests first. If moves are not permitted, suggests them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .plan_run import Outcome, PlanRun, Sight, error_of, needs_of_moves
 from .scene import Placement
 
 SUGGESTED_FOR = (32, 1000)
-"""Up to so many nodes and guests, the error about a VM that fits nowhere names the moves that would make it fit."""
+"""The largest number of nodes and of guests for which the error about a VM that fits nowhere suggests moves."""
 
 SUGGESTION = Bounds(max_moves=10, steps=20_000)
-"""How far the search for these moves goes: it takes up to some tenths of a second."""
+"""The bounds of the search for these moves, which takes at most some tenths of a second."""
 
 MOVES_TOLD = 5
 """How many moves a message names."""
@@ -70,17 +70,17 @@ class RoomMaker:
         return self.outcome is not None and bool(self.outcome.moved)
 
     def make(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> bool:
-        """Move guests so that the jobs fit; without write, have the placer look at the cluster as if they had moved.
+        """Move guests so that the jobs fit. Without write, only have the placer treat these guests as moved.
 
-        placement is the scheduling cycle in which some of them did not fit. Returns whether they are to be decided
-        again. Nothing moves unless all those fit then that a change of the cluster can help.
+        placement is the scheduling cycle in which some of the jobs did not fit. Nothing moves unless, after the moves,
+        all jobs fit that a change in the cluster can help. Returns whether the jobs have to be scheduled again.
 
         Raises what reading raises, PlanUnlawful, and KeyboardInterrupt when the run was interrupted.
         """
         options, access = self._options, self._access
         if options is None or self.outcome is not None or not any(job.lacks_room for job in jobs):
             return False
-        # Those that fit have been reserved, unless all are needed.
+        # The jobs that fit have reservations, except with all_or_nothing.
         access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
         seen = [(placement, jobs)]
         run = PlanRun(
@@ -108,7 +108,7 @@ class RoomMaker:
         return True
 
     def advice(self, jobs: Sequence[Job], placement: Placement) -> str | None:
-        """What to say beside the errors of jobs that fit nowhere, after placement. No request is sent."""
+        """The advice to add to the errors of jobs that fit nowhere after placement. Sends no request."""
         if self.outcome is not None:
             error = error_of(self.outcome.reports)
             return None if error is None else f"make_room: {error.message}"
@@ -128,12 +128,14 @@ class RoomMaker:
     # --- inside ---
 
     def _decided_again(self, jobs: Sequence[Job]) -> tuple[Placement, Sequence[Job]]:
-        """What a scheduling cycle would come to now."""
+        """Schedule the jobs as of now, without reservations."""
         again = [Job(job.entry, vmid=job.vmid) for job in jobs]
         return self._placer.place(again, all_or_nothing=False, reserve=False), again
 
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
-        """The cluster as it is without the decisions, and what is to be placed: all, unless all fit by now."""
+        """The cluster without the decisions about the jobs, and the goal to place all jobs, unless all of them fit by
+        now.
+        """
         state = placement.undecided(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
         return Sight(ClusterState(snapshot), _goals(jobs))
@@ -158,14 +160,14 @@ class RoomMaker:
                 access.claimed = frozenset(reservation.vmid for reservation in cycle.reserve(wanted))
 
     def _suggestion(self, jobs: Sequence[Job], placement: Placement) -> str | None:
-        """The moves that would make the jobs fit, as far as what was read tells how guests can be moved."""
+        """The moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
         state = placement.undecided([decision for job in jobs if not job.begun for decision in decisions_of([job])])
         guests = state.snapshot.guests
         if len(state.nodes) > SUGGESTED_FOR[0] or len(guests) > SUGGESTED_FOR[1]:
             return None
         around = Surroundings.of(state.snapshot, {})
         permitted = Permitted(tag_rules=self._access.standing.tags)
-        # Without the HA rules nothing is known of the guests that are under HA.
+        # The HA rules were not read, so it is unknown where guests under HA may move.
         mobility = {
             guest.vmid: presumed(guest, around, permitted)
             for guest in guests
@@ -180,7 +182,7 @@ class RoomMaker:
 
 
 def _goals(jobs: Sequence[Job]) -> Goals:
-    """To place all jobs that can be placed, if one of them is not."""
+    """The goal to place all jobs that are or may be placed; no goal if all of them are placed."""
     due = [job for job in jobs if job.state is State.DECIDED or job.is_hopeful]
     if not any(job.is_hopeful for job in due):
         return Goals()

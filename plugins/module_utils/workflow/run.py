@@ -47,12 +47,12 @@ class Run:
     """One run over the entries of a task.
 
     Attributes:
-        jobs: what is known of each VM, in the order of the entries.
-        nodes: how full the nodes were before the run, and are after it.
-        warnings: what the user should know, of no VM in particular.
-        wrote: whether anything was sent to Proxmox that writes, successful or not.
-        interrupted: whether it was ended before its time.
-        room: what makes room for VMs, once some have lacked it.
+        jobs: one per VM, in the order of the entries.
+        nodes: the usage of the nodes before and after the run.
+        warnings: those that concern no particular VM.
+        wrote: whether any request that writes was sent to Proxmox, successful or not.
+        interrupted: whether a KeyboardInterrupt ended the run.
+        room: created as soon as a VM lacks room.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Run:
         approved: Approved | None = None,
         keep: Callable[[Sequence[Job]], None] = lambda jobs: None,
     ) -> None:
-        """room_maker is called once, and only if VMs lack room: few runs need all that plans and moves. approved is the
-        plan that the run carries out, if there is one. keep is called with the jobs before anything is written, unless
-        one has failed.
+        """room_maker is called at most once, when VMs lack room, so that other runs need not import the planner.
+        approved is the plan that the run carries out, if there is one. keep receives the jobs before the first write,
+        unless one of them has failed.
         """
         self._access = access
         self._placer = placer
@@ -96,16 +96,16 @@ class Run:
         self.room: RoomMaker | None = None
 
     def execute(self, *, check_mode: bool) -> list[VMReport]:
-        """Go through the run and return a report per entry, in their order.
+        """Execute the run and return one report per entry, in the order of the entries.
 
-        In check mode, and offline, it ends where the first VM would be touched. A KeyboardInterrupt ends it early.
+        In check mode and offline, the run stops before the first write. A KeyboardInterrupt ends it early.
         """
         write = not (check_mode or self._access.offline)
         try:
             self._go(write=write)
         except KeyboardInterrupt:
             self.interrupted = True
-            # What could not be given back ends with this process.
+            # Reservations that cannot be released expire when this process ends.
             with suppress(CollectionError):
                 self._placer.give_back(self.jobs if write else ())
             for job in self.jobs:
@@ -113,8 +113,8 @@ class Run:
         return [report_of(job) for job in self.jobs]
 
     def _go(self, *, write: bool) -> None:
-        """Decide about all jobs and carry that out; then go around again with those that are back in the queue, or
-        with those that did not fit, once that is worth another try.
+        """Schedule all jobs and carry out the decisions and plans. Repeat this with the jobs that returned to the
+        queue, or with those that did not fit, as soon as another try may succeed.
         """
         waiting = Waiting(
             self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
@@ -150,7 +150,7 @@ class Run:
                     job.fail(error)
                 break
             self._keep_plan(write=write)
-            # What is written already cannot be held back any more.
+            # After the first write, all_or_nothing can no longer hold the other jobs back.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands:
                 self._bind(due)
@@ -164,8 +164,8 @@ class Run:
             job.held_back = not stands
 
     def _due_next(self, due: Sequence[Job], placement: Placement, waiting: Waiting, *, stands: bool) -> Sequence[Job]:
-        """The jobs to go around again with: those that are back in the queue, or else all that did not fit, as soon as
-        one of them is worth another try. Without any, the run is done.
+        """Return the jobs of the next round: those that returned to the queue, or else all that did not fit, as soon as
+        another try may succeed for one of them. Empty if the run is done.
         """
         queued = [job for job in due if job.state is State.QUEUED]
         if queued:
@@ -181,7 +181,9 @@ class Run:
         return unplaced if stands else due
 
     def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
-        """Move other guests, if that makes the jobs fit. Nothing moves where others fail, and all are needed."""
+        """Move other guests if that makes the jobs fit. With all_or_nothing, nothing moves if another job has failed
+        for good.
+        """
         room = self._room_for(due) if self._makes_room and not self._in_vain() else None
         return room is not None and room.make(due, placement, write=write)
 
@@ -194,7 +196,7 @@ class Run:
             job.advice = advice
 
     def _keep_plan(self, *, write: bool) -> None:
-        """Keep what is about to be done, as long as nothing is, and if it is all that is wanted."""
+        """Keep the plan of all jobs, unless the run has already written or a job has failed."""
         if self.wrote or self._failed():
             return
         try:
@@ -209,7 +211,7 @@ class Run:
         return self.room
 
     def _in_vain(self) -> bool:
-        """Whether nothing helps the others any more: where all are needed, one that will never be is the end."""
+        """Whether another try is pointless: with all_or_nothing, one job that cannot succeed fails the whole run."""
         return self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
 
     def _failed(self) -> list[Job]:
@@ -218,21 +220,21 @@ class Run:
     # --- what is to be done ---
 
     def _schedule(self, due: Sequence[Job], *, write: bool) -> Placement:
-        """Read the cluster, match what exists, decide about the rest, and reserve that."""
+        """Run one scheduling cycle: read the cluster, match existing VMs, place the others and reserve their places."""
         all_or_nothing = self._all_or_nothing and not self.wrote
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=write)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
             copied = job.entry.clone is not None or job.entry.backup is not None
             if job.state is State.DECIDED and job.decision is not None and not copied:
-                # A copy has more options than the requested ones.
+                # A clone or a restored VM also has options that were not requested.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
             if job.state is State.DECIDED and job.nameless and not write:
                 job.warn(unclear(job.nameless))
         return placement
 
     def _plan(self, due: Sequence[Job], placement: Placement, *, write: bool) -> None:
-        """Plan for the VMs that exist, each from its own config, and find what would be refused."""
+        """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
         if existing:
             cluster = ReadOnce(self._access.reader)
@@ -246,7 +248,7 @@ class Run:
         if not write:
             from .foresight import Foresight
 
-            # Where nothing is sent, Proxmox refuses nothing.
+            # Nothing is sent, so Proxmox cannot refuse anything: predict what it would refuse.
             foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
             for job in due:
                 foresight.check(job)
@@ -256,7 +258,7 @@ class Run:
                 job.state = State.PLANNED if job.plan.actions else State.DONE
 
     def _hold_to_plan(self, due: Sequence[Job], *, write: bool) -> None:
-        """Refuse what the approved plan does not say."""
+        """Refuse the jobs that deviate from the approved plan."""
         for job in due:
             objection = None if self._approved is None else self._approved.objection(job)
             if objection is not None:
@@ -264,7 +266,7 @@ class Run:
                 job.refuse(objection)
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
-        """Plan for a VM that exists; with wait once others have created it."""
+        """Plan the changes to an existing VM. With wait, first wait until others have created it."""
         guest = t.cast(Guest, job.guest)
         while True:
             try:
@@ -279,7 +281,9 @@ class Run:
             return
 
     def _forget_vanished(self, due: Sequence[Job]) -> bool:
-        """Whether VMs that the ledger still vouched for were deleted: they are matched again without the ledger."""
+        """Return to the queue the jobs whose VMs are gone, and remove these VMs from the ledger, which still listed
+        them. Returns whether there were any.
+        """
         vanished = [job for job in due if isinstance(job.error, GuestVanished)]
         if not vanished or not self._requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
             return False
@@ -302,8 +306,8 @@ class Run:
     # --- doing it ---
 
     def _bind(self, due: Sequence[Job]) -> None:
-        """Create what was decided and carry out what was planned, many at a time."""
-        # Those that wait for others come last, so that nobody waits with them.
+        """Create the decided VMs and carry out the plans for existing ones, many at a time."""
+        # Jobs that wait for other processes come last, so that they do not delay the others.
         work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
         if not work:
             return
@@ -330,7 +334,7 @@ class Run:
             self._check_created([job for job in work if isinstance(job.bound, Created)])
 
     def _do(self, job: Job, cycle: BindingCycle, binder: Binder) -> float:
-        """Do what is to be done with one VM, and return the seconds that it took. Errors are noted in the job."""
+        """Process one job and return the seconds that it took. Errors are noted in the job."""
         self._stop.check()
         began = time.monotonic()
         if job.state is State.DECIDED and job.decision is not None:
@@ -342,7 +346,7 @@ class Run:
         return time.monotonic() - began
 
     def _await(self, job: Job) -> None:
-        """Wait until others have created a VM. What may be done with it is looked at in a new scheduling cycle."""
+        """Wait until others have created the VM. A new scheduling cycle then decides what to do with it."""
         self._plan_one(job, self._access.reader, wait=True)
         if job.plan is not None:
             job.state = State.QUEUED
@@ -357,11 +361,13 @@ class Run:
             try:
                 self._access.ledger.forget(self._access.identity(), [plan.guest.vmid])
             except CollectionError as error:
-                # The VM is gone. What the ledger still says of it expires.
+                # The VM is deleted; its entry in the ledger expires.
                 job.warn(error.message)
 
     def _check_created(self, created: Sequence[Job]) -> None:
-        """Without a shared ledger others may have chosen the same nodes at the same moment: look at what came of it."""
+        """Check the limits of the nodes again: without a shared ledger, others may have chosen the same nodes at the
+        same time.
+        """
         try:
             self._placer.check_limits(created)
         except CollectionError as error:

@@ -40,7 +40,7 @@ if t.TYPE_CHECKING:
     from .room import RoomMaker
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
-"""The smallest value of options that are numbers."""
+"""Minimum values of numeric options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class Task:
 
 
 class Done(t.NamedTuple):
-    """A run, a report per VM, what the user should know besides, who made room, and the plan that was kept."""
+    """A finished run, with a report per VM, warnings, the RoomMaker if guests had to move, and the plan if one was
+    kept.
+    """
 
     run: Run | MultiClusterRun
     reports: list[VMReport]
@@ -76,14 +78,14 @@ def schedule(
     check_mode: bool,
     warn: Callable[[str], None],
 ) -> dict[str, t.Any]:
-    """Do what a qemu_schedule task says, and return the module's result.
+    """Run a qemu_schedule task and return the module's result.
 
-    per_vm names the options of one VM; warn takes texts for the user.
-    Raises RunFailed with the result when a VM failed, and other CollectionErrors when nothing was looked at.
+    per_vm names the options of one VM; warn receives warnings for the user. Raises RunFailed with the result if a VM
+    failed, and other CollectionErrors if the task failed before it looked at any VM.
     """
     _check_numbers(params)
     if params["apply"] is not None:
-        # In part it would be another plan.
+        # A plan that is carried out only in part is a different plan.
         params = {**params, "all_or_nothing": True}
     expanded = None if params.get("vms") is None else expand(params["vms"], params)
     if expanded is None:
@@ -183,7 +185,7 @@ def _approved(params: Mapping[str, t.Any]) -> Approved | None:
 
 
 def _kept(jobs: Sequence[Job], cluster: str, path: str | None) -> dict[str, t.Any]:
-    """The plan as a document, which is written to path if it is given."""
+    """Return the plan as a document. Writes it to path if one is given."""
     from .files import write_json
     from .vm_plan import document_of
 
@@ -202,7 +204,7 @@ def _refuse_plan_file(path: str | None) -> None:
 
 
 def _surplus(task: Task, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
-    """The entries that remove what larger counts left, and warnings. What read returns is needed for these only."""
+    """The entries that remove the VMs of formerly larger counts, and warnings. Calls read only if there are counts."""
     return surplus_entries(task.series, task.entries, read()) if task.series else ([], [])
 
 
