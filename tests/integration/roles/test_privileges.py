@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,8 @@ import pytest
 import requests
 import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
-from support.playbook import COLLECTIONS, run_playbook
+from support.controller import Controller, ModuleServer, Result
+from support.playbook import run_playbook
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "awx.md").read_text(encoding="utf-8")
 ROLES = {
@@ -53,25 +50,17 @@ class Failed(Exception):
 class User:
     """The user of the role, who runs modules as a job would."""
 
-    def __init__(self, cluster: SimulatedCluster, folder: Path) -> None:
-        self._cluster = cluster
-        self._folder = folder
+    def __init__(self, cluster: SimulatedCluster, modules: ModuleServer, folder: Path) -> None:
+        self.environment = {
+            **cluster.environment(),
+            "PROXMOX_USER": "scheduler@pve",
+            "PROXMOX_TOKEN_ID": "awx",
+            "PROXMOX_TOKEN_SECRET": SECRET,
+        }
+        self._controller = Controller(modules, folder, self.environment)
 
-    def environment(self) -> dict[str, str]:
-        who = {"PROXMOX_USER": "scheduler@pve", "PROXMOX_TOKEN_ID": "awx", "PROXMOX_TOKEN_SECRET": SECRET}
-        return {**self._cluster.environment(), **who}
-
-    def run(self, module: str, **arguments: Any) -> dict[str, Any]:
-        """Run a module as Ansible does, without the rest of Ansible."""
-        file = self._folder / "arguments.json"
-        file.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}), encoding="utf-8")
-        paths = {"PYTHONPATH": str(COLLECTIONS), "XDG_STATE_HOME": str(self._folder)}
-        name = f"ansible_collections.qemu_scheduler.proxmox.plugins.modules.{module}"
-        done = subprocess.run(
-            [sys.executable, "-m", name, str(file)],
-            env={**os.environ, **self.environment(), **paths}, capture_output=True, text=True, check=False,
-        )
-        result: dict[str, Any] = json.loads(done.stdout)
+    def run(self, module: str, **options: Any) -> Result:
+        result = self._controller.run(module, **options)
         if result.get("failed"):
             raise Failed(result["msg"])
         return result
@@ -129,25 +118,29 @@ def cluster(clusters: dict[str, SimulatedCluster], version: str) -> Iterator[Sim
         clusters[version].remove_guest(vmid)
 
 
+@pytest.fixture
+def user(cluster: SimulatedCluster, modules: ModuleServer, tmp_path: Path) -> User:
+    return User(cluster, modules, tmp_path)
+
+
 @pytest.mark.parametrize("version", ROLES)
-def test_role__is_enough_for_the_playbooks(cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_role__is_enough_for_the_playbooks(user: User, tmp_path: Path) -> None:
     file = tmp_path / "vms.yml"
     file.write_text(yaml.safe_dump({"qemu_vms": VMS, "provision_wait_for_address": True}), encoding="utf-8")
-    env = User(cluster, tmp_path).environment()
     for name in ("plan", "provision", "capacity", "teardown"):
-        run = run_playbook(tmp_path, f"qemu_scheduler.proxmox.{name}", env, "-e", f"@{file}")
+        run = run_playbook(tmp_path, f"qemu_scheduler.proxmox.{name}", user.environment, "-e", f"@{file}")
         assert run.code == 0, run.output
 
 
 @pytest.mark.parametrize("version", ROLES)
-def test_role__is_enough_for_updates(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    User(cluster, tmp_path).do_everything()
+def test_role__is_enough_for_updates(user: User) -> None:
+    user.do_everything()
 
 
 @pytest.mark.parametrize(("version", "privilege"), [(v, p) for v, role in ROLES.items() for p in role])
 def test_missing_privilege__fails_something(
-    cluster: SimulatedCluster, version: str, privilege: str, tmp_path: Path
+    cluster: SimulatedCluster, user: User, version: str, privilege: str
 ) -> None:
     set_role(cluster, [other for other in ROLES[version] if other != privilege])
     with pytest.raises(Failed):
-        User(cluster, tmp_path).do_everything()
+        user.do_everything()
