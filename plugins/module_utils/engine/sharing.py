@@ -96,6 +96,7 @@ class SharedVerdicts:
         self._totals = array("q", bytes(8 * count))
         self._group_of: list[Group | None] = [None] * count
         self._keys: list[tuple[Hashable, ...]] = [()] * count
+        self._known_keys: dict[tuple[Hashable, ...], tuple[Hashable, ...]] = {}
         self._node_scoring = self._scoring(self._node_scorers)
         self._divisions: dict[Hashable, Division] = {}
         self._division_of: list[Division | None] = [None] * count
@@ -280,7 +281,8 @@ class SharedVerdicts:
                 blame.plugin = plugin
                 keys += (plugin.group(state, request, info),)
                 hash(keys[-1])
-        self._keys[info.index] = keys
+        # Many nodes have equal keys, of which one is enough to keep.
+        keys = self._keys[info.index] = self._known_keys.setdefault(keys, keys)
         pattern = tuple(key is None for key in keys)
         division = self._divisions.get(pattern)
         if division is None:
