@@ -43,13 +43,14 @@ def main() -> None:
         return
     print(machine.described())
     for name in options.only or SECTIONS:
-        began = time.monotonic()
+        began, watch = time.monotonic(), machine.Watch()
         section = load.measure(options.quick, options.seconds) if name == "load" else SECTIONS[name](options.quick)
         for table in section.tables:
             print(f"\n{table.as_text()}", flush=True)
-        print(f"\n({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)
+        load_of_others = f"other processes used {watch.others():.0%} of the CPU time"
+        print(f"\n({name}: {time.monotonic() - began:.0f} s, {load_of_others})", file=sys.stderr)
         if options.write_docs:
-            page.write(section)
+            page.write(section, f"{machine.described()}; {load_of_others}")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,5 @@ def _controllers(size: int, seconds: float) -> Table:
     )
     slowest = waits[int(len(waits) * 0.99) - 1]
     memory = max(each["memory"] for each in found)
-    table.rows.append(
-        [len(waits), len(waits) / seconds, statistics.median(waits), slowest, waits[-1], memory / MIB]
-    )
+    table.rows.append([len(waits), len(waits) / seconds, statistics.median(waits), slowest, waits[-1], memory / MIB])
     return table

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 
-from . import CHECKOUT, machine
+from . import CHECKOUT
 from .report import Section
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 IMAGES = PAGE.parent / "images"
 
 
-def write(section: Section) -> None:
+def write(section: Section, measured_on: str) -> None:
     """Replace one section's tables and pictures. Raises ValueError when the page has no place for it."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    parts = [f"Measured on {machine.described()}."]
+    parts = [f"Measured on {measured_on}."]
     parts += [table.as_markdown() for table in section.tables]
     for plot in section.plots:
         (IMAGES / f"{plot.name}.svg").write_text(plot.as_svg(), encoding="utf-8")

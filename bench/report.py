@@ -22,6 +22,10 @@ class Table:
     rows: list[Sequence[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def explain(self, row: str, why: str) -> None:
+        """Note why a row misses its goal."""
+        self.notes.append(f"Not reached: {row}. {why or 'Nothing is known that keeps it from its goal.'}")
+
     def as_text(self) -> str:
         """The table for a terminal."""
         lines = [self.title, *_aligned(self.columns, self.rows, "  ", "-", "  ")]
@@ -53,6 +57,11 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def yes_or_no(reached: bool | None) -> str | None:
+    """Whether a goal is reached; None where there is none."""
+    return None if reached is None else "yes" if reached else "no"
+
+
 def ratio(slow: float | None, fast: float | None) -> str | None:
     """How many times slow is fast."""
     return f"{slow / fast:.1f}x" if slow and fast else None
@@ -61,7 +70,7 @@ def ratio(slow: float | None, fast: float | None) -> str | None:
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[Cell]], start: str, rule: str, between: str) -> list[str]:
     cells = [[_shown(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (columns, *cells)) for i in range(len(columns))]
-    right = [all(row[i] == "-" or row[i][0].isdigit() for row in cells) for i in range(len(columns))]
+    right = [all(row[i] == "-" or row[i].lstrip("-")[0].isdigit() for row in cells) for i in range(len(columns))]
 
     def line(row: Sequence[str]) -> str:
         parts = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]

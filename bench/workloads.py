@@ -53,22 +53,26 @@ class Workload:
 
     Attributes:
         request: makes the VM of a number.
-        goals: for each number of nodes the VMs per second that are wanted.
+        goals: for each number of nodes the VMs per second that are wanted; None: only the memory has a goal.
         most: how many VMs there are on so many nodes.
         cluster: makes the snapshot of so many nodes.
         plugin_config: as the user's file has it.
         profile: the name of the profile.
         fits: whether every VM finds a node; else none does.
+        limit: what keeps it from being faster, in one sentence.
+        vms_kept: after how many VMs the memory is measured, if not after those of other workloads.
     """
 
     title: str
     request: Callable[[int], Request]
-    goals: Mapping[int, float]
+    goals: Mapping[int, float | None]
     most: Callable[[int], int] = lambda nodes: 10 * nodes
     cluster: Callable[[int], Snapshot] = snapshot
     plugin_config: Config = field(default_factory=dict)
     profile: str = "balanced"
     fits: bool = True
+    limit: str = ""
+    vms_kept: int | None = None
 
     def scheduler(self, nodes: int) -> Scheduler:
         """A scheduler over a new cluster of so many nodes."""
@@ -84,6 +88,7 @@ class Task:
         nodes: on how many nodes, for so many VMs.
         goal: the seconds that are wanted.
         sizes: for how many VMs it is measured, in this order; the last is the goal's.
+        limit: what keeps it from being faster, in one sentence.
     """
 
     title: str
@@ -91,6 +96,7 @@ class Task:
     nodes: Callable[[int], int]
     sizes: tuple[int, ...]
     goal: float
+    limit: str = ""
 
 
 # --- the clusters -----------------------------------------------------------------------------------------------------
@@ -206,14 +212,28 @@ def _apart(number: int) -> Request:
     return Request(f"web-{number}", cores=1, memory=GIB, affinity=(term,))
 
 
+SHAPES_LIMIT = (
+    "The nodes that VMs of the other shapes went to since are evaluated again for each VM, so that the cost grows with "
+    "the number of shapes, without a step."
+)
+
 WORKLOADS = {
-    "ha-rules": Workload(f"{RULES} HA rules", _in_rule(RULES), {200: 2000, 5000: 500}, cluster=with_rules),
+    "ha-rules": Workload(
+        f"{RULES} HA rules",
+        _in_rule(RULES),
+        {200: 2000, 5000: 500},
+        cluster=with_rules,
+        limit="Each VM joins another rule, and HARules is asked about every node for each VM.",
+    ),
     "classes": Workload(
         f"storage classes by pattern, {STORAGES} storages, 3 drives",
         _classed,
         {16: 2000, 1000: 200},
         cluster=with_storages,
         plugin_config=BY_CLASS,
+        limit="The class of local storages makes every node a case of its own, and each VM takes space on shared "
+        "storages that all nodes see, so that three drives are shared out among 100 storages on every node for "
+        "each VM.",
     ),
     "drives": Workload(
         "two drives, storage to be chosen",
@@ -226,15 +246,44 @@ WORKLOADS = {
         {64: 2000, 1000: 200},
         plugin_config={"filters": {"FailoverHeadroom": {"enable": True}}},
     ),
-    "different": Workload("every VM different", _different, {1000: 300, 5000: 60}),
-    "groups": Workload("groups of 10 with affinity and anti-affinity", _grouped, {5000: 1000}, most=lambda _: 1000),
+    "different": Workload(
+        "every VM different",
+        _different,
+        {1000: 300, 5000: 60},
+        limit="No verdict on a node holds for the next VM: about ten plugins evaluate every node for each VM, which "
+        "takes 10 to 15 µs per node.",
+    ),
+    "groups": Workload(
+        "groups of 10 with affinity and anti-affinity",
+        _grouped,
+        {5000: 1000},
+        most=lambda _: 1000,
+        limit="Each group is a kind of VM of its own: all nodes are evaluated for its first VM, and those of all other "
+        "zones again for its second.",
+    ),
     "soft": Workload("soft affinity and soft spread", _soft(1), {5000: 1000}),
     "soft-shapes": Workload("the same with 40 shapes", _soft(40), {5000: 100}),
     "spread-profile": Workload("profile spread", _plain, {1000: 5000}, profile="spread"),
-    "shapes-200": Workload("200 shapes in turn", _shaped(200), {1000: 872}),
-    "shapes-300": Workload("300 shapes in turn", _shaped(300), {1000: 872}),
-    "patterns": Workload(f"anti-affinity by {PATTERNS} name patterns", _patterned, {50: 1000}, most=lambda _: 2500),
-    "nowhere": Workload("a VM that fits nowhere, each different", _too_large, {1000: 200}, fits=False),
+    "shapes-200": Workload("200 shapes in turn", _shaped(200), {1000: 872}, limit=SHAPES_LIMIT),
+    "shapes-300": Workload(
+        "300 shapes in turn", _shaped(300), {1000: 872, 5000: None}, limit=SHAPES_LIMIT, vms_kept=300
+    ),
+    "patterns": Workload(
+        f"anti-affinity by {PATTERNS} name patterns",
+        _patterned,
+        {50: 1000},
+        most=lambda _: 2500,
+        limit="The VMs decided before keep others away as well, so that the patterns of all of them are matched with "
+        "each new name, and each new pattern with all of their names.",
+    ),
+    "nowhere": Workload(
+        "a VM that fits nowhere, each different",
+        _too_large,
+        {1000: 200},
+        fits=False,
+        limit="The error says what would help, so that every filter is asked about every node, and each refusal says "
+        "what the node lacks.",
+    ),
 }
 
 
