@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module of the same name, and shows each VM as soon as it is done, and what the run waits for."""
+"""Runs the module of the same name; shows each VM as soon as it is done, and VMs that wait for capacity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTICIPLES = {
 
 
 def line_of(step: dict[str, t.Any]) -> str | None:
-    """The line for one VM, or for those that wait; none for a VM on its own that was done in no time."""
+    """Return the line for one VM, or for those that wait; None for a single VM that took less than QUICK seconds."""
     if "waiting" in step:
         by = f", rejected by {listed(step['rejected_by'])}" if step["rejected_by"] else ""
         names = listed(first(step["waiting"], NAMED))
@@ -51,7 +51,7 @@ def line_of(step: dict[str, t.Any]) -> str | None:
 
 
 def table_of(result: dict[str, t.Any], width: int) -> list[str]:
-    """The lines about a result; none if it has no VMs."""
+    """Return the lines about a result; none if it has no VMs."""
     return decision_table(result["vms"], width) if result.get("vms") else []
 
 

@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the attributes of the collection's modules mean, as documentation."""
+"""Documentation of the attributes of the collection's modules."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The plain fragment names the attributes. Modules state their support; INFO_MODULE does it for those that read."""
+    """The fragments C(attributes), which describes them, and C(attributes.info_module), for modules that only read."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters of a task, as documentation."""
+"""Documentation of the options about several clusters."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The options of modules that know several clusters."""
+    """The fragment C(clusters)."""
 
     DOCUMENTATION = r"""
 options:
@@ -73,7 +73,7 @@ options:
       - With V(fail), the VM fails with C(ClusterUnreachable), as it may exist there. Existing VMs on the other clusters
         are not affected, nor VMs whose C(cluster) names only clusters that can be reached.
       - With V(skip), the VM is placed on the other clusters. Set it only if none of the VMs of the task can be on the
-        cluster that cannot be reached. VMs that the ledger knows to be in the making there fail all the same.
+        cluster that cannot be reached. A VM that is being created there according to the ledger still fails.
     type: str
     choices: [fail, skip]
     default: fail

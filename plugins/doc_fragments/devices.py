@@ -105,7 +105,7 @@ _CLASSES = r"""
 
 
 class ModuleDocFragment:
-    """The fragment C(devices); VMS_TEXT is the part of it that each entry of C(vms) may have as well."""
+    """The fragment C(devices); VMS_TEXT is the part that entries of C(vms) may have too."""
 
     VMS_TEXT: str = _CLAIMS
 

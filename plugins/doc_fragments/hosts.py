@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that make hosts of VMs, and many VMs of one entry."""
+"""Documentation of the options for inventory hosts, addresses, protection against removal, and numbered VMs."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragments C(hosts) and C(hosts.pools); COUNT is what only an entry of C(vms) may have."""
+    """The fragments C(hosts) and C(hosts.pools); COUNT has the options that only entries of C(vms) may have."""
 
     DOCUMENTATION = r"""
 options:
@@ -17,8 +17,8 @@ options:
         IPv4 and an IPv6 address. Keys are those of O(ipconfig).'
       - A new VM gets the first free address of the pool. The addresses of all guests are read from their
         configurations, one API request each, and reservations of other processes count as well.
-      - An existing VM keeps its address. It is not given one if it has none, but a warning is returned. Prefix, gateway
-        and name servers are compared with those of the pool, and applied with O(update).
+      - An existing VM keeps its address. If it has none, it does not get one, and a warning is returned. Prefix,
+        gateway and name servers are compared with those of the pool, and applied with O(update).
       - In the networks of all pools, a static address in O(ipconfig) that another guest has is an error.
     type: dict
     version_added: 1.1.0
@@ -39,13 +39,14 @@ options:
     description:
       - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
         with C(all_or_nothing) removes nothing.
-      - Use it where a list may have grown old, so that a name or VMID that belongs to another VM by now does no harm.
+      - Use it if your list of VMs may be outdated. It protects a VM that has a name or VMID of the list but is another
+        one.
     type: list
     elements: str
     version_added: 1.1.0
   only_pool:
     description:
-      - With O(state=absent), remove only VMs in this pool, likewise. Requires C(Pool.Audit) on the pool.
+      - As O(only_tags), for VMs in this pool. Requires C(Pool.Audit) on the pool.
     type: str
     version_added: 1.1.0
 """
@@ -54,7 +55,7 @@ options:
 options:
   address_pools:
     description:
-      - Networks of which VMs get static addresses, by name. Used by O(addresses).
+      - Networks from which VMs get static addresses, by name. Used by O(addresses).
       - 'Each pool is a mapping with C(network), for example V(192.0.2.0/24), and optionally C(ranges) and C(exclude)
         (lists of addresses, of ranges such as V(192.0.2.50-192.0.2.99), and of networks), C(gateway), C(nameservers),
         C(searchdomains) and C(ignore_unread).'
@@ -79,14 +80,14 @@ options:
     version_added: 1.1.0
   count_start:
     description:
-      - Number of the first VM of O(count). V(1) is meant when this is not given.
+      - Number of the first VM of O(count). V(1) when this is not given.
     type: int
     version_added: 1.1.0
   surplus:
     description:
-      - What to do with existing VMs whose name fits O(name) with a number that no entry of the task has, as they remain
-        when O(count) is decreased. V(keep) is the default.
-      - With V(keep) a warning names them.
+      - What to do with surplus VMs. These are existing VMs whose name is O(name) with a number that no entry of the
+        task has. They remain when O(count) is decreased.
+      - With V(keep), the default, a warning names them.
       - With V(absent) they are removed with their disks, as with O(state=absent).
       - Only VMs with all O(tags) and in the O(pool) of the entry are considered, if it sets them.
     type: str

@@ -42,17 +42,17 @@ options:
       - Backup to restore if the VM does not exist. Either the volume identifier of a backup, such as
         V(nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst), or a VMID, such as V(100), for the latest backup of
         this VM, or V(nas:100) for the latest one on the storage C(nas).
-      - The other options then replace those of the backup, and disks with a larger size are grown. What they do not
-        mention is as in the backup.
+      - The other options then replace those of the backup, and disks with a larger size are grown. Options that are not
+        given are as in the backup.
       - The VM is placed by the sizes in the backup, on a node that sees the backup. All disks of the backup are
         restored to one storage, the one in O(storage) or of a drive, or else the one with the most room.
-      - An existing VM is never overwritten. To return one to a backup, remove it first.
+      - An existing VM is never overwritten. To reset a VM to a backup, remove it first.
     type: str
     version_added: 1.1.0
   unique:
     description:
-      - Whether a VM that is restored from O(archive) gets new MAC addresses and a new UUID. This is the case when this
-        is not given. V(false) keeps those of the backup.
+      - Whether a VM that is restored from O(archive) gets new MAC addresses and a new UUID. V(false) keeps those of the
+        backup. V(true) when this is not given.
     type: bool
     version_added: 1.1.0
   full:
@@ -62,7 +62,7 @@ options:
     type: bool
   storage:
     description:
-      - Storage for the disks of a full clone. The template's storages when not given.
+      - Storage for the disks of a full clone. When this is not given, the disks are on the template's storages.
       - Storage for the disks of a VM that is restored from O(archive).
       - O(full), O(format) and O(snapname) require O(clone), O(storage) requires O(clone) or O(archive). For a new
         drive, set the storage in the drive.
@@ -105,8 +105,8 @@ options:
     default: false
   limits:
     description:
-      - What to do if an existing VM is about to grow or start, or a disk of it to be moved, and its node would reject
-        it as a new VM. CPU and memory limits, free storage space and the placement rules of the VM are checked.
+      - What to do before an existing VM grows or starts, or one of its disks is moved, if its node would reject it as a
+        new VM. CPU and memory limits, free storage space and the placement rules of the VM are checked.
       - With V(enforce) the VM fails and is not changed. The message states how much room the node has and which other
         nodes could run the VM.
       - With V(warn) the VM is changed and started, and a warning names the exceeded limit.

@@ -21,7 +21,7 @@ options:
     default: skip
   offline:
     description:
-      - Whether guests that are stopped are moved. Those that may not be moved are reported as stuck.
+      - Whether guests that are stopped are moved. With V(false), they are reported as stuck.
     type: bool
     default: true
   local_disks:
@@ -63,8 +63,8 @@ options:
   timeout:
     description:
       - Timeout of one move, in seconds. After the timeout the migration continues. The error names its UPID.
-      - Also the maximum time that the task waits, in total, for moves that others have under way. Guests that are still
-        being moved then are reported as stuck.
+      - Also the maximum time that the task waits, in total, for moves that other tasks or users have started. Guests
+        that are still being moved then are reported as stuck.
     type: int
     default: 3600
   on_failure:

@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How every module of the collection reaches the Proxmox VE API, as documentation."""
+"""Documentation of the connection options."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The connection options, and the action group that sets them once for a whole play."""
+    """The fragments C(proxmox), C(proxmox.actiongroup_proxmox) and, for plugins, C(proxmox.environment)."""
 
     DOCUMENTATION = r"""
 options:
@@ -104,4 +104,4 @@ options:
   api_timeout:
     env: [{name: PROXMOX_TIMEOUT}]
 """
-    """What plugins need beside the options: Ansible reads their environment variables by this."""
+    """Ansible reads the environment variables of plugins from their documentation."""

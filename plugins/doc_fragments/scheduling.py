@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragments C(scheduling), and C(scheduling.requests) for modules that place VMs which are requested."""
+    """The fragments C(scheduling), and C(scheduling.requests) for modules that decide about requests."""
 
     DOCUMENTATION = r"""
 options:
@@ -85,8 +85,7 @@ options:
         type: int
       topology_key:
         description:
-          - The node label whose values define the domains. V(node), which is meant when this is not given, makes each
-            node a domain.
+          - The node label whose values define the domains. V(node), the default, makes each node a domain.
         type: str
   tag_rules:
     description:

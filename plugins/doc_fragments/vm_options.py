@@ -10,10 +10,10 @@ import textwrap
 
 
 def suboptions_of(option: str, *fragments: str) -> str:
-    """Return a fragment in which the options of all the given ones are suboptions of one option, a list.
+    """Return a fragment in which the options of the given fragments are suboptions of one option, a list.
 
-    They have no defaults: for what an entry does not set, the options of the same names at the top level count. One
-    fragment has to hold all suboptions of an option: of two that name some, Ansible drops those of the second.
+    The suboptions have no defaults: if an entry does not set one, the option of that name at the top level applies. All
+    suboptions of an option must be in one fragment: if two fragments define some, Ansible drops those of the second.
     """
     options = "".join(fragment.partition("options:\n")[2] for fragment in fragments)
     inherited = re.sub(r"^    default: .*\n", "", options, flags=re.MULTILINE)
@@ -312,8 +312,8 @@ options:
       - A mapping has the same properties as keys, and V(storage), V(size) (GiB, or with a unit such as V(512M)),
         V(storage_class) (the class to choose the storage from), V(volume) (an existing volume) and V(import_from).
       - To make an imported disk larger than its image, set V(size) as well.
-      - On an existing VM, the name of a disk's volume is ignored. A larger size grows the disk. A smaller size, another
-        storage or another volume is reported as drift and never applied.
+      - For an existing disk, the name of the volume is not compared. With O(update), a larger size grows the disk, and
+        another storage moves it. A smaller size or another existing volume is reported as drift and never applied.
       - For an existing disk, only the given properties are compared. The others are not changed.
       - 'For a disk that a clone gets from its template, the size may be omitted, as in V({scsi0: {ssd: true}}). It must
         not be smaller than in the template.'

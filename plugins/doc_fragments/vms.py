@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of C(vms): everything that can be said of one VM, once more as the options of each entry."""
+"""Documentation of C(vms): the options of one VM, repeated as suboptions for the entries of a list."""
 
 from __future__ import annotations
 

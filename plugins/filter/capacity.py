@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that puts what capacity_info counted into lines of plain text."""
+"""A filter that formats the result of capacity_info as lines of plain text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 
 
 def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> list[str]:
-    """How many more VMs fit, and where: a sentence, and a row per node. capacity is the result of capacity_info."""
+    """Return a sentence and a row per node about how many more VMs fit. capacity is the result of capacity_info."""
     if not isinstance(capacity, Mapping) or "total" not in capacity:
         raise AnsibleFilterError("expected the result of capacity_info")
     shapes = capacity.get("shapes") or []

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that put what qemu_schedule decided, and why, into lines of plain text, or into a few facts.
+"""Filters that format the decisions of qemu_schedule as lines of plain text, or reduce them to a few facts.
 
-Lists of lines read best where they end up: the debug task of a playbook shows a list with one element per line.
+They return lists of lines, as the debug task of a playbook shows each element of a list on its own line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 VM = Mapping[str, t.Any]
 
 MANY = 20
-"""From how many VMs of one kind on the table names them in one place, or in one row for each node."""
+"""The number of VMs of one kind from which on the table groups them by node, or only lists their names."""
 FAILED = "failed"
 NOT_DONE = "not done"
 CHANGED = "changed"
@@ -42,12 +42,13 @@ HEADINGS = ("VM", "ACTION", "CLUSTER", "NODE", "VMID", "STORAGE", "SCORE", "WHY"
 
 
 def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
-    """Totals, then one row per VM: what is done with it, where, and why. Failures come first, unchanged VMs last.
+    """Return the totals and one row per VM: its actions, its place and the reason. Failures come first, unchanged VMs
+    last.
 
-    Many new VMs have one row for each node, and many VMs with which nothing was done are only named.
+    Many new VMs are grouped in one row per node, and of many VMs that were not changed only the names are listed.
 
-    vms are those of qemu_schedule's result. Lines are at most width characters long where that is possible, by default
-    as long as the terminal allows.
+    vms are those of qemu_schedule's result. Lines are at most width characters long if possible; by default they fit
+    the terminal.
     """
     _check(vms)
     if not vms:
@@ -70,9 +71,9 @@ def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
 
 
 def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
-    """For each VM a line with its decision, then one per node: its score and its parts, or why it was rejected.
+    """Return for each VM a line with its decision, and one per node with its scores or the reason for its rejection.
 
-    The nodes are in the order in which they would have been taken. Arguments as in decision_table.
+    The best node is first. The arguments are those of decision_table.
     """
     _check(vms)
     size = width_for(width)
@@ -96,7 +97,7 @@ def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
 
 
 def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, t.Any]]:
-    """What others need to know of each VM that is there, or would be: no reasons, no history.
+    """Return the facts about each VM that exists, or in check mode would exist, for use by other tasks.
 
     addresses are the vms of vm_address_info's result.
     """
@@ -115,7 +116,7 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
 
 
 def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
-    """The nodes of a decision: the chosen one, then those that passed by falling score, then the others by name."""
+    """Return the nodes of a decision: the chosen one, other feasible ones by descending score, the others by name."""
     decision = vm.get("decision") or {}
     return sorted(
         decision.get("nodes") or [],
@@ -124,14 +125,14 @@ def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
 
 
 def findings_of(vm: VM) -> list[str]:
-    """What plugins found out about a VM that could not be placed, a sentence each."""
+    """Return the findings of plugins about a VM that could not be placed, a sentence each."""
     findings = (vm.get("decision") or {}).get("findings") or {}
     texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
     return sorted(text for text in texts if text)
 
 
 def clusters_of(vm: VM) -> list[str]:
-    """What each cluster said, where the task is about several."""
+    """Return the score of, or the reason against, each cluster, for a task with several clusters."""
     return [
         f"cluster {each['cluster']}  "
         + (each["reason"] or f"{each['score']:.1f} on {each['node']}")
@@ -141,7 +142,7 @@ def clusters_of(vm: VM) -> list[str]:
 
 
 def _rejections_of_others(vm: VM) -> list[str]:
-    """Why nodes were rejected that the decision does not report one by one."""
+    """Return why nodes were rejected that the decision does not list."""
     decision = vm.get("decision") or {}
     reported = {node["node"] for node in decision.get("nodes") or [] if not node["feasible"]}
     texts = []
@@ -155,17 +156,17 @@ def _rejections_of_others(vm: VM) -> list[str]:
 
 
 def held_back(vm: VM) -> bool:
-    """Whether nothing was done with it, because of another VM that failed."""
+    """Whether nothing was done with the VM because another VM failed."""
     return bool(vm.get("not_done")) and not vm.get("error")
 
 
 def place_of(vm: VM) -> Mapping[str, t.Any]:
-    """What has C(node), C(vmid) and C(storages) of a VM: of one that was held back it is the decision about it."""
+    """Return the mapping with the VM's C(node), C(vmid) and C(storages): for a held back VM its decision."""
     return t.cast("Mapping[str, t.Any]", vm["decision"] if held_back(vm) and vm.get("decision") else vm)
 
 
 def kind_of(vm: VM) -> str:
-    """What a VM counts as in the totals and in the order of the rows."""
+    """Return the kind of the VM, by which the totals count it and the rows are ordered."""
     if vm.get("error"):
         return "failed"
     if held_back(vm):
@@ -174,7 +175,7 @@ def kind_of(vm: VM) -> str:
 
 
 def why_of(vm: VM) -> str:
-    """Why it was placed where it was, what differs, or what failed."""
+    """Return why the VM was placed on its node, what differs, or what failed."""
     error = vm.get("error")
     if error:
         return f"{error['code']}: {error['message']}"
@@ -199,7 +200,7 @@ def _totals(vms: Sequence[VM]) -> str:
 
 
 def _group_rows(vms: Sequence[VM]) -> list[tuple[str, ...]]:
-    """For each node and action a row with the names and VMIDs of these VMs."""
+    """Return one row per node and action, with the names and VMIDs of the VMs."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for vm in vms:
         key = (vm.get("cluster") or EMPTY, vm["node"], _action(vm))
@@ -233,7 +234,7 @@ def _action(vm: VM) -> str:
 
 
 def _storages(storages: Mapping[str, str]) -> str:
-    """The storage alone where all drives are on one, else that of each drive."""
+    """Return the storage if all drives are on the same one, else that of each drive."""
     if len(set(storages.values())) == 1:
         return next(iter(storages.values()))
     return ",".join(f"{slot}={storage}" for slot, storage in sorted(storages.items())) or EMPTY
@@ -253,7 +254,7 @@ def _lead(vm: VM) -> str:
 
 
 def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
-    """How many nodes were rejected for which reason, the figures of single nodes left out."""
+    """Return the number of rejected nodes for each reason, without the figures of single nodes."""
     counts = Counter(str(node["reason"]).partition(" (")[0] for node in nodes if not node["feasible"])
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {of_one(reason) if count == 1 else reason}" for reason, count in ordered)

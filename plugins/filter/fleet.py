@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that puts what fleet_info found into lines of plain text."""
+"""A filter that formats the result of fleet_info as lines of plain text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK = "ok"
 
 
 def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[str]:
-    """A line with the totals, then a row per VM that is not as it should be, the worst first.
+    """Return a line with the totals, then a row per VM that is not V(ok), the worst first.
 
     fleet is the result of fleet_info; width is the length of a line, by default that of the terminal.
     """
@@ -40,13 +40,13 @@ def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[st
 
 
 def worst_first(fleet: Mapping[str, t.Any]) -> list[Mapping[str, t.Any]]:
-    """The VMs of the list, in the order of the states in the summary."""
+    """Return the VMs of the list in the order of the states in the summary."""
     order = list(fleet["summary"])
     return sorted(fleet["vms"], key=lambda vm: order.index(vm["state"]))
 
 
 def what_of(vm: Mapping[str, t.Any]) -> str:
-    """What is not as it should be about a VM of the list."""
+    """Return the reason for the state of a VM of the list."""
     error = vm.get("error")
     pending = [f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["pending"].items())]
     texts = [

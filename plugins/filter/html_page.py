@@ -21,7 +21,7 @@ Data = Mapping[str, t.Any]
 
 
 def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "", plan_only: bool = False) -> str:
-    """The page of a result, also of a failed task that has one. cluster, a name or addresses, and job are shown.
+    """Return the page of a result, which may be that of a failed task. It shows cluster, a name or addresses, and job.
 
     plan_only: whether nothing was written.
     """

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that put plans of moves into lines of plain text."""
+"""Filters that format plans of moves as lines of plain text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
 
 
 def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
-    """A sentence, a row per move, a line per guest that stays, and a row per node that changes.
+    """Return a sentence, a row per move, a line per guest that stays, and a row per node that changes.
 
-    moves is the result of a module that moves guests, or a plan; lines are at most width characters long where that is
-    possible, by default as long as the terminal allows.
+    moves is the result of a module that moves guests, or a plan. Lines are at most width characters long if possible;
+    by default they fit the terminal.
     """
     plan = plan_of(moves)
     width = width_for(width)
@@ -40,7 +40,7 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
 
 
 def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
-    """The plan that a result has, or that it is."""
+    """Return the plan of a result, or result itself if it is a plan."""
     plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
     if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
         raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
@@ -48,12 +48,12 @@ def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
 
 
 def size_of(move: Mapping[str, t.Any]) -> int:
-    """The bytes that a move sends."""
+    """Return the bytes that a move transfers."""
     return int(move["memory"]) + int(move["copied"])
 
 
 def changes(node: Mapping[str, t.Any]) -> bool:
-    """Whether anything is allocated differently on a node during the plan or after it."""
+    """Whether the allocated amounts of a node change during the plan."""
     return bool(node["before"] != node["peak"] or node["before"] != node["after"])
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The data for a page of your own about a result of qemu_schedule, worked out and escaped."""
+"""A filter that prepares the result of qemu_schedule for a custom HTML page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.place
 
 
 def placement_page(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What there is to show of a result of qemu_schedule. Every text in it is escaped for HTML."""
+    """Return the view of a result of qemu_schedule, with every text escaped for HTML."""
     if not isinstance(result, Mapping) or "vms" not in result:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
     return t.cast("dict[str, t.Any]", escaped(placement(result)))
 
 
 def escaped(data: t.Any) -> t.Any:
-    """The same data with every text escaped for HTML, keys and quotes too."""
+    """Return the data with every text escaped for HTML, including keys and quotes."""
     if isinstance(data, str):
         return html.escape(data)
     if isinstance(data, Mapping):

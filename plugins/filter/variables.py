@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 
 def unknown_variables(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a sentence for each of names that is not among known, with the known name that is most alike."""
+    """Return a sentence for each name that is not known, with the most similar known name."""
     there = sorted(known)
     sentences = []
     for name in sorted(set(names).difference(there)):

@@ -198,13 +198,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _connection(self) -> Variables:
         """The connection options, with templates in them evaluated."""
         options = {name: self.get_option(name) for name in connection_argument_spec()}
-        # Ansible makes the current directory of an empty variable, which AWX sets where there is no certificate.
+        # AWX sets the variable to an empty text if there is no certificate, and Ansible makes the current directory of
+        # that.
         if os.environ.get(CA_VARIABLE) == "" and options["ca_path"] == str(Path.cwd()):
             options["ca_path"] = None
         return {name: self.templar.template(value) for name, value in options.items()}
 
     def _hosts(self, reader: GuestReader) -> list[Variables]:
-        """The variables of each host that passes the filters."""
+        """Return the variables of each host that passes the filters."""
         networks = parse_networks(self.get_option("networks"))
         filters: list[str] = self.get_option("filters")
         late = [expression for expression in filters if any(name in expression for name in DETAILS)]

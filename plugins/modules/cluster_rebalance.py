@@ -22,7 +22,8 @@ options:
   goals:
     description:
       - V(repair) moves guests that break a rule (HA rules, O(rules), rules in tags) or a limit of their node.
-      - V(balance) evens out the allocated CPU and memory of the nodes, if they differ by more than O(threshold).
+      - V(balance) evens out the load of the nodes if it differs by more than O(threshold). The load of a node is the
+        fraction of its allocatable CPU or memory that is allocated, whichever is larger.
       - V(consolidate) empties as many nodes as possible. It cannot be combined with V(balance).
     type: list
     elements: str
@@ -30,13 +31,13 @@ options:
     default: [repair]
   threshold:
     description:
-      - For V(balance), the difference between nodes that is acceptable, as a part of what a node may allocate. V(0.15)
-        when this is not given.
+      - For V(balance), the acceptable difference between the highest and the lowest load. V(0.15) when this is not
+        given.
     type: float
   margin:
     description:
-      - For V(balance), what a move must improve at least, as a part of what a node may allocate. V(0.02) when this is
-        not given.
+      - For V(balance), the minimum amount by which a move must lower the higher load of its two nodes. V(0.02) when
+        this is not given.
     type: float
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
@@ -82,7 +83,7 @@ moves:
     node: pve1, seconds: 11.2}]
 stuck:
   description:
-    - The guests that stay although a goal wants them elsewhere, each with the reason (C(why)) and what would cure it
+    - The guests that stay although a goal requires them to move, each with the reason (C(why)) and what would cure it
       (C(cure)).
   returned: success, and on failure after the plan was made
   type: list

@@ -128,7 +128,7 @@ vms:
       description: Each pending change, with C(old) and C(new).
       type: dict
     broken:
-      description: Broken limits and placement rules, and what else is wrong, in sentences.
+      description: Exceeded limits, broken placement rules and other problems, in sentences.
       type: list
       elements: str
     error:

@@ -15,7 +15,7 @@ description:
     are too full, other guests are moved first to make room.
   - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). Each moment of the plan respects
     them, with guests that are being migrated counted on both nodes.
-  - Guests of the HA manager are moved by it, and followed until they have arrived.
+  - HA resources are moved by the HA manager, and the task waits until they have arrived.
   - Marks the nodes before anything moves. As long as a node is marked, the modules of this collection place no new VM
     there. The mark is an empty pool named C(drained-node-NODE), visible to everybody in the cluster.
   - A guest that cannot be moved stays. It is reported in RV(stuck) with the reason and a cure, and the task fails.
@@ -32,8 +32,8 @@ options:
   state:
     description:
       - V(drained) empties the nodes and keeps new guests off them.
-      - V(active) brings the guests that the node had when it was drained back, and then removes the mark. Guests that
-        cannot come back stay where they are, with a warning.
+      - V(active) moves the guests that were drained from the nodes back, and then removes the marks. Guests that cannot
+        move back stay where they are, with a warning.
     type: str
     choices: [drained, active]
     default: drained

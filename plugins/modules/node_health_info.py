@@ -2,13 +2,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports whether nodes of a Proxmox VE cluster are fit for work."""
+"""Reports whether nodes of a Proxmox VE cluster are healthy."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_health_info
-short_description: Report whether nodes of a Proxmox VE cluster are fit for work
+short_description: Report whether nodes of a Proxmox VE cluster are healthy
 version_added: 1.1.0
 description:
   - Checks for each node that it is online, that the cluster has quorum, that the services of Proxmox VE run, that its

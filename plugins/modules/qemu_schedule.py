@@ -51,7 +51,8 @@ options:
     description:
       - Moves other guests if VMs fit nowhere, so that they fit. An empty mapping permits it with the defaults. Without
         this option no guest is moved, and the error names the moves that would help, if there are any.
-      - Guests move only if all VMs of the task fit afterwards that a change of the cluster can help.
+      - Guests move only if all VMs of the task fit afterwards. VMs that no change of the cluster can make fit, such as
+        one that is larger than every node, do not count.
       - In check mode, RV(plan) has the moves. With O(snapshot), no moves are planned.
     type: dict
     version_added: 1.1.0

@@ -4,8 +4,8 @@
 """Runs a module of this collection in Ansible's worker process, without an interpreter of its own.
 
 Ansible packs a module with its module_utils into an archive and starts a new interpreter, which compiles them again.
-That costs more CPU than most tasks of this collection need. A worker process is a fork of ansible-playbook and has them
-imported already. Both ways execute the same module with the same arguments, and Ansible parses the same output.
+That takes more CPU time than most tasks of this collection need. A worker process is a fork of ansible-playbook, which
+has them imported already. Both ways execute the same module with the same arguments, and Ansible parses the same output.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ OPTIONS: Mapping[str, t.Any] = {
         "vars": [{"name": "qemu_scheduler_execution"}],
     }
 }
-"""Definitions as Ansible's own plugins have them; Ansible reads none from action plugins by itself."""
+"""Option definitions in Ansible's format. They are registered here, as Ansible reads none from action plugins."""
 
 C.config.initialize_plugin_configuration_definitions(PLUGIN_TYPE, PLUGIN_NAME, OPTIONS)
 
-# Strategies load action plugins before they fork: what is imported here is imported once for all workers.
+# Ansible loads action plugins before it forks its workers, so a library that is imported here is imported only once.
 for _library in LIBRARIES:
     with contextlib.suppress(ImportError, SystemExit):
         importlib.import_module(_library)
 
 
 class DirectAction(NormalAction):
-    """The base of the action plugins: runs C(module) in this process if the task allows it, else as any module.
+    """The base of the action plugins: runs C(module) in this process if the task allows it, else as Ansible does.
 
     Attributes:
-        module: the imported module, with its C(argument_spec), and a C(main) that takes the class of its AnsibleModule.
+        module: the imported module, with C(argument_spec), and C(main), which takes the class to use as AnsibleModule.
     """
 
     module: types.ModuleType
@@ -94,7 +94,7 @@ class DirectAction(NormalAction):
         return t.cast("dict[str, t.Any]", result)
 
     def _execution(self, task_vars: Mapping[str, t.Any]) -> str:
-        """The option C(execution); a variable may be a template."""
+        """Return the option C(execution); a variable that sets it may be a template."""
         names = [entry["name"] for entry in OPTIONS["execution"]["vars"]]
         variables = {name: self._templar.template(task_vars[name]) for name in names if name in task_vars}
         value = C.config.get_config_value(
@@ -103,7 +103,7 @@ class DirectAction(NormalAction):
         return str(value)
 
     def _obstacle(self, task_vars: Mapping[str, t.Any]) -> str | None:
-        """Why the task has to run as a module; None if it does not."""
+        """Return why the task has to run as a module; None if it can run directly."""
         if self._connection.transport != "local":
             return f"the connection is {self._connection.transport}"
         if self._play_context.become:
@@ -117,7 +117,7 @@ class DirectAction(NormalAction):
         return f"the Python package {missing[0]} cannot be imported by {sys.executable}" if missing else None
 
     def _interpreter(self, task_vars: Mapping[str, t.Any]) -> str:
-        """The interpreter that the module would be run by, C(auto...) if Ansible were to discover it."""
+        """Return the interpreter that would run the module, or C(auto...) if Ansible would discover it."""
         delegate = self._task.delegate_to
         hosts_vars = task_vars.get("ansible_delegated_vars", {}).get(delegate, {}) if delegate else task_vars
         value = C.config.get_config_value("INTERPRETER_PYTHON", variables=hosts_vars)
@@ -130,7 +130,7 @@ class DirectAction(NormalAction):
         warnings: list[str] = []
 
         class Module(basic.AnsibleModule):
-            """One whose warnings end up in its result, where those of a module of its own process are."""
+            """An AnsibleModule that collects its warnings for the result, as if it ran in its own process."""
 
             def warn(self, warning: str, **_kwargs: t.Any) -> None:
                 if warning not in warnings:
@@ -148,9 +148,9 @@ class DirectAction(NormalAction):
         return data
 
     def _parsed(self, stdout: str) -> dict[str, t.Any]:
-        """What a module wrote, read by Ansible itself, whose ways differ between its versions."""
+        """Parse a module's output by Ansible's own method, whose interface differs between versions."""
         result = {"stdout": stdout, "stderr": "", "rc": 0}
-        # Since 2.19 there is a second argument, the profile by which the module wrote its output.
+        # Since 2.19 there is a second argument, the serialization profile of the output.
         profile = ("legacy",) if len(inspect.signature(self._parse_returned_data).parameters) > 1 else ()
         parsed = self._parse_returned_data(result, *profile)
         # Since 2.21 the result is an object.
@@ -159,9 +159,9 @@ class DirectAction(NormalAction):
 
 
 def _is_this(interpreter: str) -> bool:
-    """Whether it is the one that runs this code.
+    """Whether interpreter is the one that runs this code.
 
-    Links are followed within a folder only: C(python) and C(python3) are the same, a venv and its base are not.
+    Links are followed only within a folder: C(python) and C(python3) are the same, a venv and its base are not.
     """
     this, other = os.path.abspath(sys.executable), os.path.abspath(interpreter)
     return os.path.dirname(this) == os.path.dirname(other) and os.path.realpath(this) == os.path.realpath(other)
@@ -169,7 +169,7 @@ def _is_this(interpreter: str) -> bool:
 
 @contextlib.contextmanager
 def _arguments(args: Mapping[str, t.Any]) -> Iterator[None]:
-    """Let the next AnsibleModule find its arguments where the module's archive has them."""
+    """Set the arguments of the next AnsibleModule in the variables that Ansible's module archive sets."""
 
     def plain(value: t.Any) -> str:
         return str(value.isoformat() if hasattr(value, "isoformat") else value)
@@ -202,7 +202,9 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[t.Callable[[], None]]:
-    """Give signals back to the worker after the block; the yielded function ends the worker as such a signal would."""
+    """Restore the worker's signal handlers after the block. The yielded function restores them and sends the worker
+    SIGTERM, so that it ends as if the module had not caught the signal.
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def restore() -> None:

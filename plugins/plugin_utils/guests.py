@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests of a cluster as hosts of an inventory: how they are read, and their variables and groups."""
+"""Reads the guests of a cluster for an inventory, and makes the variables, groups and names of their hosts."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.row
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import agent_addresses
 
-# A running VM is called so until some seconds after a live migration.
+# Proxmox reports this status for a running VM until some seconds after a live migration.
 _STATUS = {"postmigrate": "running"}
 
 
 class GuestReader:
-    """Reads guests and their details; what was read before is not read again.
+    """Reads guests and their details, each once.
 
     Attributes:
-        data: everything that was read, JSON-able: C(guests), C(configs) and C(agents), both by VMID as text.
+        data: all data that was read, serializable as JSON: C(guests), and by VMID as text C(configs) and C(agents).
     """
 
     def __init__(self, connect: Callable[[], Reader], known: Mapping[str, t.Any] | None) -> None:
-        """connect returns what to read with; it is called before the first read. known: the data of an earlier one."""
+        """connect returns the reader; it is called before the first read. known: the data of an earlier GuestReader."""
         self._connect = connect
         self._reader: Reader | None = None
         self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}})
 
     def guests(self) -> list[Row]:
-        """Return the row of each guest that is no template and is not being created.
+        """Return the rows of guests, without templates and guests that are being created.
 
-        Costs one request, and one per node with guests that do not show their name yet.
+        Takes one request, and one per node with guests that do not show their name yet.
         """
         if self.data["guests"] is None:
             self.data["guests"] = _read_guests(self._reading())
         return t.cast("list[Row]", self.data["guests"])
 
     def configs(self, guests: Iterable[Row]) -> Mapping[str, dict[str, t.Any] | None]:
-        """Return the config of each guest by its VMID, None where it could not be read. Costs one request each."""
+        """Return the config of each guest by its VMID, None if it could not be read. Takes one request each."""
         return self._details("configs", guests, _read_config)
 
     def agents(self, guests: Iterable[Row]) -> Mapping[str, list[str]]:
-        """Return the addresses that the agents of running VMs tell, by VMID. Costs one request each.
+        """Return the addresses that the agents of running VMs report, by VMID. Takes one request each.
 
-        A VM whose config was read, and enables no agent, is not asked.
+        No request is sent for a VM whose config was read and does not enable the agent.
         """
         configs = self.data["configs"]
         running = [
@@ -83,7 +83,7 @@ class GuestReader:
 
 
 def variables_of(row: Row) -> dict[str, t.Any]:
-    """Return what the row of a guest tells, as variables of its host."""
+    """Return the host variables of a guest from its row."""
     guest = guest_of_row(row)
     return {
         "proxmox_vmid": guest.vmid,
@@ -101,7 +101,7 @@ def variables_of(row: Row) -> dict[str, t.Any]:
 
 
 def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: str) -> Iterator[str]:
-    """Yield the names of the groups of a host, not made valid yet: C(<prefix>node_pve1) and so on."""
+    """Yield the names of the groups of a host, such as C(<prefix>node_pve1). They may contain invalid characters."""
     values = {
         "node": [variables["proxmox_node"]],
         "pool": [variables["proxmox_pool"]],
@@ -114,7 +114,7 @@ def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: 
 
 
 def host_names(guests: Iterable[Mapping[str, t.Any]]) -> list[str]:
-    """Return the name of the host of each guest, in their order: that of the guest, or its VMID if it has none.
+    """Return the host name of each guest, in their order: the guest's name, or its VMID if it has none.
 
     Guests that share a name are distinguished by their VMIDs: C(web-1-104).
     """
@@ -133,7 +133,7 @@ def _read_guests(reader: Reader) -> list[Row]:
         for row in reader.get("/cluster/resources", type="vm")
         if row.get("type") in GUEST_KINDS and row.get("lock") not in BEING_MADE
     ]
-    # Names, sizes and whether it is a template come up to ten seconds after the guest itself.
+    # The list shows a new guest at once, but its name, sizes and template flag up to ten seconds later.
     late = {(row["node"], row["type"]) for row in rows if guest_of_row(row).name is None}
     lists = in_parallel(lambda place: _read_list(reader, *place), sorted(late))
     fresh = {row["vmid"]: row for rows_of_place in lists.values() for row in rows_of_place}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is shown of a move that has ended, and of a result."""
+"""The lines that are shown for a move that has ended, and for a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTCOMES = {
 
 
 def move_line(step: dict[str, t.Any]) -> str:
-    """The line for one move, from what the module tells of it."""
+    """Return the line for a line of the progress file about one move."""
     guest = f"{step['name'] or 'guest'} ({step['vmid']})"
     what = "moved" if step["outcome"] == "moved" else OUTCOMES.get(step["outcome"], f"failed, {step['error']}")
     width = len(str(step["total"]))
@@ -26,5 +26,5 @@ def move_line(step: dict[str, t.Any]) -> str:
 
 
 def table_of(result: dict[str, t.Any], width: int) -> list[str]:
-    """The lines about a result; none if it has no plan."""
+    """Return the lines about a result; none if it has no plan."""
     return moves_table(result, width) if "plan" in result else []

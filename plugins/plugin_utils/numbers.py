@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuses numbers on which Ansible itself fails, before it looks at the arguments of a module.
+"""Refuses numbers on which Ansible itself fails, before it checks the arguments of a module.
 
-Python does not print integers of more than 4,300 digits, so that Ansible can neither send them to a module nor report
-that they are wrong. It computes C(1e999999999) to its last digit.
+Python does not print integers of more than 4,300 digits, so Ansible can neither send them to a module nor report that
+they are wrong. C(1e999999999) keeps Ansible busy for long, as it computes all of its digits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 
 DIGITS = 100
-"""More digits than that has no number that any option takes."""
+"""No option takes a number with more digits."""
 
 SHOWN = 20
-"""Characters of a value that an error shows."""
+"""The number of characters of a value that an error shows."""
 
 NUMBERS = ("int", "float")
 
@@ -28,15 +28,15 @@ Spec = Mapping[str, Mapping[str, t.Any]]
 
 
 def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
-    """Raise InvalidRequest when an argument, at any depth, is a number of too many digits, or infinite.
+    """Raise InvalidRequest when an argument, at any depth, is infinite or a number with too many digits.
 
-    A text counts as a number where spec, an argument spec, says that the option is one.
+    A text counts as a number if the option is one according to spec, an argument spec.
     """
     for where, value in _numbers(args, _by_name(spec)):
         try:
             number = Decimal(value)
         except (DecimalException, ValueError):
-            # No number at all: Ansible says so.
+            # Not a number: Ansible reports it.
             continue
         if number.is_infinite() or (number.is_finite() and number.adjusted() >= DIGITS):
             raise InvalidRequest(
@@ -72,6 +72,6 @@ def _numbers_of(value: t.Any, where: str, kind: str | None, options: Spec) -> It
 
 def _shown(value: t.Any, number: Decimal) -> str:
     if isinstance(value, int):
-        # An integer of that many digits has no text.
+        # Python does not convert an integer with so many digits to text.
         value = "".join(map(str, number.as_tuple().digits[: SHOWN + 1]))
     return shortened(str(value), SHOWN)

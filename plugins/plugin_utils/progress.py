@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows what a module does while it does it.
+"""Shows the progress of a module while it runs.
 
-A module cannot print. When it runs on the controller itself it is given a file to tell its progress in, and a thread
-beside it shows what is in there. Everything else is left to Ansible's own way of running a module.
+A module cannot print. If it runs on the controller, it gets a file to write its progress to, and a thread of this
+process shows what is appended to the file. Everything else is left to Ansible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
 MACHINE_READABLE = ("json", "jsonl", "null", "junit")
-"""Endings of the names of stdout callbacks whose output other programs read: it must stay theirs alone."""
+"""Endings of the names of stdout callbacks whose output other programs parse. No progress is shown with these."""
 
 LineOf = Callable[[dict[str, t.Any]], "str | None"]
 TableOf = Callable[[dict[str, t.Any], int], list[str]]
@@ -37,20 +37,19 @@ class ProgressAction(DirectAction):
     """The base of action plugins whose modules have the option C(progress_file).
 
     Attributes:
-        line_of: makes what is shown of a line of the file; None for one that is not shown.
-        table_of: makes what is shown of the result of a failure, with lines of a length, before Ansible shows all of it
-            in one line.
+        line_of: returns the text to show for a line of the file; None for none.
+        table_of: returns lines of a given length to show for a failed result, which Ansible itself shows in one line.
     """
 
     line_of: LineOf
     table_of: TableOf
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the module, with progress shown where that is possible, and a table where it fails."""
+        """Run the module; show its progress where that is possible, and a table if it fails."""
         if not self._can_show_progress():
             return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
         result = self._followed(tmp, task_vars)
-        # A task with failed_when shows by itself what failed.
+        # With failed_when, the author of the task defines what a failure is.
         if result.get("failed") and not self._task.failed_when:
             prefix = f"{self._task.action.rpartition('.')[2]}: "
             for line in type(self).table_of(result, width_for(None) + TAKEN_BY_ANSIBLE - len(prefix)):
@@ -58,7 +57,7 @@ class ProgressAction(DirectAction):
         return result
 
     def _followed(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        """Run the module, and show what it tells meanwhile."""
+        """Run the module and show its progress."""
         given = self._task.args
         with tempfile.TemporaryDirectory(prefix="qemu-scheduler-") as folder:
             file = Path(folder) / "progress.jsonl"
@@ -67,7 +66,7 @@ class ProgressAction(DirectAction):
                 with following(file, Display().display, type(self).line_of):
                     return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
             finally:
-                # The task is run again with the same object where it has until, and its file is gone by then.
+                # With until, Ansible runs the same task object again, when this file no longer exists.
                 self._task.args = given
 
     def _can_show_progress(self) -> bool:
@@ -84,7 +83,9 @@ class ProgressAction(DirectAction):
 
 @contextlib.contextmanager
 def following(file: Path, show: Callable[[str], None], line_of: LineOf) -> Iterator[None]:
-    """Show what is appended to file, which need not exist yet, until the block ends, and what was left then."""
+    """Show the lines that are appended to file until the block ends, including the last ones. The file need not exist
+    yet.
+    """
     ended = threading.Event()
 
     def follow() -> None:
@@ -106,7 +107,7 @@ def following(file: Path, show: Callable[[str], None], line_of: LineOf) -> Itera
 
 
 def _show_from(position: int, file: Path, show: Callable[[str], None], line_of: LineOf) -> int:
-    """Show the whole lines that start at position, and return where the next one will."""
+    """Show the complete lines from position on, and return the position after them."""
     try:
         with file.open("rb") as stream:
             stream.seek(position)
@@ -115,7 +116,7 @@ def _show_from(position: int, file: Path, show: Callable[[str], None], line_of: 
         return position
     whole = content[: content.rfind(b"\n") + 1]
     for raw in whole.splitlines():
-        # Progress is a courtesy: whatever is in there, the task goes on.
+        # A line that cannot be shown must not make the task fail.
         with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
             line = line_of(json.loads(raw))
             if line is not None:

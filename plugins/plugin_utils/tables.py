@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables of plain text that fit the terminal: only text is wrapped, never a number or a name."""
+"""Plain text tables that fit the terminal. Only the last column is wrapped."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ EMPTY = "-"
 GAP = "  "
 RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT", "ID", "GIB", "BEFORE", "PEAK", "AFTER", "OF"})
 NARROWEST = 30
-"""The narrowest last column; where less is left, it stands below its row."""
+"""The minimum width of the last column. If less is left, its text is on lines of its own below the row."""
 
 WITHOUT_TERMINAL = 120
 TAKEN_BY_ANSIBLE = 12
-"""What the debug task puts around each line: spaces, quotes and a comma."""
+"""The number of characters that the debug task adds to each line: spaces, quotes and a comma."""
 LEAST = 40
 
 
 def width_for(width: int | None) -> int:
-    """The length of a line: width, or what the terminal leaves; without a terminal 120 characters.
+    """Return the length of a line: width if given, else what fits the terminal, or 120 characters without one.
 
-    COLUMNS of the environment, which shells do not export by themselves, says how wide the terminal is where standard
-    output is something else.
+    The environment variable COLUMNS takes precedence over the size of the terminal. Shells do not export it by
+    themselves; set it where the output reaches a terminal indirectly.
     """
     if width is not None:
         return max(int(width), LEAST)
@@ -42,10 +42,10 @@ def width_for(width: int | None) -> int:
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table whose first row has the headings. Columns that are empty throughout are left out.
+    """Return the lines of a table whose first row has the headings. Columns without any value are left out.
 
-    The last column is wrapped. Where it is too narrow, it stands below each row, after the cells of columns for which
-    there is no room either.
+    The last column is wrapped. If it would be too narrow, its text is on lines of its own below each row, after the
+    cells of other columns for which there is no room.
     """
     filled = [i for i in range(len(rows[0])) if any(row[i] != EMPTY for row in rows[1:])]
     rows = [[row[i] for i in filled] for row in rows]
@@ -63,8 +63,8 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[str]:
-    """The text in lines of at most width characters where words allow it: the first after start, the others after
-    indent.
+    """Return the text in lines of at most width characters, except for longer words. The first line begins with start,
+    the others with indent.
     """
     return textwrap.wrap(
         text,
@@ -77,7 +77,7 @@ def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[s
 
 
 def counted(counts: Iterable[tuple[int, str]]) -> str:
-    """C(2 failed, 10 created): what there is of each kind, in the order given."""
+    """Return the counts that are not 0, in the order given, as in C(2 failed, 10 created)."""
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
@@ -91,7 +91,7 @@ def _cells(headings: Sequence[str], widths: Sequence[int], row: Sequence[str]) -
 
 
 def _beside(start: str, text: str, width: int) -> list[str]:
-    """The row with its last cell wrapped below itself."""
+    """Return the lines of a row whose last cell, text, is wrapped within its column."""
     start = start + GAP if start else ""
     wrapped = wrap(text, width - len(start), "") or [""]
     return [(start if number == 0 else " " * len(start)) + part for number, part in enumerate(wrapped)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether nodes are fit for work: quorum, services, storages, clock, HA and Ceph."""
+"""Checks whether nodes are healthy: quorum, services, storages, clock, HA and Ceph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServerReader(Reader, t.Protocol):
 
 @dataclass(slots=True)
 class NodeHealth:
-    """What was found about one node.
+    """The health of one node.
 
     Attributes:
         problems: what is wrong, in sentence parts; a healthy node has none.
@@ -89,7 +89,7 @@ def read_health(reader: ServerReader, names: Collection[str]) -> list[NodeHealth
 
 
 def _noted(found: NodeHealth, subject: str, look: Callable[[], Iterable[str]]) -> None:
-    """Note the problems that a check finds, or why it could not be made."""
+    """Record the problems that a check finds, or why it could not be made."""
     try:
         found.problems.extend(look())
     except (ApiError, PermissionDenied) as error:
@@ -111,7 +111,7 @@ def _check_status(reader: Reader, found: NodeHealth) -> None:
 
 
 def _services(reader: Reader, node: str) -> Iterator[str]:
-    """Services that should run and do not; those that are not installed or not enabled are left out."""
+    """Yield services that should run and do not; those that are not installed or not enabled are left out."""
     rows: list[Row] = reader.get(f"/nodes/{node}/services")
     for row in rows:
         expected = row.get("service") in SERVICES and row.get("unit-state", "enabled") in ("enabled", "unknown")
@@ -120,7 +120,7 @@ def _services(reader: Reader, node: str) -> Iterator[str]:
 
 
 def _storages(reader: Reader, node: str) -> Iterator[str]:
-    """Storages that are enabled on the node and not active."""
+    """Yield storages that are enabled on the node but not active."""
     rows: list[Row] = reader.get(f"/nodes/{node}/storage", enabled=1)
     for row in rows:
         if not row.get("active"):
@@ -143,7 +143,7 @@ _CHECKS: Mapping[str, Callable[[t.Any, str], Iterable[str]]] = {
 
 
 def _ha_managers(reader: Reader, shared: NodeHealth) -> dict[str, str]:
-    """What the HA stack says of the local resource manager of each node; nothing where HA is not in use."""
+    """Return the state of the local resource manager of each node as HA reports it; empty if HA is not in use."""
     rows: list[Row] = []
 
     def look() -> Iterable[str]:
@@ -155,7 +155,7 @@ def _ha_managers(reader: Reader, shared: NodeHealth) -> dict[str, str]:
 
 
 def _check_ceph(reader: Reader, shared: NodeHealth) -> None:
-    """Note what Ceph warns of, apart from flags; a cluster without Ceph answers with an error."""
+    """Record the warnings of Ceph, apart from flags. A cluster without Ceph answers with an error."""
 
     def look() -> Iterable[str]:
         try:

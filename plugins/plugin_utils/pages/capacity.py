@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a page shows of a result of capacity_info."""
+"""The view of a result of capacity_info, for a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
 
 
 def capacity(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The view of a result. C(most) is the number of VMs that fit on the node with the most room."""
+    """Return the view of a result. C(most) is the number of VMs that fit on the node with the most room."""
     nodes = [{**node, "reason": of_one(node["reason"]) if node["reason"] else None} for node in result["nodes"]]
     return {
         **{key: result[key] for key in ("total", "limited_by", "reason", "shapes")},

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a page shows of a plan of moves, or of the result of a module that moves guests."""
+"""The view of a plan of moves, or of the result of a module that moves guests, for a page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Data = Mapping[str, t.Any]
 
 MOVED, PLANNED, NOT_BEGUN = "moved", "planned", "not begun"
 DEGREES = 4
-"""How many degrees of colour the cells of the matrix have."""
+"""The number of color intensities of cells in the matrix."""
 
 
 def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
-    """The view of a plan, or of a result that has one. Memory becomes GiB.
+    """Return the view of a plan, or of a result that has one. Memory is in GiB.
 
-    plan_only: whether the moves were only planned; otherwise those without an outcome were not begun.
+    plan_only: whether the moves were only planned. If not, moves without an outcome were not begun.
     """
     plan = plan_of(result)
     rows = _rows(plan, result.get("moves") or () if "plan" in result else (), PLANNED if plan_only else NOT_BEGUN)
@@ -48,7 +48,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
 
 
 def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
-    """How many guests move or have moved from where to where, and in which degree of colour each count is shown."""
+    """Return the number of guests that move or have moved, by source and target, with the color intensity of each."""
     counts = Counter((row["from"], row["to"]) for row in rows if row["state"] in (PLANNED, MOVED))
     sources = sorted({source for source, _target in counts}, key=natural)
     targets = sorted({target for _source, target in counts}, key=natural)
@@ -69,7 +69,7 @@ def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """The key that sorts C(pve2) before C(pve10)."""
+    """Return a key that sorts C(pve2) before C(pve10)."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -78,7 +78,7 @@ def _cell(count: int, most: int) -> dict[str, int]:
 
 
 def _rows(plan: Data, results: Sequence[Data], otherwise: str) -> list[dict[str, t.Any]]:
-    """The moves of the plan with what became of them, and those that later plans of the run added."""
+    """Return the moves of the plan with their results, and those that later plans of the run added."""
     done = {(each["vmid"], each["from"], each["to"]): each for each in results}
     rows = [
         _planned(move, done.pop((move["vmid"], move["from"], move["to"]), None), otherwise) for move in plan["moves"]

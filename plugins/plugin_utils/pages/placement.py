@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a page shows of a result of qemu_schedule."""
+"""The view of a result of qemu_schedule, for a page."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Data = Mapping[str, t.Any]
 
 
 def placement(result: Data) -> dict[str, t.Any]:
-    """The view of a result. Memory becomes GiB. VMs that failed come first.
+    """Return the view of a result. Memory is in GiB. VMs that failed come first.
 
-    A task that failed before nodes were looked at has none. spare has for C(memory) and C(cores) what
-    spare_without_largest returns.
+    C(nodes) is empty if the task failed before it read the nodes. C(spare) has the results of spare_without_largest for
+    C(memory) and C(cores).
     """
     ordered = sorted(result["vms"], key=lambda vm: KINDS.index(kind_of(vm)))
     vms = [{**_vm(vm), "anchor": f"vm-{number}"} for number, vm in enumerate(ordered, 1)]
@@ -49,10 +49,11 @@ def placement(result: Data) -> dict[str, t.Any]:
 
 
 def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.Any]:
-    """Whether the nodes could do without the largest of them, as far as the sums tell.
+    """Return whether the total allocated amount would fit without the largest node (C(fits)). Only sums are compared.
 
-    C(largest) is its name, C(out) what is allocated in all, C(left) what could be allocated without it, and C(part) the
-    part of its limit up to which each node may be filled for C(out) to stay within C(left).
+    C(largest) is the name of that node, C(out) the total allocated amount, C(left) the allocatable amount of the other
+    nodes, and C(part) the fraction of its limit up to which each node may be filled so that C(out) stays within
+    C(left).
     """
     sizes = {node["node"]: _top(node, resource) for node in nodes}
     whole = sum(sizes.values())
@@ -102,7 +103,7 @@ def _node(node: Data, vms: Sequence[Data]) -> dict[str, t.Any]:
 
 
 def _with_cluster(node: Data) -> Data:
-    """A node of one of several clusters, under a name that no other cluster has for it or its storages."""
+    """Return the node; with several clusters, its name and those of its storages begin with that of the cluster."""
     cluster = node.get("cluster")
     if cluster is None:
         return node
@@ -115,6 +116,6 @@ def _gib(mib: float | None) -> float | None:
 
 
 def _shared_storages(nodes: Sequence[Data]) -> list[Data]:
-    """Each shared storage once."""
+    """Return the shared storages of the nodes, each once, by name."""
     shared = {storage["storage"]: storage for node in nodes for storage in node["storages"] if storage["shared"]}
     return [shared[name] for name in sorted(shared)]

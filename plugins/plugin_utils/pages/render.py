@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Renders a view as a page: one file with its style and its script, which fetches nothing.
+"""Renders a view as a page: one file that contains its style and its script and loads nothing.
 
-Every value is escaped by the templates. The page's policy allows only the script that is part of it, by its hash.
+The templates escape every value. The content security policy of the page allows only its own script, by its hash.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def rendered(template: str, view: Mapping[str, t.Any], about: Mapping[str, t.Any
 
 
 def amount(number: float) -> str:
-    """Return a number with one decimal place where that tells something: C(12), C(12.5), C(125)."""
+    """Return a number with a decimal place if it is a fraction below 100: C(12), C(12.5), C(125)."""
     return f"{number:.0f}" if number == int(number) or number >= 100 else f"{number:.1f}"
 
 
 def percent(number: float, whole: float) -> str:
-    """Return a part of the whole as a length in CSS."""
+    """Return number as a percentage of whole, as a CSS length."""
     return f"{100 * number / whole if whole else 0:.2f}%"
 
 
@@ -58,6 +58,6 @@ def _environment() -> Environment:
 
 
 def _source_hash(script: str) -> str:
-    """Return how a policy names a script that stands in the page."""
+    """Return the content security policy's source expression for a script in the page."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -10,8 +10,8 @@ short_description: Receive events when nodes, capacity, rules or VMs of a Proxmo
 version_added: 1.1.0
 description:
   - Reads the cluster once per interval and compares it with the previous reading.
-  - An event is sent when something begins, not each time that it is seen. The first reading sends events for all that
-    is amiss at that time.
+  - An event is sent when a problem begins, not each time that it is seen. The first reading sends an event for each
+    problem that exists at that time.
   - Each event has a C(type). The page events in the documentation lists the types and the keys of each.
   - A reading is one request, and one to three more if rules are watched on a cluster that uses HA. Comparing O(vms)
     costs about one request per VM.
@@ -95,7 +95,7 @@ async def main(queue: asyncio.Queue[dict[str, t.Any]], args: dict[str, t.Any]) -
 
 
 def _watch_class() -> t.Any:
-    """The class that looks at the cluster. Collections can be imported once Ansible's loader knows where they are."""
+    """Return the class that compares readings. Collections can be imported only after Ansible's loader is set up."""
     try:
         from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
     except ImportError:
