@@ -5,7 +5,7 @@
 
 Ansible packs a module with its module_utils into an archive and starts a new interpreter, which compiles them again.
 That takes more CPU time than most tasks of this collection need. A worker process is a fork of ansible-playbook, which
-has them imported already. Both ways execute the same module with the same arguments, and Ansible parses the same output.
+has them imported already. In both cases the same module runs with the same arguments, and Ansible parses its output.
 """
 
 from __future__ import annotations
