@@ -130,9 +130,10 @@ options:
     default: 0
   plan_file:
     description:
-      - File to write the plan to, as JSON, in check mode and otherwise before a VM is created or changed. Not written
-        if a VM fails. In check mode, the task fails if O(make_room) would have to move guests first.
-      - The plan contains each VM with its actions, and for a new VM the decision. It contains no secrets.
+      - File to write the plan to, as JSON, in check mode and otherwise before a VM is created or changed and before a
+        guest is moved. Not written if a VM fails.
+      - The plan contains each VM with its actions, for a new VM the decision, and the moves of O(make_room). It
+        contains no secrets.
     type: path
     version_added: 1.1.0
   apply:
@@ -141,7 +142,9 @@ options:
         another task. The VMs and their options must be those that the plan was made for. Secrets are taken from the
         task.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
-        message states what changed. O(all_or_nothing) is always in force, and O(make_room) never.
+        message states what changed. O(all_or_nothing) is always in force.
+      - A plan that moves guests requires O(make_room). Exactly these moves are made, within its C(parallel), C(bwlimit)
+        and C(timeout), before anything else is done. If one fails, no VM is created.
       - A plan that was carried out in part is completed. One that was carried out completely changes nothing.
     type: raw
     version_added: 1.1.0
@@ -564,9 +567,10 @@ moves:
   version_added: 1.1.0
 vm_plan:
   description:
-    - What the task is about to do with each VM, as O(plan_file) contains it and O(apply) takes it.
+    - What the task is about to do with each VM, and which guests it moves before, as O(plan_file) contains it and
+      O(apply) takes it.
     - The page on the plan document of this collection describes its keys.
-  returned: in check mode, with O(plan_file) and with O(apply), if no VM failed and no other guest has to move first
+  returned: in check mode, with O(plan_file) and with O(apply), if no VM failed
   type: dict
   version_added: 1.1.0
 name:

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from ..errors import CollectionError
+
+_OF_GUEST = re.compile(r"/nodes/[^/]+(/(?:qemu|lxc)/(\d+))(?![^/])")
 
 
 class Reader(t.Protocol):
@@ -29,6 +32,27 @@ class Reader(t.Protocol):
 
     def server_time(self) -> float | None:
         """Return the server's clock (seconds since the epoch) at its latest answer; None when it is not known."""
+
+
+class ReadWhereTheyAre:
+    """A reader that reads guests on the nodes where they are, although the paths name others."""
+
+    def __init__(self, reader: Reader, nodes: Callable[[], Mapping[int, str]]) -> None:
+        """nodes returns where such guests are, by VMID."""
+        self._reader = reader
+        self._nodes = nodes
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        """Return what the other reader answers."""
+        guest = _OF_GUEST.match(path)
+        node = None if guest is None else self._nodes().get(int(guest[2]))
+        if guest is not None and node is not None:
+            path = f"/nodes/{node}{guest[1]}{path[guest.end() :]}"
+        return self._reader.get(path, params, **more)
+
+    def server_time(self) -> float | None:
+        """Return the server's clock at its latest answer."""
+        return self._reader.server_time()
 
 
 class ReadOnce:

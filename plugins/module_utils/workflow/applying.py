@@ -53,11 +53,15 @@ NO_CHANGE = (
 
 
 class Approved:
-    """A plan that a run is held to."""
+    """A plan that a run is held to.
+
+    Attributes:
+        plan, document: the plan, as it was read.
+    """
 
     def __init__(self, plan: VMPlan) -> None:
         self.document = as_document(plan)
-        self._plan = plan
+        self.plan = plan
         self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid) if key}
 
     def held(self, entries: Sequence[Entry], guard: Guard) -> list[Entry]:
@@ -66,7 +70,7 @@ class Approved:
         guard is that of the task. Raises InvalidRequest when the plan was made for other requests.
         """
         held = []
-        planned = [vm for vm in self._plan.vms if vm.request is not None]
+        planned = [vm for vm in self.plan.vms if vm.request is not None]
         for entry in entries:
             vm = self._of(entry)
             if vm is None or vm not in planned:
@@ -76,7 +80,7 @@ class Approved:
             held.append(_held(entry, vm))
         if planned:
             raise InvalidRequest(f"apply: {planned[0].label} is in the plan, and this task does not ask for it")
-        surplus = [vm for vm in self._plan.vms if vm.request is None]
+        surplus = [vm for vm in self.plan.vms if vm.request is None]
         return held + [
             Entry(position, vm_request({"name": vm.name, "vmid": vm.vmid}), "absent", guard=guard)
             for position, vm in enumerate(surplus, len(held))
@@ -84,8 +88,9 @@ class Approved:
 
     def check_cluster(self, cluster: str) -> None:
         """Raise PlanStale when the plan was made for another cluster."""
-        if self._plan.cluster and self._plan.cluster != cluster:
-            changed = f"it was made for cluster {self._plan.cluster}, and this is {cluster}"
+        planned = self.plan.premises.cluster
+        if planned and planned != cluster:
+            changed = f"it was made for cluster {planned}, and this is {cluster}"
             raise PlanStale(f"apply: the cluster is not as planned: {changed}", changed=[changed])
 
     def objection(self, job: Job) -> PlanStale | None:

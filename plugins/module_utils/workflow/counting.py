@@ -213,13 +213,16 @@ def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
 
 
 def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
-    """Whether a move has ended although its reservation is still there: the guest is shown on its target by now, or it
-    is shown at rest long after the last that its holder was heard of, who died or fell silent.
+    """Whether a move has ended although its reservation is still there: the guest is shown on its target by now, or its
+    holder died or fell silent, and it is shown at rest: on its target, or long after the last that was heard of him.
     """
     if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in MOVING)):
         return False
+    arrived = guest is not None and guest.node == reservation.node
+    if arrived and (reservation.phase == "created" or reservation.forsaken):
+        return True
     if reservation.phase == "created":
-        return guest is not None and guest.node == reservation.node
+        return False
     shows_within = HA_SHOWS_WITHIN if guest is not None and guest.ha_managed else SHOWS_WITHIN
     return reservation.forsaken and reservation.quiet > shows_within
 

@@ -62,6 +62,7 @@ class Placer:
         taken: VMIDs that turned out to be taken, possibly by guests that this user cannot see.
         unreachable: names of nodes that did not answer; the cluster itself notices this some seconds later.
         moved: moves by VMID whose guests are treated as if they had moved already.
+        real_nodes: the nodes where these guests still are, by VMID.
         prepared: the result of a scheduling cycle over several clusters, which the next call of place() returns.
     """
 
@@ -87,6 +88,7 @@ class Placer:
         self.taken: set[int] = set()
         self.unreachable: set[str] = set()
         self.moved: Mapping[int, Move] = {}
+        self.real_nodes: Mapping[int, str] = {}
         self.prepared: Placement | None = None
 
     def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
@@ -281,6 +283,7 @@ class Placer:
 
     def _as_if_moved(self, snapshot: Snapshot) -> Snapshot:
         moved = self.moved
+        self.real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in moved}
         guests = (moved[g.vmid].carried(g) if g.vmid in moved else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests)) if moved else snapshot
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import InvalidRequest
@@ -117,10 +118,7 @@ def plan_of(document: t.Any, where: str) -> PlanDocument:
         raise InvalidRequest(f"{where}.{ASSUMES}: is missing")
     premises: Premises = record(Premises, PREMISES)(f"{where}.{ASSUMES}", body.pop(ASSUMES))
     plan: Plan = record(Plan, PLAN)(where, body)
-    _check_order(plan, where)
-    unknown = sorted({move.vmid for move in plan.moves} - premises.guests.keys())
-    if unknown:
-        raise InvalidRequest(f"{where}.assumes.guests: lacks {unknown[0]}, which is moved")
+    check_moves(plan.moves, premises, where)
     check_digest(document, where)
     return PlanDocument(plan, premises, str(document["digest"]))
 
@@ -133,12 +131,14 @@ def read_plan(source: t.Any, option: str) -> PlanDocument:
     return plan_of(read_document(source, option), option)
 
 
-def _check_order(plan: Plan, where: str) -> None:
-    """Raise InvalidRequest unless every move waits only for moves that are there, and none for itself."""
-    waits = {move.id: set(move.after) for move in plan.moves}
-    if len(waits) != len(plan.moves):
+def check_moves(moves: Sequence[Move], premises: Premises, where: str) -> None:
+    """Raise InvalidRequest unless every move waits only for moves that are there, and none for itself, and all that is
+    assumed of the guests is there.
+    """
+    waits = {move.id: set(move.after) for move in moves}
+    if len(waits) != len(moves):
         raise InvalidRequest(f"{where}.moves: two have the same id")
-    for move in plan.moves:
+    for move in moves:
         unknown = sorted(waits[move.id] - waits.keys())
         if unknown:
             raise InvalidRequest(f"{where}.moves: {move.id} waits for {unknown[0]}, which there is not")
@@ -147,3 +147,6 @@ def _check_order(plan: Plan, where: str) -> None:
         if not free:
             raise InvalidRequest(f"{where}.moves: {sorted(waits)} wait for each other")
         waits = {number: after for number, after in waits.items() if number not in free}
+    lacking = sorted({vmid for move in moves for vmid in move.vmids} - premises.guests.keys())
+    if lacking:
+        raise InvalidRequest(f"{where}.assumes.guests: lacks {lacking[0]}, which is moved")

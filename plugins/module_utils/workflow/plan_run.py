@@ -123,7 +123,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
     """Looks at a live cluster. goals_of says what is wanted, given the cluster; view is how the plan looks at it."""
 
     def look() -> Sight:
-        reservations = access.ledger.reservations(access.identity())
+        reservations = access.of_others(access.ledger.reservations(access.identity()))
         snapshot = access.read()
         needs = replace(needs_of_moves(snapshot), maintenance=True)
         counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
@@ -185,7 +185,10 @@ class PlanRun:
         Raises PlanStale when the cluster is not as the applied plan assumes, and InvalidRequest when that plan is for
         other goals.
         """
-        outcome = self._planned() if self._options.apply is None else self._applied(self._options.apply, wait=wait)
+        if self._options.apply is not None:
+            document = read_plan(self._options.apply, "apply")
+            return self.hold_to(document.plan, document.premises, wait=wait)
+        outcome = self._planned()
         if self._options.plan_file is not None:
             write_json("plan_file", self._options.plan_file, document_of(outcome.plan, outcome.premises))
         self.outcome = outcome
@@ -196,15 +199,24 @@ class PlanRun:
         plan = self._plan(sight, prove=self._options.prove)
         return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan)
 
-    def _applied(self, source: t.Any, *, wait: bool) -> Outcome:
-        document = read_plan(source, "apply")
+    def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> Outcome:
+        """Prepare what is left to do of a plan that was made before; all of it, unless it was carried out in part.
+
+        wait: whether moves of its guests that are under way may end first. Raises as prepare does.
+        """
         sight = self._looked()
-        if wait and self._have_ended(document.premises.guests.keys() & sight.busy.keys()):
+        if wait and self._have_ended(premises.guests.keys() & sight.busy.keys()):
             sight = self._looked()
         wanted = in_words(sight.goals)
-        if document.plan.goal != wanted and sight.goals != Goals():
-            raise InvalidRequest(f"apply: the plan is to {document.plan.goal}, and this task is to {wanted}")
-        return Outcome(document.plan, document.premises, held_to(document.plan, document.premises, sight.state))
+        if plan.goal != wanted and sight.goals != Goals():
+            raise InvalidRequest(f"apply: the plan is to {plan.goal}, and this task is to {wanted}")
+        rest = rest_of(plan, premises, sight.state)
+        changed = changes_since(rest.plan, rest.premises, rest.state)
+        if changed:
+            text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
+            raise PlanStale(text, changed=changed)
+        self.outcome = Outcome(plan, premises, rest.plan)
+        return self.outcome
 
     def execute(self) -> Outcome:
         """Carry out what was prepared, and go on with new plans from what is.
@@ -373,20 +385,6 @@ class PlanRun:
         if len(causes) >= TRIES:
             return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))
         return replace(mobility, not_to={**mobility.not_to, **told})
-
-
-def held_to(plan: Plan, premises: Premises, state: ClusterState) -> Plan:
-    """What is left to do of a plan that is applied; all of it, unless it was carried out in part before.
-
-    Raises PlanStale when the cluster is not as it assumes.
-    """
-    rest = rest_of(plan, premises, state)
-    changed = changes_since(rest.plan, rest.premises, rest.state)
-    if changed:
-        raise PlanStale(
-            f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again", changed=changed
-        )
-    return rest.plan
 
 
 def numbered_after(last: int, plan: Plan) -> Plan:

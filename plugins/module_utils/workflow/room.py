@@ -1,33 +1,39 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes room for VMs that fit nowhere by moving other guests first. If moves are not permitted, suggests them."""
+"""Makes room for VMs that fit nowhere by moving other guests first. If moves are not permitted, suggests them.
+
+The moves are planned first, and the VMs are scheduled as if the guests had moved. Then the guests move, and the VMs are
+scheduled again.
+"""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.planner.planner import make_plan
 from ..engine.texts import first
-from ..errors import CollectionError, PlanUnlawful
+from ..errors import CollectionError, InvalidRequest, PlanUnlawful
 from ..plans import Bounds, Goals, Move, Plan
 from ..proxmox.mobility_rules import Permitted, Surroundings, presumed
 from ..proxmox.mover import label
 from ..proxmox.snapshot import completed
-from ..reservations.ledger import AlreadyReserved
 from .access import Access
-from .counting import reservation_of
 from .job import Job, State
 from .move_options import MoveOptions
 from .move_progress import move_progress
 from .move_results import add_moves
 from .placing import Placer, decisions_of
-from .plan_run import Outcome, PlanRun, Sight, error_of, needs_of_moves
+from .plan_run import Outcome, PlanRun, Sight, error_of, live_look, needs_of_moves
+from .premises import Premises
 from .scene import Placement
+
+if t.TYPE_CHECKING:
+    from .applying import Approved
 
 SUGGESTED_FOR = (32, 1000)
 """The largest number of nodes and of guests for which the error about a VM that fits nowhere suggests moves."""
@@ -44,6 +50,7 @@ class RoomMaker:
 
     Attributes:
         outcome: the plan of moves, and what came of it; None as long as no guest has to move.
+        is_due: whether there are moves that have not been carried out.
     """
 
     def __init__(
@@ -62,20 +69,22 @@ class RoomMaker:
         self._default = default_profile
         self._options = None if access.offline else options
         self._progress = move_progress(progress_file)
+        self._run: PlanRun | None = None
+        self._held = False
         self.outcome: Outcome | None = None
+        self.is_due = False
 
     @property
     def moved(self) -> bool:
         """Whether any guest has moved."""
         return self.outcome is not None and bool(self.outcome.moved)
 
-    def make(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> bool:
-        """Move guests so that the jobs fit. Without write, only have the placer treat these guests as moved.
+    def plan(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+        """Plan moves so that the jobs fit, and have the placer treat these guests as moved.
 
-        placement is the scheduling cycle in which some of the jobs did not fit. Nothing moves unless, after the moves,
-        all jobs fit that a change in the cluster can help. Returns whether the jobs have to be scheduled again.
-
-        Raises what reading raises, PlanUnlawful, and KeyboardInterrupt when the run was interrupted.
+        placement is the scheduling cycle in which some jobs did not fit; write: whether it has reserved the others.
+        Plans nothing unless, after the moves, all jobs fit that a change in the cluster can help. Returns whether the
+        jobs have to be scheduled again.
         """
         options, access = self._options, self._access
         if options is None or self.outcome is not None or not any(job.lacks_room for job in jobs):
@@ -95,17 +104,43 @@ class RoomMaker:
         if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(outcome.plan, jobs)):
             access.claimed = frozenset()
             return False
-        self.outcome = outcome
-        if write:
-            self._placer.moved = {}
-            self._claim(outcome.plan)
-            run.execute()
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            error = error_of(outcome.reports)
-            if isinstance(error, PlanUnlawful):
-                raise error
+        # It was planned with the guests as this run leaves them: with the sizes and the status that it gives them.
+        outcome.premises = Premises.of(outcome.plan, placement.snapshot)
+        self._begin(run, outcome)
         return True
+
+    def hold_to(self, approved: Approved, jobs: Sequence[Job], *, write: bool) -> None:
+        """Take the moves from the plan that is applied, in place of a plan of its own.
+
+        Raises PlanStale when they cannot be made as planned, and InvalidRequest when the task permits no moves.
+        """
+        options, access = self._options, self._access
+        if options is None:
+            raise InvalidRequest("apply: guests move by this plan, which the task does not permit: set make_room")
+        access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
+        exactly = replace(options, apply=approved.document)
+        look = live_look(access, lambda snapshot: Goals())
+        run = PlanRun(access, self._profiles, self._default, exactly, look, progress=self._progress)
+        self._held = True
+        self._begin(run, run.hold_to(approved.plan.room, approved.plan.premises, wait=write))
+
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """Make the moves. The places that are reserved for jobs stay theirs.
+
+        Raises PlanUnlawful, what went wrong with a move of a plan that is applied, and KeyboardInterrupt when the run
+        was interrupted.
+        """
+        run, outcome = self._run, self.outcome
+        if run is None or outcome is None:
+            raise AssertionError("there is no plan")
+        self.is_due, self._placer.moved = False, {}
+        self._access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs))
+        run.execute()
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        error = error_of(outcome.reports)
+        if error is not None and (self._held or isinstance(error, PlanUnlawful)):
+            raise error
 
     def advice(self, jobs: Sequence[Job], placement: Placement) -> str | None:
         """The advice to add to the errors of jobs that fit nowhere after placement. Sends no request."""
@@ -127,6 +162,10 @@ class RoomMaker:
 
     # --- inside ---
 
+    def _begin(self, run: PlanRun, outcome: Outcome) -> None:
+        self._run, self.outcome, self.is_due = run, outcome, bool(outcome.last.moves)
+        self._placer.moved = _by_guest(outcome.last.moves)
+
     def _decided_again(self, jobs: Sequence[Job]) -> tuple[Placement, Sequence[Job]]:
         """Schedule the jobs as of now, without reservations."""
         again = [Job(job.entry, vmid=job.vmid) for job in jobs]
@@ -142,22 +181,13 @@ class RoomMaker:
 
     def _suffices(self, plan: Plan, jobs: Sequence[Job]) -> bool:
         """Whether all VMs for which a plan makes room are placed after its moves."""
-        self._placer.moved = {vmid: move for move in plan.moves for vmid in move.vmids}
+        self._placer.moved = _by_guest(plan.moves)
         _placement, again = self._decided_again(jobs)
         wanted = {job.entry.position for job in jobs if job.is_hopeful}
         if all(job.state is State.DECIDED for job in again if job.entry.position in wanted):
             return True
         self._placer.moved = {}
         return False
-
-    def _claim(self, plan: Plan) -> None:
-        """Reserve the places of the new VMs, so that no other controller takes the room that is being made."""
-        access, cluster = self._access, self._access.identity()
-        wanted = [reservation_of(creation.decision, cluster) for creation in plan.creations]
-        with access.ledger.scheduling_cycle(cluster, holder=access.holder) as cycle:
-            access.give_up_claims()
-            with suppress(AlreadyReserved):
-                access.claimed = frozenset(reservation.vmid for reservation in cycle.reserve(wanted))
 
     def _suggestion(self, jobs: Sequence[Job], placement: Placement) -> str | None:
         """The moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
@@ -187,6 +217,11 @@ def _goals(jobs: Sequence[Job]) -> Goals:
     if not any(job.is_hopeful for job in due):
         return Goals()
     return Goals(place=tuple(job.outcome.request for job in due if job.outcome is not None))
+
+
+def _by_guest(moves: Sequence[Move]) -> dict[int, Move]:
+    """The last move of each guest, by its VMID."""
+    return {vmid: move for move in moves for vmid in move.vmids}
 
 
 def _told(moves: Sequence[Move]) -> str:

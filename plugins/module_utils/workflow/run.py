@@ -19,7 +19,7 @@ from ..proxmox.bound import Created
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.options.cautions import option_cautions
 from ..proxmox.polling import Poller
-from ..proxmox.reader import Reader, ReadOnce
+from ..proxmox.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.tasks import TaskFollower
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
@@ -87,7 +87,8 @@ class Run:
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
-        self._converger = Converger(access.reader, self._creations.abandoned, placer.addresses)
+        reader = ReadWhereTheyAre(access.reader, lambda: placer.real_nodes)
+        self._converger = Converger(reader, self._creations.abandoned, placer.addresses)
         self.jobs = [Job(entry) for entry in entries]
         self.nodes: list[NodeUsage] = []
         self.warnings: list[str] = []
@@ -127,6 +128,8 @@ class Run:
             try:
                 placement = self._schedule(due, write=write)
                 looked = True
+                if self._moves_are_held(due, write=write):
+                    continue
                 self._plan(due, placement, write=write)
                 self._hold_to_plan(due, write=write)
             except CollectionError as error:
@@ -143,7 +146,7 @@ class Run:
                 continue
             self.nodes = keep_before(self.nodes, placement.nodes)
             try:
-                if self._room_is_made(due, placement, write=write):
+                if self._room_is_planned(due, placement, write=write):
                     continue
             except CollectionError as error:
                 for job in due:
@@ -152,6 +155,14 @@ class Run:
             self._keep_plan(write=write)
             # After the first write, all_or_nothing can no longer hold the other jobs back.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
+            if write and stands and self.room is not None and self.room.is_due:
+                try:
+                    self.room.carry_out(due)
+                    continue
+                except CollectionError as error:
+                    for job in due:
+                        job.fail(error)
+                    break
             if write and stands:
                 self._bind(due)
             elif write:
@@ -180,12 +191,26 @@ class Run:
             return ()
         return unplaced if stands else due
 
-    def _room_is_made(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
-        """Move other guests if that makes the jobs fit. With all_or_nothing, nothing moves if another job has failed
-        for good.
+    def _room_is_planned(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+        """Plan moves of other guests if that makes the jobs fit. With all_or_nothing, nothing is planned if another job
+        has failed for good. Returns whether the jobs have to be scheduled again.
         """
         room = self._room_for(due) if self._makes_room and not self._in_vain() else None
-        return room is not None and room.make(due, placement, write=write)
+        return room is not None and room.plan(due, placement, write=write)
+
+    def _moves_are_held(self, due: Sequence[Job], *, write: bool) -> bool:
+        """Take the moves from the plan that is applied, unless it has none or no VM is left to be created.
+
+        Returns whether the jobs have to be scheduled again, as if the guests had moved.
+        """
+        approved = self._approved
+        if approved is None or not approved.plan.moves or self.room is not None or self._room_maker is None:
+            return False
+        if all(job.guest is not None or job.state is State.DONE for job in due):
+            return False
+        self.room = self._room_maker()
+        self.room.hold_to(approved, due, write=write)
+        return True
 
     def _advise(self, due: Sequence[Job], placement: Placement) -> None:
         """Note what would help the jobs that fit nowhere."""
@@ -197,7 +222,7 @@ class Run:
 
     def _keep_plan(self, *, write: bool) -> None:
         """Keep the plan of all jobs, unless the run has already written or a job has failed."""
-        if self.wrote or self._failed():
+        if self.wrote or self._failed() or (self.room is not None and self.room.moved):
             return
         try:
             self._keep(self.jobs)
@@ -206,7 +231,8 @@ class Run:
             raise
 
     def _room_for(self, due: Sequence[Job]) -> RoomMaker | None:
-        if self.room is None and self._room_maker is not None and any(job.lacks_room for job in due):
+        may_plan = self.room is None and self._approved is None
+        if may_plan and self._room_maker is not None and any(job.lacks_room for job in due):
             self.room = self._room_maker()
         return self.room
 

@@ -147,13 +147,11 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
             file = params["plan_file"]
             if approved is not None:
                 plan.update(approved.document)
-            elif check_mode and run.room is not None and run.room.outcome is not None:
-                _refuse_plan_file(file)
             elif check_mode or file is not None:
-                plan.update(_kept(jobs, access.identity(), file))
+                plan.update(_kept(jobs, access.identity(), run.room, file))
 
-        entries, maker = [*task.entries, *removals], None if approved else room_maker
-        run = Run(params, access, placer, entries, task.progress, maker, approved=approved, keep=keep)
+        entries = [*task.entries, *removals]
+        run = Run(params, access, placer, entries, task.progress, room_maker, approved=approved, keep=keep)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
@@ -184,23 +182,15 @@ def _approved(params: Mapping[str, t.Any]) -> Approved | None:
     return Approved(read_plan(params["apply"], "apply"))
 
 
-def _kept(jobs: Sequence[Job], cluster: str, path: str | None) -> dict[str, t.Any]:
+def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
     """Return the plan as a document. Writes it to path if one is given."""
     from .files import write_json
     from .vm_plan import document_of
 
-    plan = document_of(jobs, cluster)
+    plan = document_of(jobs, cluster, None if room is None else room.outcome)
     if path is not None:
         write_json("plan_file", path, plan)
     return plan
-
-
-def _refuse_plan_file(path: str | None) -> None:
-    if path is not None:
-        raise InvalidRequest(
-            "plan_file: the VMs fit only after moves of other guests (make_room), which a plan of VMs does not contain;"
-            " make room first, with a task that is not in check mode"
-        )
 
 
 def _surplus(task: Task, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:

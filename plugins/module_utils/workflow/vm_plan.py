@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a task is about to do with its VMs, as a document: VMs to create with their decisions, and actions on others."""
+"""What a task is about to do with its VMs, as a document: VMs to create with their decisions, and actions on others;
+before all that, moves of guests that make room.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ import json
 import re
 import typing as t
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
 from ..model import VMID_MAX, VMID_MIN
+from ..plans import Move, NodeCourse, Plan
 from ..proxmox.options.drift import ChangeSet
 from ..proxmox.options.table import vm_argument_spec
 from ..proxmox.outcomes import allocations
@@ -36,7 +39,12 @@ from .documents import (
 )
 from .entries import Entry
 from .job import Job
+from .plan_document import MOVE, NODE, PREMISES, check_moves
+from .premises import Premises
 from .report import report_of
+
+if t.TYPE_CHECKING:
+    from .plan_run import Outcome
 
 FORMAT = "qemu_scheduler.proxmox plan of VMs"
 
@@ -94,6 +102,7 @@ class PlannedVM:
         changes: what differs from the request, whether it is to be changed or not.
         pending: what of the config is not in effect before the VM is stopped and started.
         request: the options of the VM that the task sets, secrets as stars; None for one that is beyond count.
+        after: ids of the moves that must have ended before it is created.
     """
 
     name: str
@@ -110,6 +119,7 @@ class PlannedVM:
     changes: Mapping[str, Change] = field(default_factory=dict)
     pending: Mapping[str, Change] = field(default_factory=dict)
     request: Mapping[str, t.Any] | None = None
+    after: tuple[int, ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -124,10 +134,20 @@ class PlannedVM:
 
 @dataclass(frozen=True, slots=True)
 class VMPlan:
-    """What is to be done with the VMs of a task, in its order. cluster is the identity of the cluster."""
+    """What is to be done with the VMs of a task, in its order, after moves of guests that make room for them.
+
+    nodes are those that the moves touch; premises is what the plan assumes of the cluster.
+    """
 
     vms: tuple[PlannedVM, ...]
-    cluster: str
+    premises: Premises
+    moves: tuple[Move, ...] = ()
+    nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
+
+    @property
+    def room(self) -> Plan:
+        """The moves as a plan of their own."""
+        return Plan(f"place {sum(vm.is_new for vm in self.vms)} VM(s)", True, self.moves, nodes=self.nodes)
 
 
 # --- from the jobs of a run -------------------------------------------------------------------------------------------
@@ -233,17 +253,30 @@ VM = {
     "changes": Key("changes", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
     "pending": Key("pending", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
     "request": Key("request", optional(map_of(_anything))),
+    "after": Key("after", list_of(a_count), list),
 }
 
 PLAN = {
     "vms": Key("vms", list_of(record(PlannedVM, VM)), each_written(written(VM))),
-    "cluster": Key("cluster", a_text),
+    "moves": Key("moves", list_of(record(Move, MOVE)), each_written(written(MOVE))),
+    "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(written(NODE))),
+    "assumes": Key("premises", record(Premises, PREMISES), written(PREMISES)),
 }
 
 
-def document_of(jobs: Iterable[Job], cluster: str) -> dict[str, t.Any]:
-    """Return the document of what is to be done with the VMs of all jobs, none of which has failed."""
-    return as_document(VMPlan(tuple(planned_vm(job) for job in jobs), cluster))
+def document_of(jobs: Iterable[Job], cluster: str, room: Outcome | None) -> dict[str, t.Any]:
+    """Return the document of what is to be done with the VMs of all jobs, none of which has failed.
+
+    room is what was planned to make room for them.
+    """
+    vms = tuple(planned_vm(job) for job in jobs)
+    if room is None:
+        return as_document(VMPlan(vms, Premises(cluster)))
+    moves = room.plan.moves
+    # None is created before all have ended.
+    after = tuple(move.id for move in moves)
+    vms = tuple(replace(vm, after=after) if vm.is_new else vm for vm in vms)
+    return as_document(VMPlan(vms, room.premises, moves, room.plan.nodes))
 
 
 def as_document(plan: VMPlan) -> dict[str, t.Any]:
@@ -267,6 +300,10 @@ def read_plan(source: t.Any, option: str) -> VMPlan:
             raise InvalidRequest(f"{where}: {vm.label} is there twice")
         if vm.actions and (vm.vmid is None or vm.node is None):
             raise InvalidRequest(f"{where}: {vm.label} has actions, but no VMID or no node")
+        unknown = sorted(set(vm.after) - {move.id for move in plan.moves})
+        if unknown:
+            raise InvalidRequest(f"{where}.after: {unknown[0]} is no move of the plan")
         seen |= identity
+    check_moves(plan.moves, plan.premises, option)
     check_digest(document, option)
     return plan

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
+from support.playbook import PlayRun, run_playbook
 from support.versions import both_versions
 from support.waiting import until
 
@@ -118,6 +121,151 @@ def test_make_room__keeps_the_room_from_others_and_is_completed_by_the_next_run(
     until(lambda: 102 not in on(cluster, "pve1"))
     cluster.advance(30)
     assert controller.schedule(**BIG, **ROOM)["vms"][0]["action"] == "create"
+
+
+# --- plans that are kept ---
+
+TWO = {"vms": [BIG, {"name": "vm102", "cores": 2, "update": True}]}
+"""A new VM, and the guest that has to make room for it."""
+
+
+def plan_of_two(controller: Controller) -> dict[str, Any]:
+    """The plan of both, from check mode."""
+    plan: dict[str, Any] = controller.schedule(check=True, **TWO, **ROOM)["vm_plan"]
+    return plan
+
+
+@both_versions
+def test_plan__contains_the_moves_and_is_carried_out_exactly(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    checked = controller.schedule(check=True, **TWO, **ROOM, plan_file=str(file))
+    plan = json.loads(file.read_text(encoding="utf-8"))
+    assert not writes(cluster)
+    (move,) = plan["moves"]
+    # Anybody who decides again finds room without a move.
+    cluster.remove_guest(201)
+    cluster.advance(30)
+
+    result = controller.schedule(**TWO, **ROOM, apply=str(file))
+
+    assert (move["vmid"], move["from"], plan["vms"][0]["node"], plan["vms"][0]["after"]) == (102, "pve1", "pve1", [1])
+    assert (plan["vms"][1]["node"], plan["vms"][1]["actions"]) == (move["to"], ["update"])
+    assert checked["vm_plan"] == result["vm_plan"] == plan
+    assert checked["plan"] == result["plan"]
+    assert [(each["vmid"], each["to"], each["outcome"]) for each in result["moves"]] == [(102, move["to"], "moved")]
+    assert posts(cluster)[0] == "pve1/qemu/102/migrate"
+    assert any(call.endswith(f"/nodes/{move['to']}/qemu/102/config") for call in writes(cluster))
+    assert controller.schedule(**TWO, **ROOM, apply=plan)["changed"] is False
+
+
+def test_plan__with_moves_passes_through_the_role_and_its_statistic(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    variables = {"qemu_vms": [BIG], "qemu_options": ROOM}
+    page = tmp_path / "plan.html"
+
+    def play(name: str, **more: Any) -> PlayRun:
+        extra = json.dumps({**variables, **more})
+        run = run_playbook(tmp_path, f"qemu_scheduler.proxmox.{name}", cluster.environment(), "-e", extra)
+        assert run.code == 0, run.output
+        return run
+
+    plan = play("plan", provision_page=str(page))
+    kept = plan.of("qemu_scheduler.proxmox.provision : Set the statistics")["ansible_stats"]["data"]
+    play("provision", provision_apply=kept["qemu_scheduler_plan"])
+
+    assert "place 1 VM(s): 1 move(s), 4.0 GiB" in plan.output
+    assert "makes room on pve1 for big" in page.read_text(encoding="utf-8")
+    assert posts(cluster)[:2] == ["pve1/qemu/102/migrate", "pve1/qemu"]
+
+
+def test_plan__of_a_run_contains_the_moves_that_it_makes(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    result = controller.schedule(**BIG, **ROOM, plan_file=str(file))
+
+    assert json.loads(file.read_text(encoding="utf-8")) == result["vm_plan"]
+    assert [each["id"] for each in result["moves"]] == [each["id"] for each in result["vm_plan"]["moves"]]
+
+
+def test_plan__with_moves_is_refused_where_the_task_permits_none(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    result = controller.fail("InvalidRequest", **TWO, apply=plan_of_two(controller))
+
+    assert "which the task does not permit: set make_room" in result["msg"]
+    assert not writes(cluster)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("moved", "guest 102 (vm102) is on {other} instead of pve1"),
+        ("stopped", "guest 102 (vm102) was stopped"),
+        ("gone", "guest 102 (vm102) is gone"),
+        ("room", "node {target} has"),
+        ("lost", "node {target} is offline"),
+        ("taken", "would exceed the memory overcommit ratio"),
+    ],
+)
+def test_plan__that_is_stale_says_what_changed_before_anything_is_written(
+    cluster: SimulatedCluster, controller: Controller, change: str, message: str
+) -> None:
+    plan = plan_of_two(controller)
+    target = plan["moves"][0]["to"]
+    (other,) = {"pve2", "pve3"} - {target}
+    large = {"vmid": 700, "name": "other", "cores": 1, "memory": 5120, "status": "running"}
+    if change in ("moved", "gone"):
+        cluster.remove_guest(102)
+    if change == "moved":
+        cluster.add_guest(**{**large, "vmid": 102, "name": "vm102", "memory": 4096}, node=other)
+    elif change == "stopped":
+        cluster.set_guest(102, status="stopped")
+    elif change == "room":
+        cluster.add_guest(**large, node=target)
+    elif change == "lost":
+        cluster.set_node(target, online=False)
+    elif change == "taken":
+        cluster.add_guest(**large, node="pve1")
+    cluster.advance(30)
+
+    result = controller.fail("PlanStale", **TWO, **ROOM, apply=plan)
+
+    assert message.format(other=other, target=target) in result["msg"], result["msg"]
+    assert result["msg"].endswith("nothing was written")
+    assert not writes(cluster)
+
+
+@both_versions
+def test_plan__that_was_killed_is_completed_by_applying_it_again(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    plan = plan_of_two(controller)
+    cluster.fault(method="POST", path="/migrate$", task_seconds=100, count=1)
+    running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
+    until(lambda: posts(cluster))
+    running.kill()
+
+    result = controller.schedule(**TWO, **ROOM, apply=plan)
+
+    assert [vm["actions"] for vm in result["vms"]] == [["create", "start"], ["update"]]
+    assert [call for call in posts(cluster) if call.endswith("/migrate")] == ["pve1/qemu/102/migrate"]
+    assert result["moves"] == []
+
+
+def test_plan__whose_move_fails_creates_nothing_and_is_completed_later(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    plan = plan_of_two(controller)
+    cluster.fault(method="POST", path="/migrate$", task_error="migration aborted", count=1)
+    result = controller.fail("MoveFailed", **TWO, **ROOM, apply=plan)
+    assert len(posts(cluster)) == 1
+    assert [each["outcome"] for each in result["moves"]] == ["failed"]
+
+    again = controller.schedule(**TWO, **ROOM, apply=plan)
+
+    assert [each["outcome"] for each in again["moves"]] == ["moved"]
 
 
 def test_make_room__says_which_move_failed(cluster: SimulatedCluster, controller: Controller) -> None:

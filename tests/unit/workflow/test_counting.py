@@ -270,6 +270,9 @@ def test_a_guest_that_is_being_moved__counts_on_both_nodes(shown_on: str, counte
     [
         ({}, {}, False),
         ({"forsaken": True, "quiet": 9.0}, {}, False),
+        ({"forsaken": True, "quiet": 1.0}, {"node": "pve2"}, True),
+        ({"forsaken": True, "quiet": 1.0}, {"node": "pve2", "lock": "migrate"}, False),
+        ({"quiet": 1.0}, {"node": "pve2"}, False),
         ({"forsaken": True, "quiet": 11.0}, {}, True),
         ({"forsaken": True, "quiet": 11.0}, {"ha_managed": True, "ha_state": "started"}, False),
         ({"forsaken": True, "quiet": 31.0}, {"ha_managed": True, "ha_state": "started"}, True),

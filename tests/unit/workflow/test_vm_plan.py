@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest, PlanStale
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document, vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of, sealed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of, sealed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import GuestPremise, Premises
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.vm_plan import (
     HIDDEN,
     Change,
@@ -50,6 +53,7 @@ def plan() -> VMPlan:
                 "web-1", 104, "pve2", why="there is room", actions=("clone", "start"), storages={"scsi0": "fast"},
                 devices=(PlannedDevice("gpu", "hostpci0", "mapping=gpu"),), template=PlannedTemplate(9000, "pve1"),
                 addresses={"ipconfig0": "ip=192.0.2.5/24", "nameserver": "192.0.2.53"}, request=web,
+                after=(1,),
             ),
             PlannedVM(
                 "old-1", 105, "pve1", actions=("delete",), status="running", changes={"cores": Change(2, None)},
@@ -57,7 +61,9 @@ def plan() -> VMPlan:
             ),
             PlannedVM("surplus-3", 106, "pve1", actions=("delete",), status="stopped"),
         ),
-        "ca:1",
+        Premises("ca:1", {300: GuestPremise("db-1", "pve2", True, 2, GIB)}),
+        (Move(1, 300, "db-1", "pve2", "pve3", "makes room on pve2 for web-1", memory=GIB),),
+        {"pve3": NodeCourse(*(Load(2, 4 * GIB, 1) for _each in range(4)))},
     )  # fmt: skip
 
 
@@ -103,6 +109,9 @@ def test_plan__has_the_keys_that_its_page_tells() -> None:
         (("vms", 0, "template", "node"), 5, "apply.vms[0].template.node: 5 is not possible, expected a text"),
         (("vms", 0, "speed"), 5, "apply.vms[0].speed: is not a key of this version"),
         (("vms", 1, "changes", "cores"), 5, "apply.vms[1].changes.cores: 5 is not possible, expected a mapping"),
+        (("vms", 0, "after"), [2], "apply.vms[0].after: 2 is no move of the plan"),
+        (("moves", 0, "after"), [1], "apply.moves: [1] wait for each other"),
+        (("moves", 0, "together"), [301], "apply.assumes.guests: lacks 301, which is moved"),
         (("vms", 0, "node"), "pve3", "apply.digest: is not that of the plan, which was changed after it was made"),
     ],
 )  # fmt: skip
@@ -152,7 +161,7 @@ def test_other_requests__are_named(bodies: list[dict[str, t.Any]], message: str)
 def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed = document()
     changed["vms"][0]["addresses"]["ipconfig1"] = "ip=dhcp"
-    changed = sealed(vm_plan.FORMAT, {"vms": changed["vms"], "cluster": "ca:1"})
+    changed = sealed(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
     with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" are not those that the task asks for'):
         Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), Guard())
