@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags of Ceph, and how a cluster without Ceph answers."""
+"""Reads and sets the flags of Ceph, and recognizes a cluster without Ceph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLAGS = (
     "nobackfill", "nodeep-scrub", "nodown", "noin", "noout", "norebalance", "norecover", "noscrub", "notieragent",
     "noup", "pause",
 )  # fmt: skip
-"""Those that the API of Proxmox VE sets."""
+"""The flags that the API of Proxmox VE can set."""
 
 _NO_CEPH = ("binary not installed", "not initialized", "ceph not", "no such file")
 

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which devices guests hold already, by their configs. Pure: nothing is read here.
+"""Derives which devices guests hold from their configs. Pure: nothing is read here.
 
 A config names a mapping, not the device that the VM gets: Proxmox picks one when it starts the VM. So the VMs of a
-mapping are booked on its devices one after the other, in the order in which Proxmox would pick.
+mapping are assigned to its devices one after the other, in the order in which Proxmox picks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPTION = re.compile(r"(hostpci|usb)\d+")
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One C(hostpciN) or C(usbN) of a config: of a mapping, or of a device by its address."""
+    """One C(hostpciN) or C(usbN) in a config, which names a mapping or the address of a device."""
 
     vmid: int
     running: bool
@@ -50,8 +50,8 @@ def holdings(vmid: int, running: bool, config: Mapping[str, t.Any]) -> list[Hold
 def with_use(devices: Sequence[Device], held: Iterable[Holding]) -> list[Device]:
     """Return the devices of one node, each with the number of its instances that the node's guests hold.
 
-    What is named by its address is counted first, then mappings, those with the fewest devices first. A running VM's
-    mediated device is not counted: it is no longer among the available ones.
+    Holdings that name an address are counted first, then those that name a mapping, beginning with those that have the
+    fewest devices to choose from. A mediated device of a running VM is not counted: capacity does not include it.
     """
     book = _Book(devices)
     counted = [each for each in held if not (each.mdev and each.running)]
@@ -68,7 +68,7 @@ class _Book:
         self._blocked: set[int] = set()
 
     def choices(self, held: Holding) -> list[str]:
-        """The ids of the devices that a holding can mean."""
+        """Return the ids of the devices that a holding may refer to."""
         if held.mapping is not None:
             same = [d for d in self._devices if (d.driver, d.mapping) == (held.driver, held.mapping)]
             return [device.id for device in same if device.mdev == held.mdev]

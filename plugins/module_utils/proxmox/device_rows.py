@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the rows of resource mappings and hardware lists to devices with attributes. Pure: nothing is read here."""
+"""Makes devices with attributes from the rows of resource mappings and hardware lists. Pure: nothing is read here."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COMPARED = ("id", "iommugroup", "subsystem-id")
 
 @dataclass(frozen=True, slots=True)
 class MappedPath:
-    """One entry of a resource mapping: what one VM gets on one node.
+    """One entry of a resource mapping: the device that a VM gets on one node.
 
-    path is a PCI address, several of them between semicolons, or a USB port; None for a USB device that is known by its
-    hardware id alone. hardware is C(vendor:device) in hexadecimal. mdev tells that VMs get mediated devices of it.
-    recorded are the properties that Proxmox compares with the hardware before it starts a VM.
+    path is a PCI address, several PCI addresses separated by semicolons, or a USB port; None for a USB device that is
+    given only by its hardware id. hardware is C(vendor:device) in hexadecimal. mdev tells whether VMs get mediated
+    devices of it. recorded are the properties that Proxmox compares with the hardware before it starts a VM.
     """
 
     driver: str
@@ -68,7 +68,7 @@ def described(description: object) -> dict[str, t.Any]:
 
 
 def typed(value: t.Any) -> t.Any:
-    """Return a text as the number or boolean that it spells; anything else as it is."""
+    """Return the number or boolean that a text represents; any other value as it is."""
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value):
@@ -79,10 +79,10 @@ def typed(value: t.Any) -> t.Any:
 
 
 def present(entry: MappedPath, hardware: Sequence[Row] | None) -> list[tuple[str, dict[str, t.Any]]]:
-    """Return the devices that an entry stands for: id and attributes, without those of the user.
+    """Return the devices of an entry with id and attributes, without the attributes that the user gives.
 
-    hardware is the node's list of its driver. Without it (None), or when it does not have the device, the entry itself
-    says what it is.
+    hardware is the node's hardware list for the entry's driver. If it is None, or does not have the device, the
+    attributes are only those of the entry.
     """
     if entry.driver == PCI:
         rows = [row for row in hardware or () if _address(row) == function_addresses(entry)[0]]
@@ -97,9 +97,9 @@ def present(entry: MappedPath, hardware: Sequence[Row] | None) -> list[tuple[str
 
 
 def fault_of(entry: MappedPath, hardware: Sequence[Row]) -> str:
-    """Why Proxmox starts no VM with any entry of the mapping on this node, if it is this one's fault; else empty.
+    """Return why this entry keeps Proxmox from starting VMs with the mapping on its node; empty if it does not.
 
-    It compares what the entry has recorded with the hardware, and wants all of it to be the same.
+    Proxmox compares the recorded properties of the entry with the hardware and requires all of them to be equal.
     """
     return _usb_fault(entry, hardware) if entry.driver == USB else _pci_fault(entry, hardware)
 
@@ -119,7 +119,7 @@ def _pci_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
         if address not in rows:
             return f"PCI device '{address}' not found"
         for key, real in _real(rows[address]).items():
-            # Of several functions only the first one's group is compared.
+            # Proxmox compares the group of the first function only.
             if key == "iommugroup" and number:
                 continue
             recorded = str(int(entry.mdev)) if key == "mdev" else entry.recorded.get(key)
@@ -129,7 +129,7 @@ def _pci_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
 
 
 def _real(row: Row) -> dict[str, str | None]:
-    """The properties of a PCI device as Proxmox compares them, in its order."""
+    """Return the properties of a PCI device that Proxmox compares, in its order."""
     subsystem = row.get("subsystem_vendor"), row.get("subsystem_device")
     group = int(row.get("iommugroup", -1))
     return {
@@ -157,12 +157,12 @@ def _address(row: Row) -> str:
 
 
 def function_addresses(entry: MappedPath) -> list[str]:
-    """Return the PCI addresses under which a node's hardware list shows an entry's functions; of all, the first."""
+    """Return the PCI addresses of an entry's functions in a hardware list; function 0 if the entry means all."""
     return [each if "." in each else f"{each}.0" for each in functions(entry.path or "")]
 
 
 def mediated(device: Device, types: Sequence[Row]) -> Iterator[Device]:
-    """Yield one device per type of mediated device that a card offers; capacity is what is available now."""
+    """Yield one device per type of mediated device that a card offers; capacity is the number available now."""
     for row in types:
         name = {"mdev_name": row["name"]} if row.get("name") else {}
         yield Device(
@@ -177,14 +177,16 @@ def mediated(device: Device, types: Sequence[Row]) -> Iterator[Device]:
 
 
 def usb_port(row: Row) -> str:
-    """Return the port of a row of a node's USB list, as mappings and configs name it."""
+    """Return the port of a row of a node's USB list, written as in mappings and configs."""
     return f"{row.get('busnum')}-{row.get('usbpath')}"
 
 
 def given_attributes(
     given: Mapping[str, Mapping[str, t.Any]], mapping: str, node: str, device: str
 ) -> dict[str, t.Any]:
-    """Return what the user says of a device: for its mapping, for the mapping on its node, for itself; later wins."""
+    """Return the attributes that the user gives for a device: those of its mapping, overridden by those of the mapping
+    on the node, overridden by those of the device.
+    """
     attributes: dict[str, t.Any] = {}
     for key in (mapping, f"{mapping}@{node}", f"{device}@{node}"):
         attributes.update({name.replace("-", "_"): typed(value) for name, value in given.get(key, {}).items()})

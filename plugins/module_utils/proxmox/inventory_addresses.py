@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The static addresses of all guests, from their configs: one call for each guest."""
+"""Reads the static addresses of guests from their configs, with one call per guest."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .unfinished import unfinished
 
 @dataclass(frozen=True, slots=True)
 class StaticAddresses:
-    """Static addresses by guest, and the guests whose configs could not be read."""
+    """The static addresses of each guest, and the guests whose configs could not be read."""
 
     of_guests: tuple[tuple[Guest, tuple[Interface, ...]], ...]
     unread: tuple[Guest, ...]
 
 
 def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddresses:
-    """Read the addresses of guests that are no templates. Those that are gone by now are left out."""
+    """Read the static addresses of guests. Templates, and guests that no longer exist, are left out."""
     wanted = {guest.vmid: guest for guest in guests if not guest.template}
     configs = in_parallel(lambda vmid: _read_config(reader, wanted[vmid]), wanted)
     return StaticAddresses(
@@ -38,13 +38,13 @@ def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddr
 
 
 def addresses_of(config: Mapping[str, t.Any]) -> list[Interface]:
-    """Return the static addresses in a config, and those that its VM will have when it is finished."""
+    """Return the static addresses in a config, and those that an unfinished VM will have."""
     begun = unfinished(config)
     return static_addresses({**config, **begun.addresses} if begun is not None else config)
 
 
 def _read_config(reader: Reader, guest: Guest) -> Mapping[str, t.Any] | None:
-    """The config of a guest, empty when it is gone, None when it cannot be read."""
+    """Return the config of a guest; empty if the guest no longer exists, None if it cannot be read."""
     try:
         config: Mapping[str, t.Any] = reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config")
     except ApiError as error:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The passthrough devices of the cluster's resource mappings, and how many VMs each can still serve."""
+"""Reads the passthrough devices of the cluster's resource mappings, and how much of each is in use."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .parallel import in_parallel
 from .reader import Reader
 from .rows import Row
 
-# The default leaves out memory, bridges and processors, which crypto cards call themselves.
+# By default, Proxmox does not list devices of the classes memory, bridge and processor. Crypto cards have the latter.
 _OF_ANY_CLASS = {"pci-class-blacklist": ""}
 
-# A node and a driver: what one hardware list shows.
+# A node and a driver: Proxmox has a hardware list for each pair.
 _Place = tuple[str, str]
 
 SEVERAL = "several entries for this node, where Proxmox VE supports one per node for USB"
 
 
 class _Unseen(enum.Enum):
-    """Why there is no list of a node's hardware."""
+    """Why a node's hardware list could not be read."""
 
     HIDDEN = "the user cannot see it"
     GONE = "the node does not answer"
 
 
 class MappedDevices(t.NamedTuple):
-    """Mapped devices, and the names of all mappings, whichever nodes they are for."""
+    """The mapped devices of the nodes that were read, and the names of all mappings."""
 
     devices: tuple[Device, ...]
     mappings: frozenset[str]
@@ -54,10 +54,10 @@ class DeviceNeeds:
     """Which devices to read.
 
     Attributes:
-        node: tells whether a VM may go to a node; other nodes are not looked at.
-        device: tells whether a VM may be given a device of a node, free or not; of nodes without such a one the guests
-            are not read.
-        attributes: what the user says of devices, by mapping, C(mapping@node) or C(address@node).
+        node: tells whether a VM may be placed on a node; other nodes are not read.
+        device: tells whether a device of a node, free or not, suits a VM; on nodes without such a device, the configs
+            of guests are not read.
+        attributes: the attributes that the user gives, by mapping, C(mapping@node) or C(address@node).
     """
 
     node: Callable[[Node], bool] = _any
@@ -66,13 +66,17 @@ class DeviceNeeds:
 
 
 def read_devices(reader: Reader, nodes: Iterable[Node], guests: Iterable[Guest], needs: DeviceNeeds) -> MappedDevices:
-    """Read the mapped devices of the nodes that are online, with what guests hold of them, running or not.
+    """Read the mapped devices of the nodes that are online, and how much of each is held by guests, running or not.
 
-    Costs two calls; one more per node and driver with mapped devices, and another one where a VM may be given some of
-    them but the user is not shown the hardware; one per card with mediated devices; and one per VM on the nodes that
-    have a device for one. The hardware is shown to users with Sys.Audit (for USB Sys.Modify) on C(/): without it only
-    what the mappings say is known, and mediated devices not at all. VMs that the user cannot see hold nothing
-    here. Nodes that do not answer have no devices.
+    Takes two calls, and in addition
+    - one per node and driver with mapped devices,
+    - one more for each of these whose hardware the user cannot see, if a device there suits a VM,
+    - one per card with mediated devices,
+    - one per VM on nodes with a device that suits a VM.
+
+    Only users with Sys.Audit (for USB Sys.Modify) on C(/) see the hardware. For others, devices are as the mappings
+    describe them, without mediated devices. Devices of VMs that the user cannot see count as free. Nodes that do not
+    answer have no devices.
     """
     wanted = {node.name: node for node in nodes if node.online and needs.node(node)}
     mapped = _read_mappings(reader)
@@ -91,13 +95,13 @@ def read_devices(reader: Reader, nodes: Iterable[Node], guests: Iterable[Guest],
         if name in held:
             found.extend(with_use(devices, held[name]))
         elif name not in useful:
-            # Nobody asks for them: who holds them was not read. What is wrong with them can be said all the same.
+            # No device here suits a VM, so holdings were not read: return the devices as in use, for their faults.
             found.extend(replace(device, in_use=device.capacity) for device in devices)
     return MappedDevices(tuple(found), frozenset(path.mapping for path in mapped))
 
 
 def _read_mappings(reader: Reader) -> list[MappedPath]:
-    """Return the entries of all mappings that the user may see."""
+    """Return the entries of all mappings that the user can see."""
 
     def read(driver: str) -> list[Row]:
         try:
@@ -155,8 +159,8 @@ def _read_hardware(
 def _faults(
     paths: Sequence[MappedPath], lists: Mapping[_Place, list[Row] | _Unseen]
 ) -> dict[tuple[str, str, str], str]:
-    """Return why a mapping (by node, driver and name) is of no use on a node. One wrong entry spoils all of them there:
-    Proxmox checks each before it starts a VM with any.
+    """Return by node, driver and name why a mapping cannot be used on a node. One wrong entry is enough: before Proxmox
+    starts a VM with a mapping, it checks all entries for the node.
     """
     faults: dict[tuple[str, str, str], str] = {}
     usb = Counter((path.node, path.mapping) for path in paths if path.driver == USB)
@@ -171,7 +175,7 @@ def _faults(
 
 
 def _read_checks(reader: Reader, node: str, driver: str) -> dict[str, str]:
-    """Return the first error that Proxmox finds in each mapping on a node; users of the mapping may see it."""
+    """Return the first error that Proxmox reports for each mapping on a node. Users of the mapping may read it."""
     try:
         rows: list[Row] = reader.get(f"/cluster/mapping/{driver}", {"check-node": node})
     except (PermissionDenied, NotRecorded, NodeUnreachable):
@@ -186,7 +190,7 @@ def _read_checks(reader: Reader, node: str, driver: str) -> dict[str, str]:
 
 
 def _read_list(reader: Reader, place: _Place, addresses: set[str]) -> list[Row] | _Unseen:
-    """Return a node's list of hardware, or why there is none."""
+    """Return a node's hardware list, or why it could not be read."""
     node, driver = place
     path = f"/nodes/{node}/hardware/{driver}"
     try:
@@ -204,7 +208,7 @@ def _read_list(reader: Reader, place: _Place, addresses: set[str]) -> list[Row] 
 
 
 def _read_types(reader: Reader, node: str, card: str) -> list[Row]:
-    """Return the types of mediated devices that a card offers; Proxmox makes none of several functions together."""
+    """Return the types of mediated devices that a card offers; none for an entry with several functions."""
     if ";" in card:
         return []
     try:
@@ -215,7 +219,7 @@ def _read_types(reader: Reader, node: str, card: str) -> list[Row]:
 
 
 def _read_holdings(reader: Reader, nodes: Iterable[str], guests: Iterable[Guest]) -> dict[str, list[Holding]]:
-    """Return what the VMs of each node hold, without the nodes that do not answer. Templates hold nothing."""
+    """Return what the VMs on each node hold. Templates, and nodes that do not answer, are left out."""
     held: dict[str, list[Holding]] = {node: [] for node in nodes}
     wanted = [(g.node, g.vmid, g.running) for g in guests if g.kind == "qemu" and not g.template and g.node in held]
     found = in_parallel(lambda guest: _read_holding(reader, *guest), sorted(wanted))

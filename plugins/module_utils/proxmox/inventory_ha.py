@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rules of the HA manager, as rules or (before Proxmox VE 9) as groups, and the nodes that it empties."""
+"""Reads the HA rules, or before Proxmox VE 9 the HA groups, and which nodes are in maintenance."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .rows import Row
 
 
 def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
-    """Read the HA manager's rules; a group is a node-affinity rule under its own name, marked C(from_group).
+    """Read the HA rules. A group becomes a node-affinity rule with the group's name, marked C(from_group).
 
-    One call where there are rules, two where there are none, three where there still are groups: before Proxmox VE 9,
-    and after an upgrade to it until the HA manager has moved its groups to rules.
+    Takes one call if there are rules, two if there are none, and three if there are still groups: before Proxmox VE 9,
+    and after an upgrade to it until the HA manager has converted its groups to rules.
 
     Raises PermissionDenied without Sys.Audit on C(/).
     """
     rules = _read_rules(reader)
-    # Groups not yet moved are listed as rules, which nothing may be added to.
+    # Groups that are not converted yet are listed as rules, to which nothing can be added.
     if all(rule.name.startswith("ha-group-") for rule in rules):
         return _read_groups(reader) or rules
     return rules
 
 
 def with_maintenance(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return nodes with those in maintenance marked of which the HA manager's daemons there know already: one call.
+    """Return nodes with maintenance set for those that the HA daemon on the node reports as in maintenance. One call.
 
-    C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) cannot see it earlier.
+    C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) sees it only there.
     """
     try:
         rows: list[Row] = reader.get("/cluster/ha/status/current")

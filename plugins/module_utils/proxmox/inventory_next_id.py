@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The datacenter's bounds for automatic VMIDs, also for users who cannot see the datacenter's options."""
+"""Reads the datacenter's bounds for automatic VMIDs, also for users who cannot see the datacenter's options."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ..model import VMID_MAX, VMID_MIN
 from .failures import NotRecorded
 from .reader import Reader
 
-# Proxmox's own default, exclusive as in the datacenter's options.
+# Proxmox's default, exclusive as in the datacenter's options.
 _DEFAULT_UPPER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class NextId:
-    """Both bounds are inclusive. unseen are ids known to be taken, perhaps by guests that this user cannot see.
+    """The bounds for automatic VMIDs, both inclusive. unseen are VMIDs that are taken, perhaps by guests that this user
+    cannot see.
 
-    auditor tells whether the user has Sys.Audit on C(/), and so sees everybody's tasks too; None when not known.
+    auditor tells whether the user has Sys.Audit on C(/), and so sees the tasks of all users; None if unknown.
     """
 
     lower: int = VMID_MIN
@@ -32,7 +33,7 @@ class NextId:
 
 
 def read_next_id(reader: Reader) -> NextId:
-    """Read the bounds: one call for a user who may see them, two for one who may not."""
+    """Read the bounds, in one call for a user who may read them, else in two."""
     try:
         options = reader.get("/cluster/options")
     except (PermissionDenied, NotRecorded):
@@ -43,12 +44,14 @@ def read_next_id(reader: Reader) -> NextId:
 
 
 def is_unfiltered(options: Mapping[str, object]) -> bool:
-    """Tell whether C(/cluster/options) was answered in full: without Sys.Audit only the tags' settings are shown."""
+    """Tell whether an answer of C(/cluster/options) is complete: without Sys.Audit it has only settings of tags."""
     return "mac_prefix" in options or "next-id" in options
 
 
 def bounds_of(setting: object) -> NextId:
-    """Return the bounds of a C(next-id) setting: strings; upper is the first id that is not given; below 100 is 100."""
+    """Return the bounds of a C(next-id) setting. Its values are strings and its upper bound is exclusive; a lower bound
+    below 100 counts as 100.
+    """
     bounds = setting if isinstance(setting, Mapping) else {}
     lower = max(VMID_MIN, int(bounds.get("lower") or VMID_MIN))
     upper = min(VMID_MAX, int(bounds.get("upper") or _DEFAULT_UPPER) - 1)
@@ -56,8 +59,8 @@ def bounds_of(setting: object) -> NextId:
 
 
 def _without_options(reader: Reader, auditor: bool | None) -> NextId:
-    # Proxmox answers with the lowest free id within the bounds, counting guests that this user does not see: nothing
-    # below it may be given, and its upper bound shows only once all are taken.
+    # Proxmox answers with the lowest VMID within the bounds that is free, also of guests that this user cannot see. So
+    # no lower VMID is available. The upper bound is only in the error when all VMIDs are taken.
     try:
         return NextId(lower=int(reader.get("/cluster/nextid")), auditor=auditor)
     except NotRecorded:

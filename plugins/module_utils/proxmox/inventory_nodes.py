@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bridges, the supported CPU models and flags, and the pressure of the nodes."""
+"""Reads the bridges, the supported CPU models and flags, and the pressure of the nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return nodes with the CPU flags that each supports, from one call.
 
-    They stay None before Proxmox VE 9.2, which does not tell, and for a user who cannot see them.
+    They stay None before Proxmox VE 9.2, which does not report them, and for a user who cannot see them.
     """
     rows = _rows(reader, "/cluster/qemu/cpu-flags")
     if rows is None:
@@ -63,10 +63,11 @@ def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return nodes with their pressure, the mean of the last five minutes that are known: one call per online node.
+    """Return nodes with their pressure, the mean of the five latest samples. Takes one call per online node.
 
-    Proxmox VE gives it in percent, a sample a minute, and the last one or two are still empty. It stays None before
-    9.0, which does not tell, for a node that is offline or does not answer, and for a user without Sys.Audit there.
+    Proxmox VE reports pressure in percent, one sample per minute, of which the last one or two are still empty. It
+    stays None before 9.0, which does not report it, for a node that is offline or does not answer, and for a user
+    without Sys.Audit on the node.
     """
 
     def read(node: str) -> float | None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much can still be written to storages that keep some of their free space back."""
+"""Reads how much can be written to storages on which not all of the free space is available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from .reader import Reader
 from .rows import Row
 
 FILE_SYSTEMS = frozenset({"btrfs", "cephfs", "cifs", "dir", "glusterfs", "nfs"})
-"""Types on which a quota, blocks for root or other users may leave less to write than what is not used."""
+"""Types on which less than the unused space may be available, because of a quota, blocks reserved for root, or data of
+other users.
+"""
 
 _LARGE_PART = 10
 _NEARLY_FULL = 4
@@ -26,15 +28,17 @@ _UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 def with_available(
     reader: Reader, nodes: Sequence[Node], storages: Sequence[Storage], size: int
 ) -> tuple[Storage, ...]:
-    """Return storages with what cannot be written any more as used, where size bytes of new disks may come near it.
+    """Return storages with space that is not available counted as used, for those that size bytes of new disks may
+    fill.
 
-    C(/cluster/resources) shows total and used only. One call per node with a file system that is three quarters full,
-    or of whose free space size would take a tenth; a shared one is asked about once. What cannot be read stays.
+    C(/cluster/resources) shows only total and used. Takes one call per node with a file system that is three quarters
+    full, or of whose free space size is more than a tenth; for a shared one, only one node is asked. Storages that
+    cannot be read are not changed.
     """
     online = {node.name for node in nodes if node.online}
     doubtful = [each for each in storages if each.node in online and _is_doubtful(each, size)]
     doubtful.sort(key=lambda each: each.node)
-    # By name, the first node that has it.
+    # The first node of each shared storage.
     shared = {each.name: each.node for each in reversed(doubtful) if each.shared}
     asked = {shared.get(each.name, each.node) for each in doubtful}
     lists = in_parallel(lambda node: _available(reader, node), sorted(asked))

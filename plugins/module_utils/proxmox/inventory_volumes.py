@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes have the volumes that requests name, an ISO image or what is imported, and how large these are."""
+"""Reads which nodes have the volumes that requests name, such as ISO images and imported images, and their sizes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .reader import Reader
 from .rows import Row
 
 _UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
-# Within a directory a disk image has its VM's id once more before its name.
+# On a directory storage, the name of a disk image follows the VMID of its VM and a slash.
 _IMAGE = re.compile(r"(?:\d+/)?(?:base|vm)-(\d+)-\S+")
 _IN_ARCHIVE = re.compile(r"(import/[^/]+\.ova)/.+")
 
 
 class _List(t.NamedTuple):
-    """One list to read: what of one kind lies on a storage, as a node tells."""
+    """One list to read: the volumes with one type of content on a storage, as a node sees them."""
 
     node: str
     storage: str
@@ -34,11 +34,12 @@ class _List(t.NamedTuple):
 def read_volumes(
     reader: Reader, nodes: Sequence[Node], storages: Sequence[Storage], volumes: Iterable[str]
 ) -> dict[tuple[str, str], int | None]:
-    """Return the bytes of each volume by (node, volume), None where it is not; what is not known is left out.
+    """Return the size of each volume in bytes by (node, volume); None if the node does not have it. Volumes about which
+    nothing is known are left out.
 
-    Costs one call per storage and kind of content that is shared, one per node where it is local. Not known is what
-    this user may not list, what is on nodes that are offline, and what a storage does not list as it is not meant for
-    that kind of content.
+    Takes one call per type of content on a shared storage, and one per node on a local one. Nothing is known about
+    volumes that this user may not list, that are on nodes that are offline, or whose type of content is not enabled on
+    the storage.
     """
     kinds = {volume: kind for volume in volumes if (kind := _kind_of(volume)) is not None}
     online = {node.name for node in nodes if node.online}
@@ -60,14 +61,14 @@ def read_volumes(
         if sizes is not None:
             looked_up = dict(_looked_up(node, volume, each.content, sizes))
             if looked_up.get((node, volume), 0) is None:
-                # What there is instead, for the message.
+                # The message names the volumes that exist instead.
                 found.update(((node, other), size) for other, size in sizes.items())
             found.update(looked_up)
     return found
 
 
 def _kind_of(volume: str) -> tuple[str, int | None] | None:
-    """The content type of a volume, and the VM that owns it if one does; None when neither can be derived."""
+    """Return the content type of a volume and the VM that owns it, if any; None if neither can be derived."""
     name = volume.partition(":")[2]
     folder = name.partition("/")[0]
     if folder in ("iso", "import"):
@@ -84,7 +85,7 @@ def _looked_up(
     if volume in sizes:
         yield (node, volume), sizes[volume]
     elif content != "images" and (archive is None or f"{storage}:{archive[1]}" not in sizes):
-        # Images of VMs that this user cannot see are not listed either.
+        # A missing disk image proves nothing: those of VMs that this user cannot see are not listed.
         yield (node, volume), None
 
 

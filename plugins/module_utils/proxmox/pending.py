@@ -25,7 +25,7 @@ APPLIED_AT_ONCE = frozenset({
     *("cpulimit", "cpuunits", "description", "hookscript", "migrate_downtime", "migrate_speed"),
     *("onboot", "protection", "shares", "startup", "tags"),
 })  # fmt: skip
-"""Parameters that Proxmox VE never leaves pending. Others depend on the guest, on hotplug, or always wait."""
+"""Parameters that Proxmox VE always applies at once. Others may become pending, depending on the guest and hotplug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StoredConfig:
 
 
 def read_stored_config(reader: Reader, node: str, vmid: int, *, running: bool) -> StoredConfig | None:
-    """Read the config of a VM in one call; None when it is not on node. Nothing is pending of a VM that is stopped."""
+    """Read the config of a VM in one call; None when it is not on node. A stopped VM has no pending changes."""
     if running:
         try:
             return stored_config(_rows(reader, node, vmid))
@@ -52,12 +52,12 @@ def read_stored_config(reader: Reader, node: str, vmid: int, *, running: bool) -
 
 
 def read_pending(reader: Reader, node: str, vmid: int) -> Pending:
-    """Read what is pending of a VM."""
+    """Read the pending changes of a VM."""
     return stored_config(_rows(reader, node, vmid)).pending
 
 
 def stored_config(rows: Sequence[Row]) -> StoredConfig:
-    """Return what the rows of C(GET .../pending) say."""
+    """Return the config in the rows of C(GET .../pending)."""
     config: dict[str, t.Any] = {}
     pending: dict[str, dict[str, t.Any]] = {}
     for row in rows:
@@ -76,6 +76,6 @@ def _rows(reader: Reader, node: str, vmid: int) -> list[Row]:
 
 
 def _shown(key: str, value: t.Any) -> t.Any:
-    """A value as people read it. Some numbers are texts in a config."""
+    """Return a value for display. Some numbers are texts in a config."""
     shown = conversion_of(key).shown(value)
     return int(shown) if isinstance(shown, str) and shown.isdecimal() else shown

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What reads the cluster's API: a live session, a recording, or a recorder around either."""
+"""The interface for reading the cluster's API. A live session, a recording and a recorder implement it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reader(t.Protocol):
         """
 
     def server_time(self) -> float | None:
-        """Return the server's clock (seconds since the epoch) at its latest answer; None when it is not known."""
+        """Return the server's time (seconds since the epoch) at its latest answer; None if unknown."""
 
 
 class ReadWhereTheyAre:
@@ -56,7 +56,7 @@ class ReadWhereTheyAre:
 
 
 class ReadOnce:
-    """A reader that asks everything once, however many threads want to know. For what belongs to one moment."""
+    """A reader that sends each request once and shares the answer between threads. For reads of one point in time."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -64,7 +64,7 @@ class ReadOnce:
         self._answers: dict[str, Future[t.Any]] = {}
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Return what was answered the first time, or raise it."""
+        """Return the first answer for this path, or raise its error."""
         question = repr((path, params, more))
         with self._lock:
             answer = self._answers.get(question)
@@ -78,5 +78,5 @@ class ReadOnce:
         return answer.result()
 
     def server_time(self) -> float | None:
-        """Return the server's clock at its latest answer."""
+        """Return the server's time at its latest answer."""
         return self._reader.server_time()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recorded API answers: read them as if they came from a cluster, and record what a cluster answers."""
+"""Records the API answers of a cluster, and reads recordings as if they were a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _SECRET_KEY = re.compile(r"password|secret|sshkeys|ticket|csrf|private|encryptio
 
 
 class RecordedReader:
-    """Answers by API path: bare data, or the API's own C({"data": ...}). A path may carry a query (C(?type=vm)).
+    """Returns recorded answers by API path. Each is the data itself, or the API's C({"data": ...}). A path may have a
+    query (C(?type=vm)).
 
     Raises:
         InvalidSnapshot: the data is not a mapping of paths to answers, or lacks C(/cluster/resources).
@@ -44,7 +45,7 @@ class RecordedReader:
 
     @classmethod
     def from_file(cls, path: str) -> RecordedReader:
-        """Return what the JSON file at path holds.
+        """Return a reader of the JSON file at path.
 
         Raises:
             InvalidSnapshot: the file cannot be read or is not JSON, or as the constructor does.
@@ -66,14 +67,14 @@ class RecordedReader:
             raise InvalidSnapshot(message, path=key) from None
 
     def server_time(self) -> None:
-        """A recording does not know when it was made."""
+        """Return None: a recording does not have the server's time."""
         return
 
 
 class Recorder:
-    """Reads through another reader and keeps every answer by path, without secrets.
+    """Reads through another reader and records every answer by path, without secrets.
 
-    What it keeps in C(answers) is what RecordedReader takes. Calls that failed are not kept.
+    C(answers) has the recording in the format of RecordedReader. Calls that failed are not recorded.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -82,7 +83,7 @@ class Recorder:
         self.answers: dict[str, t.Any] = {}
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Read path from the other reader, and keep the answer."""
+        """Read path from the other reader, and record the answer."""
         query = {**(params or {}), **more}
         answer = self._reader.get(path, query)
         with self._lock:
@@ -90,7 +91,7 @@ class Recorder:
         return answer
 
     def server_time(self) -> float | None:
-        """Return the other reader's."""
+        """Return the server's time of the other reader."""
         return self._reader.server_time()
 
 
@@ -104,7 +105,7 @@ def without_secrets(answer: t.Any) -> t.Any:
 
 
 def _read(path: str) -> str:
-    """Return what a file holds. Raises OSError and ValueError, also for what is no plain file, such as a device."""
+    """Return the text of a regular file. Raises OSError or ValueError, also for other files, such as a device."""
     if "\0" in path or not Path(path).is_file():
         raise ValueError("there is no such file")
     return Path(path).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the rows of the API's lists to the model. Rows and keys that are not known here are ignored."""
+"""Converts rows of the API's lists to the model. Unknown rows and keys are ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUEST_KINDS = frozenset({"qemu", "lxc"})
 
 
 def node_of_row(row: Row) -> Node:
-    """Return the node of a row of C(/cluster/resources). Its figures are 0 while it is offline, or may not be seen."""
+    """Return the node of a row of C(/cluster/resources). Figures are 0 if it is offline or the user lacks rights."""
     return Node(
         name=row["node"],
         online=row.get("status") == "online",
@@ -36,7 +36,7 @@ def guest_of_row(row: Row) -> Guest:
     name = row.get("name")
     return Guest(
         vmid=vmid,
-        # What Proxmox calls a VM whose config is not written yet; no real name holds a space.
+        # Proxmox shows this name for a VM whose config is not written yet; no real name contains a space.
         name=None if name == f"VM {vmid}" else name,
         node=row["node"],
         kind=row["type"],

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the answers look like that this collection reads: checked once, so that nobody else has to.
+"""Checks the shape of the answers that this collection reads, so that no other code has to.
 
-Proxmox writes one and the same figure as a number here and as a string there; what is declared here as a number is one
-afterwards. Keys, types of rows and paths that are not declared pass as they are.
+Proxmox returns some figures as a number in one place and as a string in another. Values that are declared as numbers
+here are converted. Keys, types of rows and paths that are not declared are not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 DEEPEST = 32
-"""How deep an answer may be nested."""
+"""The maximum nesting depth of an answer."""
 
 _LARGEST = 2**63
 _DIGITS = re.compile(r"[+-]?\d{1,18}")
@@ -26,12 +26,12 @@ Kind = Callable[[t.Any], t.Any]
 
 
 class WrongShape(ValueError):
-    """An answer is not of the shape that its path declares; the text says where, and what was expected."""
+    """An answer does not have the shape that is declared for its path. The text says where, and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A mapping: kinds of the keys that it must have, and of those that it may have or have as null."""
+    """A mapping with required keys, and optional keys, which may also be null; each with the kind of its value."""
 
     required: Mapping[str, Kind] = field(default_factory=dict)
     optional: Mapping[str, Kind] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ByType:
-    """A mapping whose keys depend on its type; of other types than these anything will do."""
+    """A mapping whose keys depend on its type; mappings of other types are not checked."""
 
     kinds: Mapping[str, Row]
 
@@ -141,7 +141,7 @@ def flag(value: t.Any) -> bool:
 
 
 def scalar(value: t.Any) -> t.Any:
-    """One value, be it a number or text."""
+    """A number or a text."""
     if isinstance(value, (str, int, float)):
         return value
     raise WrongShape(f"expected text or a number, got {_name(value)}")
@@ -196,7 +196,7 @@ _INTERFACE = Row(optional={**_texts("name", "hardware-address"), "ip-addresses":
 
 
 def _interfaces(value: t.Any) -> t.Any:
-    """The interfaces that a guest agent tells, or a mapping with the error that it answers instead."""
+    """The interfaces that a guest agent reports, or a mapping with the error that it returns instead."""
     return value if isinstance(value, Mapping) else Rows(_INTERFACE)(value)
 
 
@@ -294,7 +294,7 @@ def _kind_of(path: str) -> Kind | None:
 
 
 def require_sane(data: t.Any) -> None:
-    """Raise WrongShape for what no answer holds: deep nesting, numbers beyond all bounds, text that is no Unicode."""
+    """Raise WrongShape for data that no answer contains: deep nesting, huge numbers, text that is not valid Unicode."""
     level: list[t.Any] = [data]
     for _depth in range(DEEPEST):
         below: list[t.Any] = []
@@ -304,7 +304,7 @@ def require_sane(data: t.Any) -> None:
                 if not value.isascii():
                     _require_unicode(value)
             elif kind is int or kind is float:
-                # NaN is on no side of anything.
+                # Written so that NaN, for which every comparison is false, is refused too.
                 if not -_LARGEST < value < _LARGEST:
                     raise WrongShape("a number is not finite, or has too many digits")
             elif kind is dict or isinstance(value, Mapping):
@@ -326,7 +326,7 @@ def _require_unicode(value: str) -> None:
 
 
 def _name(value: t.Any) -> str:
-    """Say what a value is, without showing it."""
+    """Return what kind of value it is, without showing it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

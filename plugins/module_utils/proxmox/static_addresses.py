@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The addresses that the configs of guests set: C(ipconfigN) of VMs, for cloud-init, and C(netN) of containers."""
+"""Parses static addresses in the configs of guests: C(ipconfigN) of VMs, for cloud-init, and C(netN) of containers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WITH_ADDRESS = ("ip", "ip6")
 
 
 def static_addresses(config: Mapping[str, t.Any]) -> list[Interface]:
-    """Return the static addresses of a guest with their prefix, by the number of the card, IPv4 before IPv6.
+    """Return the static addresses of a guest with their prefixes, in the order of the cards, IPv4 before IPv6.
 
-    C(dhcp), C(auto), C(manual) and what is no address are left out.
+    C(dhcp), C(auto), C(manual) and invalid values are left out.
     """
     cards = sorted((int(found[1]), str(value)) for key, value in config.items() if (found := _CARD.fullmatch(key)))
     return [address for _number, text in cards for address in addresses_of_card(text)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configs that Proxmox VE accepts and that hardly do what their author wants."""
+"""Warns of configs that Proxmox VE accepts but that are probably a mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .kinds import BOOT
 
 
 def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> list[str]:
-    """Return what to warn of, about the options that are wanted, in the config that the VM has or gets."""
+    """Return warnings about the wanted options, given the config that the VM has or gets."""
     cautions = []
     if "bios" in wanted and config.get("bios") == "ovmf" and "efidisk0" not in config:
         cautions.append("bios is ovmf and there is no efidisk0: the VM forgets its EFI settings when it stops")

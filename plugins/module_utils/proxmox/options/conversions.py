@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How one sort of VM option is declared to Ansible, sent to Proxmox, and compared with what Proxmox shows.
+"""How each type of VM option is declared to Ansible, sent to Proxmox, and compared with a VM's config.
 
-to_api gives the value for the API; an empty text stands for "unset it". same tells whether a value as to_api gave it
-and one as the VM's config shows it mean the same. merged is what to send so that nothing that Proxmox invented is lost.
-shown is for people.
+to_api returns the value for the API; an empty text unsets the option. same tells whether a value of to_api and a value
+of the VM's config mean the same. merged returns the value to send so that nothing that Proxmox generated is lost. shown
+returns the value for display.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .properties import PropertyKind
 from .values import Secret, boolean, invalid, number
 
 Value: t.TypeAlias = "str | int | Drive"
-"""A value of the API as to_api gives it; a drive is written out when its storage is known."""
+"""A value of to_api. A drive is formatted later, when its storage is known."""
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.
@@ -32,7 +32,7 @@ _VERSIONED_MACHINE = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
 
 
 class Conversion:
-    """One sort of option. Subclasses say how it differs from a plain text."""
+    """One type of option. Subclasses define how it differs from a plain text."""
 
     @property
     def example(self) -> str:
@@ -56,7 +56,7 @@ class Conversion:
         return t.cast(Value, wanted)
 
     def shown(self, value: t.Any) -> t.Any:
-        """Return the value as people read it."""
+        """Return the value for display."""
         return value
 
 
@@ -76,10 +76,10 @@ class Text(Conversion):
 
 
 class Description(Text):
-    """A text of many lines; Proxmox does not keep blanks at the end."""
+    """A text of several lines, without trailing whitespace, which Proxmox removes."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare without what is not kept."""
+        """Compare without trailing whitespace."""
         return str(wanted).rstrip() == str(current).rstrip()
 
 
@@ -145,15 +145,15 @@ class Number(Conversion):
 
 
 class Shares(Number):
-    """A weight for the CPU. Proxmox stores what is above the limit of cgroups v2 as that limit."""
+    """A CPU weight. Proxmox reduces a value above the limit of cgroups v2 to that limit."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare what is in force."""
+        """Compare the values that take effect."""
         return min(float(wanted), _MOST_SHARES) == min(float(current), _MOST_SHARES)
 
 
 class Memory(Number):
-    """A number of MiB. Ansible takes it for a text, so that C(4G) is answered here, and by its unit."""
+    """A number of MiB. It is declared as a text, so that the error about C(4G) comes from here and names the unit."""
 
     def spec(self) -> dict[str, t.Any]:
         """Declare a text."""
@@ -169,22 +169,22 @@ class Memory(Number):
 
 @dataclass(frozen=True)
 class Properties(Conversion):
-    """A property string. required is the property without which it means nothing."""
+    """A property string. required is the property that it must have."""
 
     kind: PropertyKind
     required: tuple[str, ...] = ()
 
     @property
     def example(self) -> str:
-        """Return that of the kind."""
+        """Return the example of the kind."""
         return self.kind.example
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a string or a mapping: of type C(str) Ansible would make Python's text of a mapping."""
+        """Declare a string or a mapping. With the type C(str), Ansible would convert a mapping to its Python text."""
         return {"type": "raw"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the string in its one spelling."""
+        """Return the string in its normal form."""
         if value == "":
             return ""
         properties = self.kind.of(option, value)
@@ -193,12 +193,12 @@ class Properties(Conversion):
         return self.kind.format(properties)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare what the properties mean: any order, any spelling, defaults left out, what Proxmox invented."""
+        """Compare the meaning of the properties, regardless of order, spelling, defaults and generated values."""
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
         return self.kind.same(self._pinned(given, present), present)
 
     def merged(self, wanted: t.Any, current: t.Any) -> Value:
-        """Keep what Proxmox invented: a MAC address, a UUID."""
+        """Keep values that Proxmox generated, such as a MAC address or a UUID."""
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
         return self.kind.format(self.kind.keep_generated(self._pinned(given, present), present))
 
@@ -212,7 +212,7 @@ class Properties(Conversion):
 
 @dataclass(frozen=True)
 class Words(Conversion):
-    """A list of words that Proxmox keeps as one text."""
+    """A list of words that Proxmox stores as one text."""
 
     separator: str = " "
 
@@ -259,7 +259,7 @@ class Tags(Words):
 
 
 class Hotplug(Text):
-    """Features between commas, C(1) for Proxmox's default set, C(0) for none."""
+    """A comma-separated list of features, C(1) for Proxmox's default, or C(0) for none."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         """Compare as sets."""
@@ -272,10 +272,10 @@ class Hotplug(Text):
 
 
 class SshKeys(Conversion):
-    """Public keys, a line each, or a list of them. Proxmox wants and shows them URL-encoded."""
+    """Public keys, one per line, or a list of them. The API uses them URL-encoded."""
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a text or a list, which is no secret, in spite of its name."""
+        """Declare a text or a list. It is not secret, although its name makes Ansible assume so."""
         return {"type": "raw", "no_log": False}
 
     def to_api(self, option: str, value: t.Any) -> Value:
@@ -303,22 +303,22 @@ class SshKeys(Conversion):
 
 
 class Password(Conversion):
-    """A password. Proxmox stores a hash and shows stars, so one that is set counts as the one that is wanted."""
+    """A password. Proxmox stores a hash and shows asterisks, so any password that is set counts as the wanted one."""
 
     def spec(self) -> dict[str, t.Any]:
         """Declare a secret."""
         return {"type": "str", "no_log": True}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the password, so that printing it by accident shows stars."""
+        """Return the password as a Secret, whose repr shows asterisks."""
         return Secret(value)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Tell whether one is set at all."""
+        """Tell whether any password is set."""
         return bool(current)
 
     def shown(self, value: t.Any) -> t.Any:
-        """Return stars."""
+        """Return asterisks."""
         return value if value is None else "********"
 
 
@@ -335,5 +335,5 @@ class Drives(Conversion):
         return {"type": "dict", "options": {name: dict(each) for name, each in self.suboptions.items()}}
 
     def to_api(self, option: str, value: t.Any) -> Drive:
-        """Return the drive, to be written out when its storage is known."""
+        """Return the drive, which is formatted when its storage is known."""
         return parse_drive(option, value)

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drift: the differences between an existing VM's config and its request, compared as Proxmox reads them.
+"""Drift: the differences in meaning between an existing VM's config and its request.
 
-Only requested options are compared, of a drive each property. A value that equals Proxmox's default is no
-drift when the config has none. What cannot be compared is C(cipassword): Proxmox shows stars, so a password that is set
-counts as the one that is wanted.
+Only requested options are compared, and of a drive only requested properties. If the config does not set an option, a
+requested value that equals Proxmox's default is no drift. C(cipassword) cannot be compared, as Proxmox shows asterisks:
+any password that is set counts as the wanted one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from .values import Secret, boolean
 class ChangeSet:
     """Differences between a VM's config and its request.
 
-    changes is all of them, by API parameter, for people: C({"old": ..., "new": ...}) with None for what is not set,
-    secrets masked. To be applied are moves (slot to storage, to C(POST .../move_disk)), parameters (to
-    C(PUT .../config), with the names in delete) and resizes (slot to bytes, to C(PUT .../resize)). unappliable says of
-    parameters why they cannot be changed. unplaced are drives, new ones and some to be moved, for which a storage has
-    to be chosen first. parameters may hold a secret.
+    Attributes:
+        changes: all differences by API parameter, for display: C({"old": ..., "new": ...}), None for a parameter that
+            is not set, secrets masked.
+        parameters: the parameters to send to C(PUT .../config). They may contain a secret.
+        delete: the parameters to unset in the same request.
+        resizes: slot to bytes, for C(PUT .../resize).
+        moves: slot to storage, for C(POST .../move_disk).
+        unappliable: why some parameters cannot be changed.
+        unplaced: drives to create or to move for which a storage has to be chosen first.
     """
 
     changes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
@@ -46,7 +50,7 @@ class ChangeSet:
     def with_storages(
         self, wanted: Mapping[str, Value], config: Mapping[str, t.Any], storages: Mapping[str, str]
     ) -> ChangeSet:
-        """The same with the drives of storages, by slot, on the storage that was chosen for each.
+        """Return the change set with drives on the chosen storages, given by slot.
 
         wanted and config are those that were compared.
         """
@@ -62,12 +66,12 @@ class ChangeSet:
 
     @property
     def before(self) -> dict[str, t.Any]:
-        """What differs, as it is: one side of a diff. Parameters that are not set are left out."""
+        """The present values of what differs, for a diff. Parameters that are not set are left out."""
         return {key: change["old"] for key, change in self.changes.items() if change["old"] is not None}
 
     @property
     def after(self) -> dict[str, t.Any]:
-        """The requested values of what differs: the other side of a diff."""
+        """The requested values of what differs, for a diff."""
         return {key: change["new"] for key, change in self.changes.items() if change["new"] is not None}
 
 
@@ -81,10 +85,10 @@ def compare(
     """Return how a VM's config differs from the wanted options.
 
     Args:
-        wanted: options by API name, as to_api gives them; an empty text means that the option is to be unset.
+        wanted: options by API name, as returned by to_api; an empty text unsets the option.
         config: the answer of C(GET .../config).
-        storages: where drives that name no storage have to be, by slot.
-        displaced: the slots of drives that are not on a storage of the class that they name.
+        storages: by slot, the required storages of drives for which the request names no storage.
+        displaced: the slots of drives that are not on a storage of the requested storage class.
     """
     return _differences(wanted, config, storages or {}, displaced).change_set()
 
@@ -96,10 +100,10 @@ def clone_adjustments(
     storages: Mapping[str, str] | None = None,
     devices: Mapping[str, str] | None = None,
 ) -> ChangeSet:
-    """Return what turns a fresh clone into the requested VM: options, larger disks, allocated devices.
+    """Return the changes that turn a new clone into the requested VM: options, larger disks, allocated devices.
 
-    wanted, config and storages are those of compare, devices the values of the parameters that attach what was
-    allocated. A password is always set, as the clone has its template's.
+    wanted, config and storages are as for compare; devices are the parameters that attach the allocated devices. A
+    requested password is always set, as the clone has that of its template.
     """
     found = _differences(wanted, config, storages or {})
     for key, value in wanted.items():
@@ -126,7 +130,7 @@ def _differences(
         else:
             found.compare_option(key, value, current)
     if media_of(found.parameters) and wanted.get("boot"):
-        # Proxmox appends what gets a medium to the boot order.
+        # Proxmox appends CD drives to the boot order when they get a medium, so set the order again.
         found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))
     return found
 

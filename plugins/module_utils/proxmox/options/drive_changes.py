@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a drive of an existing VM differs from the requested one, and what can be changed without losing data.
+"""Compares a drive of an existing VM with the request, and returns what can be changed without losing data.
 
-Proxmox names the volumes, so a volume's name never differs. A volume is moved and grown, never replaced or shrunk.
+Proxmox chooses the names of volumes, so names are not compared. A volume is moved and grown, never replaced or shrunk.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ _LINKED = re.compile(r"[:/](base-\d+-[^/]+)/")
 
 @dataclass(frozen=True, slots=True)
 class DriveChange:
-    """What has to change of one drive.
+    """The change of one drive.
 
-    new is the drive as it should be, for people. value is what to set it to (None: nothing), with the volume that it
-    has now, resize the bytes to grow to (None: no growth), before it is set or, where an image is imported, afterwards.
-    move is the storage to move it to before all else (None: it stays). reasons say what cannot be changed and why.
-    unplaced: it is new or has to be moved, and its storage is still to be chosen.
+    Attributes:
+        new: the requested drive, for display.
+        value: the value to set, with the present volume of the drive; None if it is not set.
+        resize: the bytes to grow the disk to, before value is set, or for an imported image afterwards; None: nothing.
+        move: the storage to move the disk to before all other changes; None: no move.
+        reasons: what cannot be changed, and why.
+        unplaced: whether the drive is new or has to be moved, and its storage has not been chosen yet.
     """
 
     new: str
@@ -41,11 +44,13 @@ class DriveChange:
 def compare_drive(
     drive: Drive, current: str | None, storage: str | None, *, displaced: bool = False
 ) -> DriveChange | None:
-    """Return what has to change, None when nothing has to.
+    """Return the change of a drive, None if nothing has to change. Properties that are not requested are kept.
 
-    current is the value in the VM's config, None when it has no such drive. storage is where the drive has to be, None
-    when that was not decided or is of no matter. displaced: it is not where it has to be. Properties of a drive that
-    are not requested stay as they are.
+    Args:
+        current: the value in the VM's config; None if the VM has no such drive.
+        storage: the required storage of a drive for which the request names none; None if any will do or none has been
+            chosen yet.
+        displaced: whether the drive has to be moved, even if its storage has not been chosen yet.
     """
     if current is None and drive.unsized:
         return DriveChange("a new drive", reasons=("it does not exist, and no size is given to create it with",))
@@ -66,9 +71,9 @@ def compare_drive(
 
 
 def obstacle_to_move(slot: str, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool) -> str | None:
-    """Return why a drive of a VM cannot be moved to another storage, or what would be lost; None when it can be.
+    """Return why a drive of a VM cannot be moved to another storage without a loss; None if it can.
 
-    pending are the keys of the config that wait for the VM to be stopped and started.
+    pending are the keys of the config with pending changes.
     """
     linked = _LINKED.search(str(config[slot]))
     if config.get("template"):
@@ -88,9 +93,10 @@ def obstacle_to_move(slot: str, config: Mapping[str, t.Any], pending: Collection
 
 
 def _occupied(drive: Drive, current: str) -> str | None:
-    """Return why a drive cannot come to be in a slot that holds another one; None when it can, or when it is that one.
+    """Return why a drive cannot take the place of the one in its slot; None if it can, or if they are the same.
 
-    current is the slot's value in a config. A medium can be changed; a disk or a cloud-init drive holds data.
+    current is the slot's value in the config. The medium of a CD-ROM drive can be changed; a disk or a cloud-init drive
+    contains data and is not replaced.
     """
     present = kind_of(drive.slot).read(current)
     file = present.get("file", "")
@@ -106,7 +112,7 @@ def _occupied(drive: Drive, current: str) -> str | None:
 
 
 def _move(drive: Drive, file: str, target: str | None, *, displaced: bool) -> DriveChange | None:
-    """Return the change of a drive that is on another storage than the target, or is displaced without a target."""
+    """Return the move of a drive to the target; None if it is there, or is not displaced and has no target."""
     here = file.partition(":")[0]
     if target == here or not (target or displaced):
         return None
@@ -150,7 +156,7 @@ def _fixed(drive: Drive, size: int | None, *, differ: bool) -> list[str]:
 
 
 def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage: str | None) -> DriveChange | None:
-    """Compare a CD-ROM drive with what it, or a cloud-init drive in its place, shall be: a medium can be changed."""
+    """Compare a CD-ROM drive with the requested one, or with a requested cloud-init drive, which may replace it."""
     if drive.cloudinit:
         return _add(drive, storage)
     given = {key: value for key, value in present.items() if key != "size"}

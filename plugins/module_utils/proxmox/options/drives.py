@@ -28,7 +28,7 @@ from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
 from .properties import PropertyKind
 from .values import format_gib, invalid, size_in_config, size_in_gib
 
-# What Proxmox allocates for EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
+# The size of EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
 SMALL_VOLUME = 4 * MIB
 
 _KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": EFIDISK, "tpmstate": TPMSTATE}
@@ -38,10 +38,10 @@ _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
 _STORAGE = re.compile(r"[A-Za-z][\w.-]*")
 _VOLUME = re.compile(r"([A-Za-z][\w.-]*):(\S+)")
 _UNIT = re.compile(r"\d+(\.\d+)?[KMGTkmgt]i?[Bb]?")
-# Keys of a mapping beside those of Proxmox.
+# Keys of a mapping that are not properties of Proxmox.
 _PLACE = ("storage", "storage_class")
 _EXPECTED = "STORAGE:GIB, :GIB, STORAGE:cloudinit, a volume (STORAGE:NAME), none or cdrom"
-# Read only when a volume is made; a config never shows them.
+# Properties that only apply when a volume is created; a config never shows them.
 CREATION_ONLY = frozenset({"format", "import-from"})
 SIZE_EXPECTED = "a size above 0 GiB, or import-from"
 
@@ -62,12 +62,12 @@ def is_cloudinit(volume: str) -> bool:
 
 
 def is_medium(drive: Mapping[str, str]) -> bool:
-    """Tell of a drive's properties whether they are those of a CD-ROM drive, a cloud-init drive among them."""
+    """Tell whether a drive with these properties is a CD-ROM drive; a cloud-init drive is one too."""
     return "cdrom" in (drive.get("media"), drive.get("file"))
 
 
 def media_of(parameters: Mapping[str, t.Any]) -> frozenset[str]:
-    """Return the slots among a config's parameters that are CD-ROM drives, with a medium or without."""
+    """Return the slots of CD-ROM drives among config parameters, with or without a medium."""
     kinds = {key: _KINDS.get(key.rstrip("0123456789")) for key in parameters}
     drives = {key: kind.read(str(parameters[key])) for key, kind in kinds.items() if kind is not None}
     return frozenset(
@@ -76,7 +76,7 @@ def media_of(parameters: Mapping[str, t.Any]) -> frozenset[str]:
 
 
 def drive_size(slot: str, current: str) -> int:
-    """Return the bytes that a config tells of a drive, 0 when it tells none."""
+    """Return the size of a drive in a config in bytes, 0 if it has none."""
     return size_in_config(kind_of(slot).read(current).get("size", "")) or 0
 
 
@@ -84,9 +84,12 @@ def drive_size(slot: str, current: str) -> int:
 class Drive:
     """One requested drive.
 
-    size is in bytes, 0 when it was not given. storage is None when one is to be chosen, within storage_class if that is
-    given. volume is what the drive holds when nothing is made for it: a volume, C(none), C(cdrom) or a path. source is
-    what is copied into a new volume. options are the other properties, each in its one spelling.
+    Attributes:
+        size: in bytes, 0 if it was not given.
+        storage: None if the scheduler chooses one, within storage_class if that is given.
+        volume: for a drive without a new volume, an existing volume, C(none), C(cdrom) or a path.
+        source: the image that is copied into a new volume.
+        options: the other properties, in their normal form.
     """
 
     slot: str
@@ -100,21 +103,21 @@ class Drive:
 
     @property
     def small(self) -> bool:
-        """Tell whether Proxmox alone decides the size: EFI variables, TPM state, cloud-init."""
+        """Tell whether Proxmox sets the size: for EFI variables, TPM state and cloud-init."""
         return self.cloudinit or self.slot.startswith(("efidisk", "tpmstate"))
 
     @property
     def unsized(self) -> bool:
-        """Tell whether it cannot be made as nothing gives its size: one that is there already is meant."""
+        """Tell whether the drive has no size, volume or source, and so can only describe an existing drive."""
         return not (self.volume or self.size or self.small or self.source)
 
     @property
     def cdrom(self) -> bool:
-        """Tell whether it is a CD-ROM drive with a medium or without."""
+        """Tell whether it is a CD-ROM drive, with or without a medium."""
         return self.options.get("media") == "cdrom" or self.volume == "cdrom"
 
     def to_disk(self) -> Disk | None:
-        """Return what the scheduler has to find room or the volume for; None when nothing of a storage is needed."""
+        """Return the disk to schedule; None if the drive needs neither space on a storage nor an existing volume."""
         if self.volume is None:
             return Disk(
                 slot=self.slot,
@@ -131,10 +134,10 @@ class Drive:
         return Disk(slot=self.slot, storage=found[1], content=content, volume=self.volume)
 
     def to_api(self, storage: str | None) -> str:
-        """Return the value for Proxmox, with what is new on that storage. storage is not used for a volume that exists.
+        """Return the value for Proxmox, with new volumes on storage. An existing volume does not need one.
 
-        The size of an imported volume is its source's: a larger one is a resize afterwards. An unsized drive is shown
-        without a size, which Proxmox does not take. Raises InvalidRequest when a storage is needed and none is given.
+        An imported volume has the size of its source and is grown afterwards. An unsized drive is returned without a
+        size, for display only: Proxmox would refuse it. Raises InvalidRequest if a storage is needed and none is given.
         """
         if self.volume is not None:
             file = self.volume
@@ -147,7 +150,7 @@ class Drive:
         elif self.unsized:
             file = storage
         else:
-            # Proxmox ignores this number for EFI variables and TPM state, but wants one.
+            # For EFI variables and TPM state, Proxmox requires a number but ignores it.
             file = f"{storage}:{1 if self.small else format_gib(self.size)}"
         source = {"import-from": self.source} if self.source is not None else {}
         return kind_of(self.slot).format({"file": file, **self.options, **source})
@@ -207,7 +210,7 @@ def _name(slot: str, key: str, value: t.Any) -> str | None:
 
 
 def _check(drive: Drive, value: t.Any) -> None:
-    """Refuse what Proxmox would refuse, or would accept and then fail on."""
+    """Raise InvalidRequest for a drive that Proxmox would refuse, or accept and then fail to create."""
     if drive.volume is None:
         if drive.storage and not _STORAGE.fullmatch(drive.storage):
             raise invalid(drive.slot, value, _EXPECTED)

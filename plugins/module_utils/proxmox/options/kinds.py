@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kinds of property strings in a VM's config: their properties, limits and defaults in Proxmox VE 8.4 and 9.2.
 
-Where the API schema names no default, the one here is what Proxmox does when the property is absent.
+If the API schema has no default, the one here is what Proxmox does when the property is absent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _is_network(text: str, is_address: Callable[[str], bool], longest: int) -> bool:
-    """Whether text is an address with a prefix that Proxmox VE takes."""
+    """Whether text is an address with a prefix that Proxmox VE accepts."""
     address, _slash, prefix = text.partition("/")
     return is_address(address) and prefix.isdecimal() and 8 <= int(prefix) <= longest
 
@@ -65,7 +65,7 @@ AGENT = PropertyKind(
         "type": _choice("virtio", "isa", default="virtio"),
     },
     default_key="enabled",
-    # Proxmox VE 9 calls it freeze-fs, but knows the old name, too; 8 knows no other.
+    # Proxmox VE 9 names it freeze-fs and accepts the old name too; 8 knows only the old one.
     aliases={"freeze-fs": "freeze-fs-on-backup", "guest-fsfreeze": "freeze-fs-on-backup"},
 )
 AMD_SEV = PropertyKind(
@@ -299,7 +299,7 @@ _DRIVE = {
     "snapshot": _OFF,
     "werror": _choice("enospc", "ignore", "report", "stop"),
 }
-# Gone in Proxmox VE 9.
+# Removed in Proxmox VE 9.
 _GEOMETRY = {"cyls": _COUNT, "heads": _COUNT, "secs": _COUNT, "trans": _choice("none", "lba", "auto")}
 _WWN = Property(pattern="0x[0-9a-fA-F]{16}", expected="0x and 16 hexadecimal digits")
 _ALIASES = {

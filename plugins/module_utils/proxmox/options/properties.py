@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Proxmox's property strings (C(virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1)): parsed, checked, written, compared.
 
-A kind knows its properties. Parsing gives every property in one spelling: what means the same is then the same.
+A kind defines its properties. Parsing converts each to a normal form, so that values with the same meaning are equal.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from .values import boolean, invalid, number, such_as
 class Property:
     """One property of a kind.
 
-    type: string, boolean, integer, number, set (parts between semicolons whose order means nothing) or mac. default is
-    what Proxmox assumes when it is absent, None when that is not one fixed value. generated: Proxmox invents it when it
-    is absent. pattern must match in full and valid hold, expected says both in words. switch holds the choices that
-    false and true stand for: of an unquoted C(on) YAML makes a boolean.
+    Attributes:
+        type: string, boolean, integer, number, set (parts separated by semicolons, in any order) or mac.
+        default: what Proxmox assumes when the property is absent; None if that is not a fixed value.
+        generated: whether Proxmox generates a value when the property is absent.
+        pattern, valid: the value must match pattern in full and satisfy valid.
+        expected: both conditions in words, for errors.
+        switch: the choices that false and true stand for, as YAML reads an unquoted C(on) as a boolean.
     """
 
     type: str = "string"
@@ -40,7 +43,7 @@ class Property:
     switch: tuple[str, str] | None = None
 
     def normalize(self, option: str, value: t.Any) -> str:
-        """Return the one spelling of a value. Raises InvalidRequest."""
+        """Return the normal form of a value. Raises InvalidRequest."""
         if self.type == "boolean":
             truth = boolean(value)
             if truth is None:
@@ -68,11 +71,11 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class PropertyKind:
-    """What may stand in one sort of property string.
+    """The syntax of one kind of property string.
 
-    default_key is the property whose name may be left out. aliases maps other names to properties. paired names a
-    property whose VALUE may stand as a name, and the property that then takes the value (C(virtio=MAC) is model=virtio,
-    macaddr=MAC). example is a string as users write it, for the texts of errors.
+    default_key is the property whose name may be left out. aliases maps other names to properties. paired has two
+    properties that may be written as one, the value of the first as the name: C(virtio=MAC) means model=virtio and
+    macaddr=MAC. example is a string as users write it, for errors.
     """
 
     name: str
@@ -83,11 +86,11 @@ class PropertyKind:
     example: str = ""
 
     def parse(self, option: str, text: str) -> dict[str, str]:
-        """Return the properties of a string, each in its one spelling. Raises InvalidRequest."""
+        """Return the properties of a string in their normal form. Raises InvalidRequest."""
         return self._collect(option, self._split(option, text))
 
     def read(self, text: str) -> dict[str, str]:
-        """Return the properties of a string of Proxmox's own; what is not known here is kept as it stands."""
+        """Return the properties of a string in a config. Unknown properties are kept as they are."""
         properties: dict[str, str] = {}
         for part in filter(str.strip, text.split(",")):
             try:
@@ -100,7 +103,7 @@ class PropertyKind:
     def of(self, option: str, value: t.Any, also: tuple[str, ...] = ()) -> dict[str, str]:
         """Return the properties of a value given as a string, a mapping or a single scalar.
 
-        Raises InvalidRequest; also names keys that the caller knows beside the kind's own, for the text of the error.
+        Raises InvalidRequest. also are further keys that the caller accepts, for the text of the error.
         """
         if isinstance(value, Mapping):
             return self._collect(option, [(str(key), each) for key, each in value.items() if each is not None], also)
@@ -120,12 +123,12 @@ class PropertyKind:
         return ",".join([*parts, *(f"{key}={rest[key]}" for key in sorted(rest))])
 
     def complete(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties with what Proxmox assumes for those that are absent."""
+        """Return the properties with the defaults of those that are absent."""
         assumed = {key: each.default for key, each in self.properties.items() if each.default is not None}
         return {**assumed, **properties}
 
     def keep_generated(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
-        """Return the wanted properties, with those current ones that Proxmox invented and that are not requested."""
+        """Return the wanted properties, and those current ones that Proxmox generated and the request does not set."""
         kept = {
             key: value for key, value in current.items() if key in self.properties and self.properties[key].generated
         }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a playbook's options to a request, and from a decided request to the parameters that create the VM."""
+"""Makes a request from a playbook's options, and the parameters that create the VM from a decided request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .values import invalid, number
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _OWN_KEY = re.compile(r"([^/]*\.)?qemu-scheduler/.*")
-# An option and the context key that says the same.
+# Options and the context keys with the same meaning.
 _CONTEXT_KEYS = {
     "node_regex": "node.qemu-scheduler/regex",
     "vmid_range": "vmid.qemu-scheduler/range",
@@ -36,12 +36,12 @@ _PATTERNS = {
 
 
 def vm_request(params: Mapping[str, t.Any]) -> Request:
-    """Return the request that a VM's options make, without the placement rules and the clone source.
+    """Return the request for a VM's options, without placement rules and clone source.
 
     params are VM options and name, vmid, pool, state, node, node_regex, vmid_range, vmid_regex, context, clone,
-    archive; what is None was not given. name may be left out when vmid is given, and is then empty. options of the
-    request are what to_api gives. cores and memory are Proxmox's defaults when not given, also for a VM that has those
-    of a template or a backup, which are not known here.
+    archive; None if not given. name may be missing if vmid is given, and is then empty. The request's options are those
+    of to_api. If cores and memory are not given, they are Proxmox's defaults, even for a VM that gets those of a
+    template or a backup, which are not known here.
 
     Raises InvalidRequest, which names option, value and what was expected.
     """
@@ -83,7 +83,7 @@ class Traits(t.TypedDict):
 
 
 def traits_of(options: Mapping[str, t.Any]) -> Traits:
-    """Return what of a VM's options, or of its config, its node or other VMs' rules may depend on."""
+    """Return the fields of a request that depend on a VM's options or config and matter for placement."""
     cpu = CPU.read(str(options.get("cpu", "")))
     nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
     return {
@@ -95,9 +95,9 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
 
 
 def create_parameters(request: Request, decision: Decision) -> dict[str, str | int]:
-    """Return the parameters of C(POST /nodes/NODE/qemu) for a decided request: all but start.
+    """Return the parameters of C(POST /nodes/NODE/qemu) for a decided request, without start.
 
-    Raises InvalidRequest when an allocated device wants a parameter that the request sets itself.
+    Raises InvalidRequest when an allocated device needs a parameter that the request sets.
     """
     parameters: dict[str, str | int] = {"vmid": decision.vmid}
     if request.name:
@@ -113,7 +113,7 @@ def create_parameters(request: Request, decision: Decision) -> dict[str, str | i
 
 
 def placed_options(request: Request, storages: Mapping[str, str]) -> dict[str, str | int]:
-    """Return the request's options as the API takes them, drives on their decided storages, without those to unset."""
+    """Return the request's options for the API, with drives on their decided storages, without options to unset."""
     return {
         key: value.to_api(storages.get(key, value.storage)) if isinstance(value, Drive) else value
         for key, value in request.options.items()
@@ -122,7 +122,7 @@ def placed_options(request: Request, storages: Mapping[str, str]) -> dict[str, s
 
 
 def import_resizes(request: Request) -> dict[str, int]:
-    """Return the sizes (bytes) given for imported drives, by slot: Proxmox imports them in their own size."""
+    """Return the requested sizes (bytes) of imported drives, by slot. Proxmox creates them in the size of the image."""
     return {slot: drive.size for slot, drive in drives_of(request.options).items() if drive.source and drive.size}
 
 
@@ -171,7 +171,7 @@ def _vcpus(options: Mapping[str, Value], cloned: bool) -> int:
     total = pluggable_vcpus(options)
     vcpus = int(t.cast(int, options.get("vcpus", total)))
     if vcpus > total and not (cloned and "cores" not in options):
-        # Proxmox creates such a VM and then cannot start it.
+        # Proxmox would create such a VM but could not start it.
         raise invalid("vcpus", vcpus, f"at most cores times sockets ({total})")
     return vcpus
 

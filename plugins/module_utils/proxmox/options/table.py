@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of VM options: each stands here once, with its type, its API parameter, its limits and its default.
+"""The table of VM options, each with its type, its API parameter, its limits and its default.
 
-The argument spec, the API's parameters, and the comparison with an existing VM all follow from it.
+The argument spec, the parameters for the API, and the comparison with an existing VM are derived from it.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ _SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev")
 class VMOption:
     """One option that describes a VM.
 
-    name is Ansible's, api the parameter of the API. count is set for a family of numbered parameters (C(scsi0) to
-    C(scsi30)), given as a mapping. default is what Proxmox takes when a config lacks the parameter, None when the VM
-    then has no such thing. since is the first release of Proxmox VE that has the option, None for all that are
-    supported.
+    name is the option's name in Ansible, api the parameter of the API. count is set for a family of numbered parameters
+    (C(scsi0) to C(scsi30)), given as a mapping. default is what Proxmox assumes if a config lacks the parameter, None
+    for nothing. since is the first release of Proxmox VE that has the option, None for all supported releases.
     """
 
     name: str
@@ -190,13 +189,13 @@ def option_of(parameter: str) -> VMOption | None:
 
 
 def conversion_of(parameter: str) -> Conversion:
-    """Return how an API parameter is converted and compared; one that is not in the table is a plain text."""
+    """Return the conversion of an API parameter; a parameter that is not in the table is a plain text."""
     option = option_of(parameter)
     return option.conversion if option else Text()
 
 
 def default_of(parameter: str) -> str | int | None:
-    """Return what Proxmox takes when a config lacks the parameter, None when the VM then has no such thing."""
+    """Return what Proxmox assumes if a config lacks the parameter, None if it assumes nothing."""
     option = option_of(parameter)
     return option.default if option else None
 
@@ -204,7 +203,7 @@ def default_of(parameter: str) -> str | int | None:
 def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
     """Return the API parameters of the VM options that are set, in the table's order.
 
-    Families become numbered parameters, drives Drive objects. An empty text or list gives an empty text: unset it.
+    Families become numbered parameters, drives Drive objects. An empty text or list becomes an empty text, to unset it.
     Options that are not in the table are returned unchanged. Raises InvalidRequest, which names option, value and
     what was expected.
     """

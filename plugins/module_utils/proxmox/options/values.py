@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Single values as users and Proxmox spell them: booleans, numbers and sizes; and the error that names a wrong one."""
+"""Parses and formats single values as users and Proxmox write them: booleans, numbers and sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": GIB, "T": 1024**4}
 
 
 class Secret(str):
-    """A text that is sent to Proxmox but never shown."""
+    """A secret text for Proxmox. Its repr, as in a traceback or a mapping, shows asterisks."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class Secret(str):
 
 
 def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
-    """Return the error for an option whose value is not what it should be."""
+    """Return the error for an option with an invalid value."""
     return InvalidRequest(
         f"{option}: {shortened(repr(value))} is not valid, expected {expected}",
         option=option,
@@ -40,12 +40,12 @@ def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
 
 
 def such_as(example: str) -> str:
-    """Return how the text of what is expected ends, where there is an example of it."""
+    """Return the end of a text about what is expected: the example, if there is one."""
     return f", such as {example}" if example else ""
 
 
 def boolean(value: t.Any) -> bool | None:
-    """Return the truth value of every spelling that Proxmox or Ansible knows, None when it is none of them."""
+    """Return the boolean for any spelling that Proxmox or Ansible knows, None for other values."""
     text = str(value).strip().lower()
     if text in _TRUE:
         return True
@@ -55,7 +55,7 @@ def boolean(value: t.Any) -> bool | None:
 def number(
     option: str, value: t.Any, minimum: float | None = None, maximum: float | None = None, *, whole: bool = False
 ) -> str:
-    """Return a number in its one plain spelling (no exponent, no trailing zeros). Raises InvalidRequest."""
+    """Return a number in its normal form, without exponent and trailing zeros. Raises InvalidRequest."""
     expected = "a whole number" if whole else "a number"
     if minimum is not None and maximum is not None:
         expected += f" from {minimum} to {maximum}"
@@ -89,7 +89,7 @@ def size_in_gib(option: str, value: t.Any) -> int:
 
 
 def size_in_config(text: str) -> int | None:
-    """Return bytes for a size as a VM's config shows it (C(32G), C(528K), or plain bytes); None when it is not one."""
+    """Return bytes for a size as a VM's config shows it (C(32G), C(528K), or plain bytes); None for other texts."""
     found = _SIZE.fullmatch(text.strip())
     return int(Decimal(found[1]) * _UNITS[found[2]]) if found else None
 
