@@ -110,7 +110,7 @@ class Lifecycle:
 
         def start_on(node: str) -> str:
             try:
-                upid = self._sent(lambda: self._started(node, vmid))
+                upid = self._done_by_task(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/status/start"))
             except TaskFailed as error:
                 if not is_running_already(error.message, vmid):
                     raise
@@ -167,7 +167,7 @@ class Lifecycle:
             return "" if config.get("template") else None
 
         try:
-            self._follow(self._sent(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/template"), done))
+            self._done_by_task(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/template"), done)
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
@@ -219,7 +219,7 @@ class Lifecycle:
             return self._poller.until(lambda: "" if read_config(self._session, node, vmid) is None else None, LOOK_FOR)
 
         try:
-            self._follow(self._sent(lambda: self._session.delete(path, purge=1), done))
+            self._done_by_task(lambda: self._session.delete(path, purge=1), done)
         except (ApiError, TaskFailed) as error:
             if not is_missing(error.message):
                 raise
@@ -250,8 +250,7 @@ class Lifecycle:
 
             try:
                 path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
-                upid = self._sent(lambda: self._session.post(path, params), done)
-                self._follow(upid)
+                upid = self._done_by_task(lambda: self._session.post(path, params), done)
             except (ApiError, TaskFailed):
                 if done() is None:
                     raise
@@ -281,7 +280,7 @@ class Lifecycle:
 
             path = f"/nodes/{node}/qemu/{vmid}/status/{command}"
             try:
-                self._follow(self._sent(lambda: self._session.post(path, params), done))
+                self._done_by_task(lambda: self._session.post(path, params), done)
             except (ApiError, TaskFailed):
                 if done() is None:
                     raise
@@ -310,12 +309,6 @@ class Lifecycle:
                 node = row["node"]
                 self._poller.sleep(FIND_AGAIN_AFTER)
         raise AssertionError("the last try has returned or raised")
-
-    def _started(self, node: str, vmid: int) -> str:
-        """Send a start, follow its task to the end, and return the task's UPID."""
-        upid: str = self._session.post(f"/nodes/{node}/qemu/{vmid}/status/start")
-        self._tasks.wait(upid)
-        return upid
 
     def _after_ha(self, node: str, vmid: int, wanted: str, upid: str) -> str:
         """Return the VM's node. For an HA resource, Proxmox only passes the request to the HA manager, which acts many
@@ -386,6 +379,19 @@ class Lifecycle:
 
     def _follow(self, upid: str | None) -> TaskResult | None:
         return self._tasks.wait(upid) if upid else None
+
+    def _done_by_task(self, send: Callable[[], str], done: Callable[[], str | None] = nothing) -> str:
+        """Send a write, follow its task to the end, and return the task's UPID; empty where done has looked instead.
+
+        The task waits for the VM's lock, which Proxmox itself holds for up to 30 s after a VM was stopped and started.
+        """
+
+        def followed() -> str:
+            upid = send()
+            self._follow(upid)
+            return upid
+
+        return self._sent(followed, done)
 
     def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
         return sent(send, self._poller.sleep, done)

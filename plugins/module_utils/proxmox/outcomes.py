@@ -67,11 +67,13 @@ def is_tag_refusal(message: str) -> bool:
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether another attempt may succeed: a lock of a storage or a template timed out, or the process of a task
+    """Tell whether another attempt may succeed: a lock of a storage or a guest timed out, or the process of a task
     could not be started.
     """
     if is_worker_failure(message):
         return True
+    if is_shutdown_timeout(message):
+        return False
     return bool(re.search(r"got (lock request )?timeout|cfs-lock '[^']*' error", message)) and not lacks_quorum(message)
 
 

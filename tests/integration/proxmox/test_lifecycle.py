@@ -126,6 +126,36 @@ def test_vm__is_started_and_stopped_and_doing_so_twice_is_fine(cluster, binder):
     assert status(cluster, 100) == "stopped"
 
 
+def test_task__waits_for_the_lock_of_its_vm(cluster, binder):
+    """Proxmox cleans up after a VM that was stopped and started again, and holds its lock for up to 30 seconds."""
+    busy = "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout"
+    writes = {
+        "start": lambda: binder.start("pve1", 100),
+        "suspend": lambda: binder.pause("pve1", 100),
+        "resume": lambda: binder.resume("pve1", 100),
+        "shutdown": lambda: binder.shutdown("pve1", 100, force=True, seconds=1),
+        "stop": lambda: binder.stop("pve1", 100),
+    }
+    for action, write in writes.items():
+        if action == "stop":
+            binder.start("pve1", 100)
+        cluster.fault(method="POST", path=f"/status/{action}$", count=2, task_error=busy)
+        assert write() == "pve1"
+    cluster.fault(method="DELETE", path="/qemu/100$", count=2, task_error=busy)
+    assert binder.delete("pve1", 100)
+
+
+def test_guest_that_does_not_shut_down__is_asked_once(cluster, binder):
+    binder.start("pve1", 100)
+    cluster.set_guest(100, acpi=False)
+    cluster.reset_requests()
+    with pytest.raises(TaskFailed, match="powerdown failed"):
+        binder.shutdown("pve1", 100, seconds=1)
+    assert [request["path"] for request in cluster.requests() if request["method"] == "POST"] == [
+        "/nodes/pve1/qemu/100/status/shutdown"
+    ]
+
+
 def test_guest__is_asked_to_shut_down(cluster, binder):
     binder.shutdown("pve2", 101)
 

@@ -71,6 +71,7 @@ def test_lock_that_was_not_to_be_had_in_time__is_worth_another_try():
     assert is_busy("cfs-lock 'storage-ceph' error: got lock request timeout")
     assert is_busy("got no worker upid - start worker failed")
     assert not is_busy("unable to create VM 100 - storage 'x' is disabled")
+    assert not is_busy("VM quit/powerdown failed - got timeout"), "the guest does not react"
     assert not is_busy("create failed: cfs-lock 'file-user_cfg' error: no quorum!"), "that lasts longer than a lock"
 
 
