@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node may allocate: the overcommit ratio times its size less the reserve for the host.
+"""What a node may allocate: overcommit ratio x (size - reserve for the host).
 
-A profile has one policy. The filters that enforce it are where the user configures it; scores, the headroom for a lost
-node and reports read the same.
+Each profile has one policy. The user configures it at the filters that enforce it; scores, failover headroom and
+reports use it as well.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Limit(abc.ABC):
     """How much of one resource of a node may be allocated.
 
     Attributes:
-        ratio: the overcommit ratio where nothing more particular is given.
-        reserved: what is kept for the host, where the node has no reserve of its own.
-        pools, tags: overcommit ratios for the VMs of a pool, or with a tag.
-        include_stopped: whether guests that are stopped count as well.
+        ratio: the default overcommit ratio.
+        reserved: the reserve for the host, for nodes without a reserve of their own.
+        pools, tags: overcommit ratios for VMs by their pool or tag.
+        include_stopped: whether stopped guests count, too.
     """
 
     ratio: float
@@ -35,25 +35,28 @@ class Limit(abc.ABC):
 
     @abc.abstractmethod
     def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        """The node's size less the reserve, and the overcommit ratio in force: the node's own, else that of the VM's
+        """The node's size minus the reserve, and the applicable overcommit ratio: the node's own, else that of the VM's
         pool, else the smallest of its tags, else ratio.
         """
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
-        """What host may allocate to requests like this one, or to one without pool and tags."""
+        """What host may allocate in total to requests like this one; without a request, to VMs without pool
+        and tags.
+        """
         size, ratio = self.terms(host, request)
         return ratio * size if size > 0 else 0.0
 
     def holds(self, amount: float, host: Node, request: Request | None = None) -> bool:
-        """Whether host may allocate that amount in all.
+        """Whether host may allocate that amount in total.
 
-        The quotient is compared, which is rounded as the ratio itself was: 1.15 times 100 comes out below 115.
+        Compares the quotient with the ratio, to avoid rounding errors of the product: 1.15 times 100 is slightly below
+        115.
         """
         size, ratio = self.terms(host, request)
         return size > 0 and amount / size <= ratio
 
     def ratio_of(self, request: Request) -> float | None:
-        """The ratio that the VM's pool or tags give it, None where they give none."""
+        """The ratio of the VM's pool or tags, None if they have none."""
         if request.pool is not None and request.pool in self.pools:
             return self.pools[request.pool]
         return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)
@@ -64,7 +67,7 @@ class Limit(abc.ABC):
 
 
 class CPULimit(Limit):
-    """Of logical CPUs, in vCPUs."""
+    """The limit of vCPUs."""
 
     __slots__ = ()
 
@@ -74,7 +77,7 @@ class CPULimit(Limit):
 
 
 class MemoryLimit(Limit):
-    """Of memory, in bytes."""
+    """The limit of memory, in bytes."""
 
     __slots__ = ()
 
@@ -85,10 +88,10 @@ class MemoryLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is configured once and holds for all plugins of a profile.
+    """The settings that all plugins of a profile share.
 
     Attributes:
-        enforced: the names of those of the other attributes that an enabled plugin has set.
+        enforced: the names of the other attributes that enabled plugins have set.
     """
 
     cpu: Limit = field(default_factory=lambda: CPULimit(4.0))
@@ -97,5 +100,5 @@ class Policy:
     enforced: frozenset[str] = frozenset()
 
     def ratios_of(self, request: Request) -> Hashable:
-        """What of the request the limits depend on."""
+        """The part of a request that the limits depend on."""
         return self.cpu.ratio_of(request), self.memory.ratio_of(request)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which share of what a node may allocate would be allocated, and what all scores by that notion have in common."""
+"""The share of a node's allocatable resources that would be allocated, and the base class of the scores that use it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 class Share(t.NamedTuple):
-    """The allocated part of one resource.
+    """The allocated share of one resource.
 
-    weight is as configured, above 0; used is 0..1, above 1 when more would be allocated than is allocatable.
+    weight is as configured, above 0; used is 0..1, above 1 if more would be allocated than is allocatable.
     """
 
     weight: float
@@ -37,10 +37,10 @@ class Share(t.NamedTuple):
 
 
 class AllocationScore(PerNode, ScorePlugin):
-    """A score that looks at nothing but how much of one node would be allocated after a request went there.
+    """A score that depends only on how much of a node would be allocated with the request on it.
 
-    Guests count by their configured size, running or not, but for templates: a stopped VM is started one day. What is
-    allocatable is what CPUOvercommit and MemoryOvercommit allow, and a storage's size.
+    Guests count by their configured size, even if stopped, as they may be started at any time; templates do not count.
+    CPUOvercommit and MemoryOvercommit define what is allocatable; for a storage, it is the size.
     """
 
     bounded = True
@@ -62,9 +62,9 @@ class AllocationScore(PerNode, ScorePlugin):
         return request.cores, request.memory, self.policy.ratios_of(request)
 
     def mean(self, state: CycleState, request: Request, node: NodeInfo, worth: Callable[[float], float]) -> float:
-        """The mean, by the weights, of what worth makes of each resource's used share; 0 when nothing has a weight.
+        """The weighted mean of worth(used share) over the resources; 0 if none has a weight.
 
-        The same as going through shares, which costs three times as much where storage does not count.
+        Equals going through shares, but is three times as fast if storage has no weight.
         """
         if self.storage_weight:
             shares = self.shares(state, request, node)
@@ -78,7 +78,7 @@ class AllocationScore(PerNode, ScorePlugin):
         )
 
     def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
-        """One share per resource that has a weight; storage only when the request's drives take space on the node."""
+        """The shares of the resources with a weight; storage only if the request's drives take space on the node."""
         shares = []
         if self.cpu_weight:
             shares.append(Share(self.cpu_weight, self._cpu(request, node)))
@@ -97,7 +97,7 @@ class AllocationScore(PerNode, ScorePlugin):
         return used_share(node.memory_all + request.memory, self.policy.memory.allocatable(node.node, request))
 
     def _storage(self, state: CycleState, request: Request, node: NodeInfo) -> float | None:
-        """The mean used part of the storages that the drives would go to, after they went there; None when none takes
+        """The mean used share of the storages that the drives would go to, including the drives; None if none takes
         space.
         """
         found = volumes_on(state, request, node, self.policy.storage_classes)
@@ -108,7 +108,7 @@ class AllocationScore(PerNode, ScorePlugin):
 
 
 def used_share(used: float, capacity: float) -> float:
-    """used as a part of capacity; infinite when there is no capacity."""
+    """used / capacity; infinite if there is no capacity."""
     return used / capacity if capacity > 0 else math.inf
 
 

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster as the scheduler sees it: the snapshot, plus everything that was decided since.
+"""The cluster as the scheduler sees it: the snapshot plus the decisions since then.
 
-The sums per node are kept up to date by difference, and every change is noted in a journal, so that an evaluation that
-was made before can look at what changed and at nothing else.
+The sums per node are updated incrementally, and every change is added to a journal, so that later evaluations need to
+look only at what has changed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from .vmids.taken import TakenVMIDs
 T = t.TypeVar("T")
 
 _DIGITS = 6
-"""Containers may have a part of a CPU: without rounding, sums would depend on the order in which guests are counted."""
+"""Containers may have fractions of a CPU. Without rounding, sums would depend on the order in which guests
+are counted.
+"""
 
 
 @dataclass(slots=True)
 class StorageUse:
-    """The space of one storage: shared by all nodes that see it when it is shared, else one per node. Bytes.
+    """The space in bytes of one storage: one object for all nodes that see it if it is shared, else one per node.
 
-    nodes are those that are online and have it active.
+    nodes are those that are online and have the storage active.
     """
 
     name: str
@@ -43,7 +45,7 @@ class StorageUse:
 
     @property
     def free(self) -> int:
-        """What neither volumes nor decided VMs take; below zero when more is allocated than there is."""
+        """The space that neither volumes nor decided VMs take; negative if more is allocated than exists."""
         return self.total - self.used - self.pending
 
 
@@ -58,9 +60,9 @@ class NodeStorage:
 
 @dataclass(slots=True)
 class DeviceUse:
-    """One passthrough device of one mapping, and what decided VMs take of it besides those that the snapshot shows.
+    """One passthrough device of one mapping, and how many decided VMs take it that the snapshot does not count yet.
 
-    pending counts those that hold it, blocked those that hold other devices of the same hardware.
+    pending counts the VMs that hold it, blocked those that hold other devices of the same hardware.
     """
 
     device: Device
@@ -69,11 +71,11 @@ class DeviceUse:
 
     @property
     def left(self) -> int:
-        """How many more VMs it can serve; below zero when more were booked on it than it can serve."""
+        """How many more VMs it can serve; negative if it is overbooked."""
         return self.device.capacity - self.device.in_use - self.pending
 
     def count(self, driver: str, device: str, sign: int) -> None:
-        """Note that a VM took (sign 1) or gave back (-1) a device of this node."""
+        """Count a device of this node that a VM takes (sign 1) or releases (-1)."""
         if driver == self.device.driver and share_hardware(driver, device, self.device.id):
             if device == self.device.id:
                 self.pending += sign
@@ -83,10 +85,11 @@ class DeviceUse:
 
 @dataclass(slots=True)
 class NodeInfo:
-    """One node with its guests and the sums over them. Templates are in guests but never in a sum.
+    """One node with its guests and the sums over them. Templates are in guests but never counted.
 
-    cores and memory (bytes) sum the guests that run or are decided; cores_all and memory_all every guest. volumes are
-    those that were looked for here: their bytes, None when they are not there. suitable is what volumes.suitable found.
+    cores and memory (bytes) are sums over the guests that run or are decided; cores_all and memory_all over all guests.
+    volumes are those that were looked for on the node: their bytes, or None if missing. suitable caches
+    volumes.suitable.
     """
 
     node: Node
@@ -116,12 +119,12 @@ class Change:
 
 
 class ClusterState:
-    """kube-scheduler's cache and volume binder's AssumeCache in one.
+    """The snapshot with assumed decisions, like kube-scheduler's cache and its volume binder's AssumeCache.
 
     Attributes:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
-        repelling: what guests must be apart from, as far as it is known.
+        repelling: the known anti-affinity rules of guests.
         journal: the changes in order; append-only.
         ha_rules: the HA rules by their members, decided VMs included.
     """
@@ -157,7 +160,7 @@ class ClusterState:
         return self._by_name.get(name)
 
     def get(self, vmid: int) -> Guest | None:
-        """The guest as assumed, or as the API showed it."""
+        """The guest, assumed or as the API showed it."""
         return self._guests.get(vmid)
 
     def selected(self, selector: Selector) -> Iterator[tuple[Guest, NodeInfo]]:
@@ -171,7 +174,7 @@ class ClusterState:
         return iter(self._guests.values())
 
     def kept(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
-        """What make derived from this cluster, which is asked once for each key. It keeps itself up to date by the
+        """What make derives from this cluster. make is called once per key; its result keeps itself up to date by the
         journal.
         """
         if key not in self._derived:
@@ -188,9 +191,8 @@ class ClusterState:
         return guest
 
     def assume_guest(self, guest: Guest) -> None:
-        """Count a guest that the cluster does not show yet:
-
-        a decision of this run, or another process's reservation.
+        """Count a guest that the cluster does not show yet: a decision of this run, or another process's
+        reservation.
         """
         if guest.vmid in self._guests:
             raise ValueError(f"VMID {guest.vmid} is taken by {self._guests[guest.vmid].name!r}")
@@ -198,18 +200,18 @@ class ClusterState:
         self._add(guest)
 
     def forget(self, vmid: int) -> None:
-        """Take an assumed guest back. A guest that the API showed stays."""
+        """Remove an assumed guest. A guest that the API showed stays."""
         if vmid in self._assumed:
             self._assumed.discard(vmid)
             self._remove(vmid)
 
     def remove(self, vmid: int) -> None:
-        """Count a guest no longer, until restore puts it back."""
+        """Stop counting a guest until restore adds it again."""
         self._assumed.discard(vmid)
         self._remove(vmid)
 
     def restore(self, guest: Guest) -> None:
-        """Believe the API instead of what was assumed about this VMID."""
+        """Replace what is known of this VMID by a guest that the API shows."""
         self._assumed.discard(guest.vmid)
         if guest.vmid in self._guests:
             self._remove(guest.vmid)

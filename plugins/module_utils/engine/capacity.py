@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many more VMs fit: place one shape, or several in turn, until it no longer fits, and say what ended it."""
+"""Counts how many more VMs fit: places one shape, or several in turn, until one no longer fits, and reports why."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .framework.status import Category
 from .scheduling_cycle import Scheduler
 
 MOST = 10_000
-"""After so many VMs the counting ends: a shape that takes nothing would fit for ever."""
+"""The counting stops after this many VMs, as a shape that takes nothing would always fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """How many of the VMs went to one node, and why not one more does.
+    """How many of the VMs fit on one node, and why no more do.
 
-    limited_by: C(cpu), C(memory) or C(storage) when that ran out, else the plugin that rejects the node; None when it
-    would take more. reason is the plugin's.
+    limited_by is C(cpu), C(memory) or C(storage) if that ran out, else the plugin that rejects the node; None if the
+    node would accept more. reason is that of the plugin.
     """
 
     node: str
@@ -41,9 +41,9 @@ class NodeCapacity:
 class CapacityReport:
     """How many VMs fit.
 
-    total counts all shapes, shapes each one in their order. limited_by is what limits the most nodes, or
-    the error code when it is no node's fault (C(NoVMIDAvailable)); None when the counting was ended at the limit.
-    reason is the message for the VM that no longer fitted.
+    total counts the VMs of all shapes, shapes those of each shape in order. limited_by is what limits the most nodes,
+    or the error code if no node is the cause (C(NoVMIDAvailable)); None if the counting stopped at its bound. reason is
+    the message for the VM that no longer fitted.
     """
 
     total: int
@@ -61,9 +61,9 @@ def how_many(
     default_profile: str = "balanced",
     most: int = MOST,
 ) -> CapacityReport:
-    """Count how many VMs like the shapes fit; of several shapes one after the other, until one's turn finds no place.
+    """Count how many VMs of the shapes fit. Several shapes are placed in turn until one no longer fits.
 
-    VMIDs that shapes fix are not kept to, nor are their gates, delays and groups. The cluster is left as it was. Raises
+    Fixed VMIDs, scheduling gates, delays and groups of the shapes are ignored. The cluster is left as it was. Raises
     InvalidRequest and PluginFailed.
     """
     scheduler = Scheduler(cluster, profiles, default_profile)

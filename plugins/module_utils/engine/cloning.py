@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a clone is made from when it is to be on one node, and what it takes there: Proxmox's rules, as pure functions.
+"""Which template a clone on a given node is made from, and what it takes there: the rules of Proxmox VE, as pure
+functions.
 
-Proxmox makes a clone on the node of its source, and then only hands the config over: every volume of the source and
-every volume of the clone must be on storage that both nodes share. That holds for the images in the source's CD-ROM
-drives as well.
+Proxmox VE makes a clone on the node of its source and then only moves the config to the target node. So every volume of
+the source and of the clone must be on a storage that both nodes share, including the images in the source's CD-ROM
+drives.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ OBSTACLES_TOLD = 3
 
 
 def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
-    """The template to clone when the VM is to be on node: the node's own copy, else the first that can be reached."""
+    """The template to clone for a VM on node: the node's own copy, else the first one that can be cloned to it."""
     obstacles: list[str] = []
     resolvable = False
     for template in sorted(clone.templates, key=lambda template: template.node != node.name):
@@ -40,7 +41,7 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
 
 
 def misplaced(request: Request, template: Template) -> Status | None:
-    """What speaks against template when the request names storages for drives that the template has."""
+    """Why template cannot be used: the request names a storage for a drive that the clone gets on another one."""
     clone = request.clone
     if clone is None:
         return None
@@ -54,9 +55,8 @@ def misplaced(request: Request, template: Template) -> Status | None:
 
 
 def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
-    """The drives of the clone, each with the space that it takes:
-
-    the template's volumes, copied or linked, grown where the request asks for more, and new ones beside them.
+    """The drives of the clone with the space that each takes: the template's volumes, copied or linked, grown if the
+    request asks for more, and new drives.
     """
     clone = request.clone
     if clone is None:
@@ -76,7 +76,7 @@ def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
 
 
 def _obstacle(template: Template, clone: CloneSource, node: NodeInfo) -> tuple[str, bool] | None:
-    """Why Proxmox does not clone template to node, and whether that may change; None when it does."""
+    """Why template cannot be cloned to node, and whether that may change; None if it can."""
     if template.node == node.name:
         return None
     for slot, storage in _storages(template):
@@ -98,6 +98,6 @@ def _obstacle(template: Template, clone: CloneSource, node: NodeInfo) -> tuple[s
 
 
 def _storages(template: Template) -> list[tuple[str, str]]:
-    """The slots and storages of everything that the template holds."""
+    """The slots and storages of all volumes and media of the template."""
     volumes = [(slot, storage) for slot, storage, _size in template.volumes]
     return [*volumes, *template.media]

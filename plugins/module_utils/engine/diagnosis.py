@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The outcome of a request: as data, and as the sentence that Kubernetes users know."""
+"""The outcome of a request: as data, and as a message in the style of Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .texts import first
 from .verdicts import NodeVerdict, Verdicts
 
 _DETAILED = frozenset({Category.STORAGE, Category.DEVICE, Category.PLACEMENT})
-"""A message tells the details of rejections of these categories."""
+"""Messages include the details of rejections of these categories."""
 
 NODES_NAMED = 5
 """How many nodes a message names for each reason."""
 
 DETAILS_TOLD = 5
-"""How many different ones it tells; the verdicts have all."""
+"""How many different details a message names; the verdicts contain all."""
 
 
 class RunnerUp(t.NamedTuple):
-    """The node that would have been next, and by how much its score is below that of the chosen one."""
+    """The second-best node, and how much lower its score is than that of the chosen node."""
 
     node: str
     distance: float
@@ -37,13 +37,13 @@ class Outcome:
     """The outcome of one request.
 
     Attributes:
-        decision: set when it was placed.
-        error: set when it was not.
+        decision: set if the request was placed.
+        error: set if it was not placed.
         looked: the verdicts on the nodes; None when the request failed before.
-        findings: what PostFilter plugins found out, by plugin.
-        rejected_by: the plugins that rejected nodes; a change that concerns one of them may help.
-        resolvable: whether a change of the cluster can help.
-        until: when time alone will help, on the clock of Request.created; None: it will not.
+        findings: those of the PostFilter plugins, by plugin.
+        rejected_by: the plugins that rejected nodes; an event of one of them may make the request fit.
+        resolvable: whether a change in the cluster can help.
+        until: the time at which it fits without any change, on the clock of Request.created; None if there is none.
     """
 
     request: Request
@@ -71,7 +71,7 @@ class Outcome:
 
     @property
     def message(self) -> str:
-        """One sentence: where the VM goes and by what lead, or why it goes nowhere."""
+        """One sentence: where the VM goes and how far that node leads, or why it is not placed."""
         if self.error is not None:
             return self.error.message
         decision = self.decision
@@ -96,10 +96,10 @@ def unplaceable(
     resolvable: bool,
     unknown: Sequence[str],
 ) -> Outcome:
-    """The outcome of a request that no node took; rejections has one entry per node, by name.
+    """The outcome of a request that does not fit on any node; rejections has one entry per node, by name.
 
-    unknown has a text for each name that the request gives and the cluster does not have: it is what has to change.
-    Without any, that is what the findings give as their C(summary).
+    unknown has a text for each name in the request that the cluster does not have. The error message ends with these
+    texts or, without any, with each C(summary) of the findings.
     """
     told = [str(found["summary"]) for found in findings.values() if found.get("summary")]
     return Outcome(
@@ -127,7 +127,7 @@ def not_reserved(request: Request, node: str, rejection: Status, looked: Verdict
 
 
 def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
-    """The outcome of a request that was placed and that a Permit plugin did not let stand."""
+    """The outcome of a request that was placed and then rejected by a Permit plugin."""
     request = outcome.request
     if rejection.code is Code.ERROR:
         error: CollectionError = PluginFailed(rejection.reason, plugin=rejection.plugin)

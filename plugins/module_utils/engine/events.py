@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happened in a cluster between two looks at it, as far as it may help a VM that found no place."""
+"""The events between two snapshots of a cluster that may help a VM that could not be placed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .framework.interface import Event
 
 
 def events_between(before: Snapshot, after: Snapshot) -> frozenset[Event]:
-    """The kinds of events that make the second snapshot differ from the first.
+    """The kinds of events between the snapshots.
 
-    Live figures that always move are no event, nor is a storage that only got fuller.
+    Changes of live figures are no events, nor is a storage that only has less free space.
     """
     found = set()
     if _nodes(before) != _nodes(after) or _ha_rules(before) != _ha_rules(after):

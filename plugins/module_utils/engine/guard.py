@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Calling into plugins, which may be anybody's code: what goes wrong in one fails its VM and nothing else."""
+"""Calls into plugins, which may be third-party code: an error in a plugin fails the VM and nothing else."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .framework.status import SKIPS, Code, Status
 T = t.TypeVar("T")
 
 _SLACK = 1e-6
-"""What a score may be beyond 0..100 by rounding."""
+"""How far rounding may push a score beyond 0..100."""
 
 
 def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
-    """Call into a plugin; whatever it raises becomes PluginFailed, but for what is addressed to the user already."""
+    """Call into a plugin. Any exception becomes PluginFailed, except a CollectionError, which is meant for the user."""
     try:
         return call(*args)
     except CollectionError:
@@ -35,7 +35,7 @@ def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
 
 
 class Blame:
-    """The same for a block that calls into several plugins, one of which is to blame at a time; a little faster."""
+    """Does the same for a block of calls, a little faster: attribute plugin names the plugin that is being called."""
 
     plugin: Plugin | None = None
 
@@ -48,7 +48,7 @@ class Blame:
 
 
 def check_request(profile: Profile, request: Request) -> None:
-    """Have the plugins check a request, which they may refuse for good. Raises InvalidRequest and PluginFailed."""
+    """Let the plugins check a request. Raises InvalidRequest and PluginFailed."""
     with Blame() as blame:
         for plugin in profile.checking:
             if not concerns(plugin, request):
@@ -60,12 +60,12 @@ def check_request(profile: Profile, request: Request) -> None:
 
 
 def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
-    """Call a method that answers with a status, and check the answer."""
+    """Call a method that returns a status, and check the status."""
     return checked(plugin, guarded(plugin, call, *args))
 
 
 def checked(plugin: Plugin, answer: object) -> Status | None:
-    """The answer as a status that names the plugin, or None for a plain yes. Raises PluginFailed for anything else."""
+    """The answer as a status with the plugin's name, or None for success. Raises PluginFailed for any other type."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
@@ -74,19 +74,21 @@ def checked(plugin: Plugin, answer: object) -> Status | None:
         return None
     if answer.code in SKIPS:
         return answer
-    # What _replace does, in half the time: a large cluster has many nodes that are rejected.
+    # Faster than _replace: on a large cluster, many nodes are rejected.
     return Status(*answer[:5], plugin.name, plugin.category)
 
 
 def finite(plugin: Plugin, score: float) -> float:
-    """The score. Raises PluginFailed when it is no number that others can be compared with."""
+    """Return the score. Raises PluginFailed if it is not finite, as such scores cannot be compared."""
     if not math.isfinite(score):
         raise failed(plugin, f"score() answered {score!r}, expected a finite number")
     return score
 
 
 def in_range(plugin: ScorePlugin, score: float) -> float:
-    """The score. Raises PluginFailed when it is not within 0..100: it would outweigh, or undo, all others."""
+    """Return the score. Raises PluginFailed if it is not within 0..100, where it would outweigh or cancel all
+    others.
+    """
     if not -_SLACK <= score <= 100.0 + _SLACK:
         if plugin.bounded:
             cure = "leave out 'bounded = True', and scores of any unit are normalized"
@@ -96,14 +98,14 @@ def in_range(plugin: ScorePlugin, score: float) -> float:
 
 
 def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
-    """The same for many, which are mostly right."""
+    """Check many scores; fast if all are valid."""
     if all(0.0 <= score <= 100.0 for score in scores):
         return scores
     return [in_range(plugin, score) for score in scores]
 
 
 def raised(plugin: Plugin, error: Exception) -> PluginFailed:
-    """The error that says what a plugin raised, and where in its own file, as far as that is known."""
+    """The error for an exception that a plugin raised, with the line in the plugin's own file if known."""
     own = getattr(sys.modules.get(type(plugin).__module__), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
     where = f" ({os.path.basename(own)}, line {lines[-1]})" if own and lines else ""
@@ -111,5 +113,5 @@ def raised(plugin: Plugin, error: Exception) -> PluginFailed:
 
 
 def failed(plugin: Plugin, what: str) -> PluginFailed:
-    """The error that says what a plugin did wrong."""
+    """The error for a plugin that failed."""
     return PluginFailed(f"plugin {plugin.name} failed: {what}", plugin=plugin.name)

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which guests a rule is about, and which rules are about a VM, without looking at all of them.
+"""An index of the guests that a rule selects, and of the rules that concern a VM, so that not all have to be compared.
 
-Both are found by handles: by one tag, name, group or pool that a selector asks for. Selectors that only have a pattern
-of names are looked at one by one.
+Both are looked up by handles: one tag, name, group or pool that a selector requires. Selectors that have only a name
+pattern are compared with every guest.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from ..model import AffinityTerm, Guest, Request, Selector
 from .selectors import Handle, handle_of, handles, handles_of_request, selects, selects_request
 
 SELECTORS_KEPT = 16
-"""For how many selectors without a handle the selected guests are kept: each guest that comes is compared with all."""
+"""For how many selectors without a handle the selected guests are kept; each new guest is compared with all
+of these.
+"""
 
 
 class GuestIndex:
-    """The guests by their handles. It is made when it is first asked."""
+    """The guests by their handles. Built on first use."""
 
     def __init__(self, guests: Mapping[int, Guest]) -> None:
-        """guests are looked at when they are needed."""
+        """guests is read on first use."""
         self._guests = guests
         self._by: defaultdict[Handle, dict[int, Guest]] | None = None
         self._selected: dict[Selector, dict[int, Guest]] = {}
 
     def candidates(self, selector: Selector) -> Collection[Guest]:
-        """All guests that the selector selects, and others."""
+        """A superset of the guests that the selector selects."""
         handle = handle_of(selector)
         if handle is None and selector in self._selected:
             return self._selected[selector].values()
@@ -61,7 +63,7 @@ class GuestIndex:
 
 
 class RepellingTerms:
-    """What guests must be apart from, as far as it is known: their required anti-affinity terms."""
+    """The known required anti-affinity terms of guests."""
 
     def __init__(self) -> None:
         self._held: defaultdict[AffinityTerm, dict[int, Guest]] = defaultdict(dict)
@@ -87,8 +89,8 @@ class RepellingTerms:
                 del self._held[term], alike[term]
 
     def about(self, request: Request) -> list[AffinityTerm]:
-        """Those that keep this request away. Its own terms are among them before any guest has them, so that the first
-        of equal VMs is no different from the others.
+        """The terms that repel this request. They include its own terms even if no guest has them yet, so that the
+        first of several equal VMs is treated like the others.
         """
         found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
         if self._held:
@@ -98,5 +100,5 @@ class RepellingTerms:
 
 
 def repelling(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
-    """The terms that keep other VMs away for good."""
+    """The required anti-affinity terms among terms."""
     return [term for term in terms if term.required and not term.together]

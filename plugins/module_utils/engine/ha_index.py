@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HA rules of a cluster by their members, with the VMs that were decided to join them."""
+"""The HA rules of a cluster, indexed by their members, with the decided VMs that join them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .ha_rules import RESOURCES, find_rule
 
 
 class RuleIndex:
-    """Kept up to date by the cache, so that one VM's rules are found without looking at the others."""
+    """Finds the rules of one VM without going through all rules. The cache keeps it up to date."""
 
     def __init__(self, rules: Iterable[HARule]) -> None:
         self._shown = tuple(rules)
@@ -38,9 +38,9 @@ class RuleIndex:
                 (self._of[guest.vmid].add if sign > 0 else self._of[guest.vmid].discard)(position)
 
     def with_vm(self, vmid: int, intent: HAIntent) -> tuple[HARule | None, list[HARule]]:
-        """The rule that a VM joins, if any, and with it every rule that may apply to the VM then: its own rules, those
-        of the VMs beside it, and those of all that positive rules keep together with one of them. In each the VM is
-        where it will be. Raises InvalidRequest.
+        """The rule that a VM joins, if any, and all rules that may apply to the VM then: its own, those of the VMs in
+        the same rules, and those of all VMs that positive rules keep together with one of these. The returned rules
+        include the VM. Raises InvalidRequest.
         """
         position = self._position(intent)
         found: set[int] = set()
@@ -60,7 +60,7 @@ class RuleIndex:
         return joined, [joined if at == position and joined else self._rules[at] for at in sorted(found)]
 
     def _position(self, intent: HAIntent) -> int | None:
-        """Where the rule or group stands that intent names; None when it names none."""
+        """The position of the rule or group that intent names; None if it names none."""
         for position in self._named.get(intent.joins or "", ()):
             if self._shown[position].from_group is (intent.rule is None):
                 return position

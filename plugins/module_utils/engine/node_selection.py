@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes a request asks for: by name, by pattern, by expressions over labels. Pure functions.
+"""Which nodes a request allows: by name, by pattern, or by expressions over labels. Pure functions.
 
-Shared by the filters that decide it and by the rules that look only at nodes that the request may have.
+Used by the filters that enforce it, and by rules that count only the nodes that the request allows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ REGEX_CONTEXT_KEY = "node.qemu-scheduler/regex"
 
 
 def label(node: Node, key: str) -> str | None:
-    """The node's label, or None when it has none of that key."""
+    """The node's value of the label key, or None if it has no such label."""
     return node.name if key == NODE_KEY else node.labels.get(key)
 
 
 def matches(expression: Expression, node: Node) -> bool:
-    """Whether an expression holds for a node, by Kubernetes' rules.
+    """Whether an expression matches a node, by the rules of Kubernetes.
 
-    In and NotIn compare with any of the values, NotIn and DoesNotExist hold where the label is missing; Gt and Lt
-    compare whole numbers and hold for nothing else.
+    In and NotIn compare with any of the values, NotIn and DoesNotExist match if the label is missing; Gt and Lt compare
+    whole numbers and match nothing else.
     """
     value = label(node, expression.key)
     match expression.operator:
@@ -58,7 +58,7 @@ def matches_all(expressions: Iterable[Expression], node: Node) -> bool:
 
 
 def wanted_regex(request: Request) -> str | None:
-    """The pattern of node names that the request gives, itself or in its context."""
+    """The pattern of node names that the request sets, by its option or in its context."""
     return request.node_regex or request.context.get(REGEX_CONTEXT_KEY)
 
 
@@ -69,7 +69,7 @@ def compiled_regex(request: Request) -> NamePattern | None:
 
 
 def asked_for(request: Request) -> Callable[[Node], bool]:
-    """A function that tells of a node whether the request's C(node), pattern and required expressions allow it."""
+    """A function that returns whether the request's C(node), pattern and required expressions allow a node."""
     pattern = compiled_regex(request)
 
     def allowed(node: Node) -> bool:

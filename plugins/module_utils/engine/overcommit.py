@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the filters share that limit how much of a node's CPU or memory is allocated."""
+"""The base class of the filters that limit how much of a node's CPU or memory is allocated."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Overcommit(PerNode, FilterPlugin):
     Attributes:
         resource: the name of the limit in the policy.
         kind: the class of the limit.
-        unit: what one of C(reserved) stands for.
-        reason: with a place for the ratio.
+        unit: the unit of C(reserved), in terms of the limit.
+        reason: the reason of a rejection, with a placeholder for the ratio.
     """
 
     category = Category.CAPACITY
@@ -57,7 +57,7 @@ class Overcommit(PerNode, FilterPlugin):
 
     @abc.abstractmethod
     def text(self, wanted: float, allocatable: float) -> str:
-        """Says that so much is wanted of that much."""
+        """The detail of a rejection: how much would be allocated of how much."""
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         limit: Limit = getattr(self.policy, self.resource)
@@ -71,7 +71,7 @@ class Overcommit(PerNode, FilterPlugin):
         size, ratio = limit.terms(host, request)
         if size > 0 and wanted / size <= ratio:
             return None
-        # A node whose size is not known, as it is offline, may be large enough.
+        # The size of an offline node is not known: it may be large enough.
         known = host.cores and host.memory
         refused = unschedulable if not known or limit.holds(asked, host, request) else unresolvable
         allocatable = limit.allocatable(host, request)

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The profiles that a run can choose from: the named ones, with the user's plugin config merged into them, and the
-profiles that the user defines.
+"""The profiles that a run can choose from: the named ones, with the user's plugin config merged into them, and those
+that the user defines.
 
-What a profile does is put together from three layers. A layer says of a plugin whether it is enabled, its weight, and
-single keys of its config; what it leaves out stays as the layer below has it:
+A profile is merged from three layers. For each plugin, a layer sets whether it is enabled, its weight, and single keys
+of its config; what a layer does not set is taken from the layer below:
 
 1. the named profile (below),
 2. the plugin config's sections (C(filters), C(scores), ...), which are merged into every profile,
@@ -33,8 +33,8 @@ _OFF = {"enable": False}
 NAMED: Mapping[str, Mapping[str, t.Any]] = {
     # Keep every node's CPU, memory and storage equally free.
     "balanced": {},
-    # Fill one node before the next one is begun, so that some can be switched off; never CPU alone, or memory alone, as
-    # what is left of the other is lost.
+    # Fill one node before using the next, so that some nodes can be switched off. BalancedAllocation avoids using up
+    # only CPU or only memory, which would waste the rest of the other.
     "pack": {
         "scores": {
             "MostAllocated": _ON,
@@ -43,9 +43,9 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
             "StorageBalance": _OFF,
         }
     },
-    # Lose as few VMs as possible with any one node; among equals the freest one.
+    # Lose as few VMs as possible if a node fails; of equal nodes, prefer the one with the most free resources.
     "spread": {"scores": {"FewestGuests": {"enable": True, "weight": 3}}},
-    # Place a VM where Proxmox's own HA manager would have put it.
+    # Place a VM where the HA manager of Proxmox VE would have placed it.
     "proxmox": {"scores": {"ProxmoxStatic": _ON, "LeastAllocated": _OFF, "StorageBalance": _OFF}},
 }
 
@@ -88,14 +88,14 @@ def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) 
 def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The plugin config that results from two layers.
 
-    What is not a mapping where one is expected is passed on as it is, for the one who checks the config.
+    A value that should be a mapping and is not is passed on, so that the check of the config reports it.
     """
     merged: dict[str, t.Any] = _merged(below, above, depth=4)
     return merged
 
 
 def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
-    """Lay mappings over each other down to depth: section, plugin, its entry, its config; a value replaces a value."""
+    """Merge mappings down to depth: section, plugin, its entry, its config. Other values replace each other."""
     if above is None:
         return below
     if not depth or not isinstance(below, Mapping) or not isinstance(above, Mapping):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling queue: requests that found no place, and when each of them is worth another try.
+"""The scheduling queue: requests that could not be placed, and when to try each of them again.
 
 It has no clock: every method receives the time, in seconds.
 """
@@ -18,7 +18,7 @@ from .framework.profile import Profile
 BACKOFF_FIRST = 1.0
 BACKOFF_MOST = 10.0
 LONGEST_WAIT = 300.0
-"""Seconds after which a request is tried again though no event spoke for it."""
+"""Seconds after which a request is tried again even without an event."""
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class Queued:
 
     Attributes:
         not_before: the end of its backoff.
-        wake_at: when it is tried again though nothing happened.
-        rejected_by: the plugins whose events are worth another try; empty: any event is.
+        wake_at: when it is tried again even without an event.
+        rejected_by: the plugins whose events make another try worthwhile; if empty, every event does.
         woken: whether there was such an event.
     """
 
@@ -45,12 +45,14 @@ class Queued:
 
 
 class SchedulingQueue:
-    """kube-scheduler's unschedulable pool and its backoff queue, into which an event moves a request."""
+    """The unschedulable pool and the backoff queue of kube-scheduler in one: an event makes a request due after its
+    backoff.
+    """
 
     def __init__(self, profile_of: Callable[[Request], Profile]) -> None:
         self._profile_of = profile_of
         self._waiting: dict[int, Queued] = {}
-        # How often each was tried and put back.
+        # How often each request failed, by number.
         self._attempts: dict[int, int] = {}
 
     def put_back(
@@ -61,10 +63,10 @@ class SchedulingQueue:
         rejected_by: Collection[str] = (),
         until: float | None = None,
     ) -> None:
-        """A try failed: wait for an event that concerns one of the rejecting plugins, or until a given time.
+        """Wait, after a failed try, for an event of one of the rejecting plugins, or until a given time.
 
-        Each failed attempt doubles its backoff, from 1 s to 10 s; a request that waits for a time has none.
-        number is what the request is known by, now and in later tries.
+        Each failed attempt doubles the backoff, from 1 s to 10 s; a request with a given time has no backoff. number
+        identifies the request in later calls.
         """
         attempts = self._attempts.get(number, 0) + (until is None)
         backoff = min(BACKOFF_FIRST * 2 ** (attempts - 1), BACKOFF_MOST)
@@ -73,7 +75,7 @@ class SchedulingQueue:
         self._waiting[number] = Queued(request, not_before, wake_at, frozenset(rejected_by))
 
     def wake(self, events: Collection[Event]) -> None:
-        """Something happened in the cluster: what it may help is due when its backoff is over."""
+        """Make the requests that these events may help due after their backoff."""
         for queued in self._waiting.values():
             queued.woken = queued.woken or self._may_help(queued, events)
 
@@ -82,9 +84,9 @@ class SchedulingQueue:
         return min((queued.due for queued in self._waiting.values()), default=None)
 
     def pop(self, now: float) -> list[int]:
-        """Return what to try now, by number; empty while nothing is due.
+        """Return the numbers of the requests to try now; empty while none is due.
 
-        What is due takes all others along: they cost no further look at the cluster, and some may be in its group.
+        When one is due, all are returned: trying them costs no further reading, and some may be in the same group.
         """
         if all(queued.due > now for queued in self._waiting.values()):
             return []

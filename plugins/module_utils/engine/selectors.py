@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VMs a rule is about: selectors, asked about guests and about requests."""
+"""Selectors, which say which VMs a rule concerns: matching of guests and of requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..model import Guest, Request, Selector
 from .patterns.names import checked_pattern
 
 Handle = tuple[str, str]
-"""One property of a VM by which those that a selector may select are found: what it is, and its value."""
+"""A property that every VM has which a selector selects: its kind and its value."""
 
 _LITERAL = re.compile(r"[A-Za-z0-9_-]+")
-"""Patterns that match their own text and nothing else."""
+"""Patterns that match only their own text."""
 
 
 def selects(selector: Selector, guest: Guest) -> bool:
-    """Whether every part of selector that is given holds for guest. Templates are never selected."""
+    """Whether every given part of selector matches guest. Templates are never selected."""
     return not guest.template and _holds(selector, guest.name, guest.tags, guest.pool, guest.group)
 
 
@@ -40,8 +40,8 @@ def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str 
 
 
 def attracts(request: Request, other: Request) -> bool:
-    """Whether the request's own rules are about another VM in a way that it may help to have placed that one: it must
-    be with it, or is to be spread evenly with it.
+    """Whether placing another VM may satisfy the request's own rules: the request must be placed with it, or be spread
+    evenly with it.
     """
     together = [term.selector for term in request.affinity if term.required and term.together]
     spread = [constraint.selector for constraint in request.topology_spread if constraint.hard]
@@ -49,7 +49,7 @@ def attracts(request: Request, other: Request) -> bool:
 
 
 def handle_of(selector: Selector) -> Handle | None:
-    """A property that everything has which the selector selects; None when there is none to look up."""
+    """A property that all selected VMs have; None if the selector has none that can be looked up."""
     if selector.tags:
         return "tag", min(tag.lower() for tag in selector.tags)
     if selector.group is not None:
@@ -60,7 +60,7 @@ def handle_of(selector: Selector) -> Handle | None:
 
 
 def handles(name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> list[Handle]:
-    """Every property of a VM that a handle may be."""
+    """All handles that a VM may be found by."""
     known = (("name", name), ("pool", pool), ("group", group))
     return [*(("tag", tag.lower()) for tag in tags), *((what, value) for what, value in known if value is not None)]
 

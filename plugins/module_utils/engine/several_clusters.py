@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Placing VMs on several clusters: rules between clusters choose among them, and each cluster's own scheduler says
+"""Places VMs on several clusters: rules between clusters choose among them, and the scheduler of each cluster decides
 whether and where a VM fits there.
 
-To the rules between clusters, a cluster is a node: it has labels and holds guests. The plugins that place VMs by labels
-are asked about clusters as they are about nodes.
+To the rules between clusters, a cluster is a node with labels and guests, so the plugins that place VMs by labels
+evaluate clusters in the same way as nodes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from .plugins.rules.vm_affinity import VMAffinity
 from .scheduling_cycle import Scheduler
 
 BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)
-"""The plugins whose rules hold between clusters, if the profile has them."""
+"""The plugins whose rules apply between clusters, if the profile contains them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVerdict:
-    """What came of one request in one cluster: the best node and its score (0..100), or the reason against it.
+    """The verdict of one cluster on one request: the best node and its score (0..100), or the reason against it.
 
-    preference is the score (0..100) of the cluster by the preferred rules between clusters; it counts before score.
+    preference is the score (0..100) of the cluster by the preferred rules between clusters; it takes precedence over
+    score.
     """
 
     cluster: str
@@ -50,10 +51,10 @@ class Member:
     """One cluster in one scheduling cycle.
 
     Attributes:
-        labels: what the user says of the cluster; its nodes have these labels, and CLUSTER_KEY.
+        labels: the cluster labels that the user assigns; its nodes have these labels, and CLUSTER_KEY.
         scheduler: the cluster's own, whose nodes have the labels.
-        requests: the new VMs as they would be made there, by name.
-        obstacles: why others cannot be made there, by name. Those that are in neither belong to other clusters.
+        requests: the new VMs as they would be created there, by name.
+        obstacles: why other new VMs cannot be created there, by name. VMs in neither belong to other clusters.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A decision with its cluster. between is the same decision in terms of clusters: the node is the cluster."""
+    """A decision with its cluster. between is the same decision with the cluster as its node."""
 
     member: Member
     decision: Decision
@@ -73,15 +74,15 @@ class Chosen:
 
 
 class MultiClusterScheduler(Scheduler):
-    """Places requests on several clusters. Queue, groups and their order are those of any scheduler.
+    """Places requests on several clusters. Queue and groups are inherited from Scheduler.
 
-    The names of requests must differ. Of the clusters with room, those that preferred rules between clusters rate
-    highest are looked at; of these the one whose best node has the highest score, and of equal ones the first by name.
+    The names of requests must differ. Of the clusters in which a VM fits, the one with the highest preference is
+    chosen; of equal ones, the one whose best node has the highest score, then the first by name.
 
     Attributes:
         snapshot: the clusters before the first decision, as nodes.
-        chosen: the decisions that stand, by the names of the VMs.
-        verdicts: what the clusters said the last time that a VM was tried, by its name.
+        chosen: the assumed decisions, by VM name.
+        verdicts: the clusters' verdicts at the last attempt for a VM, by its name.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class MultiClusterScheduler(Scheduler):
         default_profile: str,
         silent: Mapping[str, str] | None = None,
     ) -> None:
-        """silent are the clusters that take no part, each with the reason."""
+        """silent are the clusters that cannot be used, each with the reason."""
         self._members = sorted(members, key=lambda member: member.name)
         self._silent = [ClusterVerdict(name, reason=reason) for name, reason in sorted((silent or {}).items())]
         self._keys = frozenset({CLUSTER_KEY, *(key for member in members for key in member.labels)})
@@ -160,7 +161,7 @@ class MultiClusterScheduler(Scheduler):
         self.chosen[decision.request.name] = Chosen(member, decision, there)
 
     def _guest_between(self, cluster: str, guest: Guest, number: int | None = None) -> Guest:
-        """A guest in terms of clusters: on its cluster, under a number of its own, with its rules between clusters."""
+        """A guest as the rules between clusters see it: its cluster is its node, with a number of its own as VMID."""
         constraints = Constraints(affinity=self._terms(guest.constraints.affinity), gang=guest.constraints.gang)
         return Guest(
             next(self._numbers) if number is None else number,
@@ -175,7 +176,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _request_between(self, request: Request) -> Request:
-        """The request with its rules between clusters, and nothing of what a cluster decides within itself."""
+        """The request with only its rules between clusters, without what each cluster decides itself."""
         known = (member.requests.get(request.name) for member in self._members)
         request = next((each for each in known if each is not None), request)
         return Request(
@@ -191,7 +192,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _terms(self, terms: Iterable[AffinityTerm]) -> tuple[AffinityTerm, ...]:
-        """The terms between clusters: VMs that are together on a node or in a rack are in one cluster as well."""
+        """The terms between clusters: VMs that must share a node or a rack must share a cluster, too."""
         return tuple(
             term if term.topology_key in self._keys else replace(term, topology_key=CLUSTER_KEY)
             for term in terms
@@ -199,7 +200,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _unplaceable(self, request: Request, outcomes: Sequence[Outcome]) -> Outcome:
-        """The outcome of a request that no cluster took."""
+        """The outcome of a request that does not fit in any cluster."""
         verdicts = self.verdicts[request.name]
         told = "; ".join(f"{verdict.cluster}: {verdict.reason}" for verdict in verdicts)
         message = f'0/{len(verdicts)} clusters are available for VM "{request.name}": {told}'
@@ -209,7 +210,7 @@ class MultiClusterScheduler(Scheduler):
         if kinds == {NoStorageAvailable}:
             error = NoStorageAvailable(message)
         elif len(kinds) == 1 and NoNodesAvailable not in kinds:
-            # It is not about nodes at all, and the same everywhere.
+            # The error does not concern nodes and is the same in every cluster.
             error = errors[0]
         return Outcome(
             request,

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What sharing plugins say of nodes and of groups of nodes, as data; and asking them."""
+"""The verdicts of sharing plugins on nodes and on groups of nodes, as data; and the calls that evaluate
+single nodes.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ from .framework.status import Status
 from .guard import checked, in_range, raised
 
 POINTS = 1_000_000
-"""Weighted scores are summed up and compared in millionths: what computers cannot represent decides nothing."""
+"""Weighted scores are summed and compared as whole millionths, so that rounding errors of floats decide nothing."""
 
 
 class Answer(t.NamedTuple):
-    """What is said of all nodes of a group in one cycle.
+    """The verdict on all nodes of a group in one cycle.
 
     Attributes:
-        rejection: why not, if so.
-        scores, total: of the plugins that answer for the whole group, and their weighted sum in POINTS.
-        raws, normalized: of each score that is not bounded.
+        rejection: the reason if the group is rejected.
+        scores, total: the scores of the plugins that evaluate the whole group, and their weighted sum in POINTS.
+        raws, normalized: the values of each unbounded score.
     """
 
     rejection: Status | None
@@ -42,7 +44,7 @@ NOTHING = Answer(None)
 
 
 class Scoring(t.NamedTuple):
-    """A score, where it is noted for each node, and its weight."""
+    """A score plugin, the array of its scores by node index, and its weight."""
 
     plugin: ScorePlugin
     scores: array[float]
@@ -51,14 +53,14 @@ class Scoring(t.NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Nodes for which the same plugins answer: some for their group, and those for which they are in none.
+    """Nodes for which the same plugins evaluate groups, and the same plugins evaluate single nodes.
 
     Attributes:
-        filters, scorers: those that answer for the group; the scorers are bounded.
-        node_filters, node_scorers: those that are asked about the node.
-        alone: for each score that is not bounded, whether the node is asked about.
-        watched: whether one of them, asked about the node, looks at the space of storages.
-        nodes: by index, if they are watched.
+        filters, scorers: the plugins that evaluate the group; the scorers are bounded.
+        node_filters, node_scorers: the plugins that evaluate the node itself.
+        alone: for each unbounded score, whether it is evaluated for the node itself.
+        watched: whether a plugin that evaluates the node itself depends on the space of storages.
+        nodes: the nodes by index; filled only if watched.
     """
 
     filters: Sequence[FilterPlugin]
@@ -72,11 +74,11 @@ class Division:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The nodes that are in the same group for every grouping plugin, and have the same scores that are not bounded.
+    """The nodes that are in the same group for every grouping plugin and have the same unbounded scores.
 
     Attributes:
-        raws: the scores that are not bounded; None for those that are requested for the whole group.
-        heap: the nodes that passed, the best first; some outdated.
+        raws: the unbounded scores; None for those that are evaluated for the whole group.
+        heap: the rankings of nodes that passed, the best first; some may be outdated.
         top: the index of the best node, in this cycle.
     """
 
@@ -87,10 +89,10 @@ class Group:
 
 
 class Was(t.NamedTuple):
-    """What was said of one node besides what was said of its group.
+    """The verdict on one node at some time, without that on its group.
 
     Attributes:
-        scores, total: of the bounded scores, and their weighted sum in POINTS; nothing for a node that was rejected.
+        scores, total: the bounded scores and their weighted sum in POINTS; without meaning for a rejected node.
     """
 
     rejection: Status | None
@@ -100,7 +102,7 @@ class Was(t.NamedTuple):
 
 
 class Past(t.NamedTuple):
-    """What was said of the nodes at a moment, by their indices: of each one the parts, and of one everything."""
+    """The verdicts on the nodes at a moment, by index; of returns all of one node."""
 
     rejections: Sequence[Status | None]
     totals: Sequence[int]
@@ -112,7 +114,7 @@ class Moment:
     """A point in time that a reader may look back at.
 
     Attributes:
-        changed: by the nodes' indices, what was said at this moment of those that have changed before the next one.
+        changed: the verdicts at this moment on nodes that changed before the next moment, by index.
         next: the next moment; None while this is the last.
     """
 
@@ -126,7 +128,7 @@ class Moment:
 def first_refusal(
     state: CycleState, request: Request, filters: Sequence[FilterPlugin], info: NodeInfo
 ) -> Status | None:
-    """What the first filter says that refuses a node."""
+    """The status of the first filter that refuses a node."""
     plugin: Plugin | None = None
     try:
         for plugin in filters:
@@ -135,7 +137,7 @@ def first_refusal(
                 return status
     except CollectionError:
         raise
-    # A plugin may be anybody's code and raise anything; guarded() per call would cost more than most plugins do.
+    # Custom plugins may raise anything; guarded() per call would cost more than most plugins do.
     except Exception as error:
         if plugin is None:
             raise
@@ -144,7 +146,7 @@ def first_refusal(
 
 
 def score_node(state: CycleState, request: Request, scorers: Sequence[Scoring], info: NodeInfo) -> int:
-    """Note what plugins score a node, and return the weighted sum in POINTS."""
+    """Store the scores of a node, and return their weighted sum in POINTS."""
     plugin: Plugin | None = None
     total = 0
     try:

@@ -1,11 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdicts of sharing plugins on every node, kept for one kind of request and brought up to date by looking only at
-what changed.
+"""The shared verdicts on every node for one kind of request. After a change, only what changed is evaluated again.
 
-Requests to which every sharing plugin gives the same signature share them. So a run of equal VMs costs one look at
-every node and then one look per VM. Plain plugins do not come here: the scheduling cycle asks them about each node.
+Requests for which every sharing plugin returns the same signature share them. So a run of equal VMs evaluates every
+node once, and then only the changed nodes for each VM. Plain plugins are not called here but in the scheduling cycle.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ from .shared_groups import (
 )
 
 REJECTED = -1
-"""Stands for the total of a node that was rejected; below every other."""
+"""The total of a rejected node; lower than every other."""
 
 KIND_COST = 100
-"""What a kind of request takes besides its verdicts, in verdicts."""
+"""The fixed cost of keeping one kind of request, in verdicts."""
 
 _HEAP_SLACK = 4
-"""A heap is rebuilt once it holds this many times the number of nodes: the rest is outdated."""
+"""A heap is rebuilt once it holds this many times the number of nodes, as most of its entries are outdated then."""
 
 
 class SharedVerdicts:
-    """What sharing plugins say of each node for one kind of request.
+    """The verdicts of sharing plugins on each node for one kind of request.
 
     Attributes:
         filters, scorers: the plugins that share, in the order of the profile.
-        ranked: those of the scorers that are not bounded.
-        answers: what is said of each group, in this cycle.
-        kept: the statuses of PreFilter, by plugin, of those whose state is kept.
-        refusals: for each node every filter that refuses it, if that was looked at since the last change.
+        ranked: the scorers that are not bounded.
+        answers: the verdict on each group in this cycle.
+        kept: the PreFilter statuses of the plugins whose state is kept, by plugin.
+        refusals: the statuses of all filters that refuse a node, by node; None if not determined since the last change.
     """
 
     def __init__(
@@ -66,9 +65,9 @@ class SharedVerdicts:
         codes: Mapping[str, Code],
         shares: Iterable[str],
     ) -> None:
-        """filters and scorers are those that share and have something to say; kept has the plugins whose state is kept,
-        with what they answered in PreFilter; codes has all answers there but for a plain yes; shares names all that
-        share.
+        """filters and scorers are the sharing plugins that apply to the request; kept has the plugins whose state is
+        kept, with their PreFilter statuses; codes has the PreFilter codes of all plugins, without plain successes;
+        shares names all plugins that share.
         """
         self.filters, self.scorers = filters, scorers
         self.bounded = [s for s in scorers if s.bounded]
@@ -106,19 +105,19 @@ class SharedVerdicts:
 
     @property
     def size(self) -> int:
-        """What it takes to keep it, in verdicts: groups take more than the verdicts of their nodes."""
+        """The cost of keeping it, in verdicts. Groups cost more than the verdicts on their nodes."""
         return KIND_COST + len(self._totals) * (4 if self._grouping else 1)
 
     def restore(self, state: CycleState) -> None:
-        """Put what the plugins have kept into the state of a new cycle."""
+        """Copy the kept state of the plugins into the state of a new cycle."""
         state.update(self._state)
 
     def holds_for(self, codes: Mapping[str, Code]) -> bool:
-        """Whether the plugins that share answered in PreFilter what they answered when this was begun."""
+        """Whether the PreFilter codes of the sharing plugins are the same as when these verdicts were begun."""
         return {name: code for name, code in codes.items() if name in self._shares} == self._codes
 
     def catch_up(self, state: CycleState, request: Request) -> None:
-        """Bring everything up to date: look at each node the first time, and then at what changed."""
+        """Bring all verdicts up to date: evaluate every node the first time, then those that changed."""
         if self._cursor < 0:
             self._cursor = len(self._cluster.journal)
             for info in self._cluster.nodes:
@@ -152,14 +151,14 @@ class SharedVerdicts:
         return [info for info in found if groups[info.index] not in refused] if refused else found
 
     def totals(self, nodes: Sequence[NodeInfo]) -> list[int]:
-        """For each of some nodes that are not rejected, the weighted sum of its bounded scores, in POINTS."""
+        """The weighted sum of the bounded scores of nodes that are not rejected, in POINTS."""
         of_groups: dict[Group | None, int] = {group: answer.total for group, answer in self.answers.items()}
         totals, groups = self._totals, self._group_of
         return [totals[info.index] + of_groups.get(groups[info.index], 0) for info in nodes]
 
     def best(self, state: CycleState, request: Request) -> tuple[int, int] | None:
-        """The index of the node with the highest weighted sum of all scores, and that sum; of equal ones the first by
-        name. None when all are rejected.
+        """The index of the node with the highest weighted sum of all scores, and that sum. Of equal nodes, the first by
+        name. None if all nodes are rejected.
         """
         passing = [group for group, answer in self.answers.items() if answer.rejection is None]
         added = self._rank(state, request, passing) if self.ranked else [0] * len(passing)
@@ -175,13 +174,13 @@ class SharedVerdicts:
     # --- looking back ---
 
     def moment(self) -> Moment:
-        """Now, to look back at later."""
+        """The current point in time, for as_of."""
         self._moment.next = Moment()
         self._moment = self._moment.next
         return self._moment
 
     def as_of(self, moment: Moment) -> Past:
-        """What was said of the nodes at a moment."""
+        """The verdicts on the nodes at a moment."""
         moments = [moment]
         while (following := moments[-1].next) is not None:
             moments.append(following)
@@ -200,7 +199,7 @@ class SharedVerdicts:
     # --- keeping up ---
 
     def _changed(self, state: CycleState, request: Request) -> dict[int, NodeInfo]:
-        """Tell the plugins of guests that came or left; return, by index, the nodes that this is about."""
+        """Report guests that came or left to the plugins; return the nodes that this affects, by index."""
         journal = self._cluster.journal
         dirty: dict[int, NodeInfo] = {}
         for change in journal[self._cursor :]:
@@ -212,8 +211,8 @@ class SharedVerdicts:
         return dirty
 
     def _sharing_space(self) -> Mapping[int, NodeInfo]:
-        """The nodes that see a shared storage of which space was taken or given back, and that a plugin with an eye on
-        storages is asked about alone.
+        """The nodes that see a shared storage whose space has changed, and that a plugin with Event.STORAGE evaluates
+        individually.
         """
         storages = {
             name
@@ -229,7 +228,7 @@ class SharedVerdicts:
         }
 
     def _forget_group(self, info: NodeInfo) -> None:
-        """Have the plugins asked again for the group of a node."""
+        """Forget the group of a node, so that the plugins determine it again."""
         division = self._division_of[info.index]
         if division is not None:
             division.nodes.pop(info.index, None)
@@ -247,7 +246,7 @@ class SharedVerdicts:
                 heapq.heappush(group.heap, self._ranking(info.index))
 
     def _evaluate(self, state: CycleState, request: Request, info: NodeInfo) -> None:
-        """Ask about one node what its group does not answer."""
+        """Evaluate on one node what is not evaluated for its group."""
         index = info.index
         total = 0
         raws: tuple[float | None, ...] = ()
@@ -271,7 +270,7 @@ class SharedVerdicts:
         self._totals[index] = REJECTED if rejection is not None else total
 
     def _division(self, state: CycleState, request: Request, info: NodeInfo) -> Division:
-        """Find the groups of a node, once and for all, when nothing rejects the node for the first time."""
+        """Find the groups of a node, once, when no filter rejects it for the first time."""
         known = self._division_of[info.index]
         if known is not None:
             return known
@@ -314,7 +313,7 @@ class SharedVerdicts:
         return [Scoring(scorer, self._scores[scorer.name], self._weights[scorer.name]) for scorer in scorers]
 
     def _answer(self, state: CycleState, request: Request, group: Group, info: NodeInfo) -> Answer:
-        """What is said of a whole group, of which one node is asked about."""
+        """The verdict on a whole group, from the evaluation of one of its nodes."""
         division = group.division
         if not (division.filters or division.scorers or self.ranked):
             return NOTHING
@@ -334,7 +333,7 @@ class SharedVerdicts:
     # --- choosing ---
 
     def _rank(self, state: CycleState, request: Request, passing: Sequence[Group]) -> list[int]:
-        """Normalize the scores that are not bounded, each different one once; their weighted sum for each group."""
+        """Normalize the unbounded scores, each different one once. Returns their weighted sum for each group."""
         if not passing:
             return []
         normalized: list[list[float]] = []
@@ -353,7 +352,7 @@ class SharedVerdicts:
         return added
 
     def _ranking(self, index: int) -> int:
-        """A number that is the smaller the better the node is: by its total, and then by name."""
+        """A number that is smaller for a better node: ordered by total, then by name."""
         return index - self._totals[index] * len(self._totals)
 
     def _build_heaps(self) -> None:
@@ -366,7 +365,7 @@ class SharedVerdicts:
             heapq.heapify(group.heap)
 
     def _top(self, group: Group) -> int | None:
-        """The index of the best node; what the group gets is the same for all, so what a node gets itself decides."""
+        """The index of the best node. All nodes of the group share its scores, so their own totals decide."""
         heap, count = group.heap, len(self._totals)
         while heap:
             index = heap[0] % count

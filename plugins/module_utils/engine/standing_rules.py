@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules that hold for guests whether a run asks for them or not: those of their tags, and those that a task lists."""
+"""Rules that apply to guests whether or not a run requests these guests: the rules of their tags, and those that a task
+lists.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class StandingRule:
 
     Attributes:
         where: what messages call it, for example C(rules[0]).
-        selector: the guests and new VMs that it is about.
-        term: what they must be with, or apart from; None for a rule about nodes.
+        selector: the guests and new VMs that the rule applies to.
+        term: the VMs that they must be with, or apart from; None for a rule about nodes.
         nodes: names of nodes, or patterns that match whole names: the guests must be on one of these nodes.
     """
 
@@ -38,7 +40,7 @@ class StandingRule:
 
 @dataclass(frozen=True, slots=True)
 class StandingRules:
-    """All rules that hold beside those of the requests. tags says whether tags are read as rules."""
+    """All rules that apply in addition to those of the requests. tags tells whether tags are read as rules."""
 
     tags: bool = True
     rules: tuple[StandingRule, ...] = ()
@@ -82,7 +84,7 @@ class StandingRules:
     def _of(
         self, tags: Iterable[str], names: Mapping[str, str], rules: Iterable[tuple[StandingRule, _Expressions]]
     ) -> tuple[list[AffinityTerm], list[Expression]]:
-        """What these tags and these rules, each with what it requires of nodes, say of one guest or request."""
+        """The affinity terms and node expressions that tags and rules impose on one guest or request."""
         terms: list[AffinityTerm] = []
         expressions: list[Expression] = []
         if self.tags:
@@ -96,7 +98,7 @@ class StandingRules:
 
     @staticmethod
     def _expressions(rule: StandingRule, nodes: Collection[Node]) -> _Expressions:
-        """What a rule about nodes requires of them."""
+        """The node expressions of a rule about nodes."""
         if not rule.nodes:
             return ()
         names = sorted(node.name for node in nodes)
@@ -122,5 +124,5 @@ def merged(given: Constraints, terms: Iterable[AffinityTerm], expressions: Itera
 
 
 def _by_lower_case(nodes: Iterable[Node]) -> dict[str, str]:
-    """The nodes' names, by how tags spell them."""
+    """The nodes' names by their spelling in tags."""
     return {node.name.lower(): node.name for node in nodes}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words that messages share."""
+"""Text helpers for messages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if t.TYPE_CHECKING:
     import difflib
 
 _LIKE = 0.6
-"""The likeness, from 0 to 1, from which a name may be a misspelt one."""
+"""The similarity, from 0 to 1, from which a name may be a misspelling of another."""
 
 NAMES_TOLD = 10
-"""How many of the names that there are a message lists."""
+"""How many existing names a message lists."""
 
 
 def known(names: Iterable[str], wanted: str) -> str:
-    """The names that there are, for a message about one that there is not: all in order, or of many the most alike.
+    """The existing names, for a message about a name that does not exist: all in order, or the most similar ones if
+    there are many.
 
-    The text ends with the one that may be meant, if there is one.
+    The text ends with the name that may be meant, if there is one.
     """
     there = sorted(set(names))
     text = ", ".join(there) or "none"
@@ -33,7 +34,7 @@ def known(names: Iterable[str], wanted: str) -> str:
 
 
 def hint(names: Iterable[str], wanted: str) -> str:
-    """What a message about a name that there is not ends with: the one that may be meant, or nothing."""
+    """The end of a message about a name that does not exist: the name that may be meant, or nothing."""
     meant = alike(names, wanted)
     return "" if meant is None else f"; did you mean {meant}?"
 

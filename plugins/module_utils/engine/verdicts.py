@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdict on each node in one scheduling cycle."""
+"""The verdicts on all nodes in one scheduling cycle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .sharing import SharedVerdicts
 
 @dataclass(frozen=True, slots=True)
 class PluginScore:
-    """What one plugin gave one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
+    """One plugin's score of one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
 
     raw: float
     normalized: float
@@ -29,7 +29,9 @@ class PluginScore:
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """The verdict on one node for one request: status says why not; without it score is the weighted mean, 0..100."""
+    """The verdict on one node for one request: status is the reason of a rejection; otherwise score is the weighted
+    mean, 0..100.
+    """
 
     node: str
     status: Status | None = None
@@ -51,11 +53,11 @@ class NodeVerdict:
 
 
 BEST = 5
-"""So many of the best nodes are found at once: telling a decision takes them twice or three times."""
+"""How many of the best nodes are determined at once, as callers ask for them two or three times."""
 
 
 class PlainScores(t.NamedTuple):
-    """What one plugin gave the nodes that passed, in their order."""
+    """One plugin's scores of the nodes that passed, in their order."""
 
     plugin: ScorePlugin
     raw: list[float]
@@ -63,8 +65,8 @@ class PlainScores(t.NamedTuple):
 
 
 class Verdicts:
-    """The verdicts of one cycle, as they were when it chose a node. Little is kept of them: what has changed since is
-    taken back when they are read.
+    """The verdicts of one cycle, at the time when it chose a node. They are not copied: later changes are undone when
+    the verdicts are read.
     """
 
     def __init__(
@@ -88,12 +90,12 @@ class Verdicts:
         self._best: tuple[int, list[NodeVerdict]] | None = None
 
     def add_scores(self, nodes: Sequence[NodeInfo], scores: Sequence[PlainScores]) -> None:
-        """Note what was scored node by node, and not by the sharing plugins: all that is not bounded."""
+        """Add the scores that were computed node by node: those of plain plugins, and the unbounded ones."""
         self._scored = nodes
         self._plain_scores = scores
 
     def mean(self, total: int) -> float:
-        """The score that a sum in POINTS makes, 0..100. Equal sums make equal scores."""
+        """Convert a sum in POINTS to a score, 0..100. Equal sums give equal scores."""
         scorers: list[ScorePlugin] = [*self._shared.bounded]
         scorers += self._shared.ranked if self._plain_scores is None else [each.plugin for each in self._plain_scores]
         return round(total / POINTS / (sum(self._weights[scorer.name] for scorer in scorers) or 1.0), 6)
@@ -107,7 +109,7 @@ class Verdicts:
         return len(self._nodes)
 
     def rejected(self) -> dict[tuple[str, str], list[str]]:
-        """The names of the rejected nodes by plugin and reason, those that are the most first."""
+        """The names of the rejected nodes by plugin and reason, the most frequent reasons first."""
         found: dict[tuple[str, str], list[str]] = {}
         for info, rejection in zip(self._nodes, self.rejections(), strict=True):
             if rejection is not None:
@@ -121,8 +123,8 @@ class Verdicts:
         return tuple(self._verdict(info, rejection, past) for info, rejection in told)
 
     def best(self, count: int) -> list[NodeVerdict]:
-        """The verdicts on the so many best of the nodes that passed, the best first; of equal ones the first by name
-        first.
+        """The verdicts on the best nodes that passed, at most count, the best first. Equal nodes are in order
+        of name.
         """
         if self._best is None or count > self._best[0]:
             count = max(count, BEST)
@@ -161,7 +163,7 @@ class Verdicts:
         return round(self._weights[plugin] * score * POINTS)
 
     def _position(self, index: int) -> int:
-        """Where a node stands among those that were scored one by one."""
+        """The position of a node among those that were scored one by one."""
         return bisect.bisect_left(self._scored, index, key=lambda info: info.index)
 
     def _verdict(self, info: NodeInfo, rejection: Status | None, past: Past) -> NodeVerdict:

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding a storage for every drive of a request on one node: the volume binder's Find, as a pure function.
+"""Finds a storage for every drive of a request on one node, like the volume binder of kube-scheduler. Pure functions.
 
-Named storages are checked, unnamed ones are chosen, largest drive first and each where the most space is left. What one
-drive takes is gone for the next one. Where that leads nowhere the other ways to share the drives out are tried.
+Named storages are checked. Unnamed ones are chosen for the largest drive first, each where the most space is left after
+the drives before it. If that fails, other distributions of the drives are tried.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ NO_VOLUME = "didn't have '{}'"
 ANY = StorageClass("")
 
 ROUNDING = 4 * MIB
-"""Storages round sizes up, LVM by the most: to its extents."""
+"""How much a storage may round up a size; LVM rounds the most, to its extents."""
 
 MOST_TRIES = 200
-"""How often a drive is put on a storage, on one node, before the search for room is given up."""
+"""How many times a drive is put on a storage of one node before the search is given up."""
 
 
 @dataclass(slots=True)
 class Binding:
-    """Where the drives go.
+    """The storages chosen for the drives.
 
     storages maps slots to storages; bytes maps a storage's name to what the request takes there; template is the guest
     to clone from.
@@ -53,7 +53,7 @@ class Binding:
     template: Template | None = None
 
     def put(self, disk: Disk, storage: str) -> None:
-        """Let the drive take its space."""
+        """Assign the drive to a storage."""
         self.storages.update(dict.fromkeys((disk.slot, *disk.others), storage))
         if disk.size:
             self.bytes[storage] = self.bytes.get(storage, 0) + disk.size
@@ -70,7 +70,9 @@ class Binding:
 
 
 def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Status:
-    """Bind every drive of the request on node, or say what is in the way. Raises InvalidRequest."""
+    """Choose a storage for every drive of the request on node, or return why that is not possible. Raises
+    InvalidRequest.
+    """
     made = drives_on(request, node)
     if isinstance(made, Status):
         return made
@@ -87,12 +89,12 @@ def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, Storage
 def volumes_on(
     state: CycleState, request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]
 ) -> Binding | Status:
-    """The same, found once per node and cycle for all plugins that ask. It must not be changed."""
+    """The same, computed once per node and cycle for all plugins. The result must not be changed."""
     return state.once((find_volumes, node.index), find_volumes, request, node, classes)
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
-    """The class that the drive asks for, or the one of all storages. Raises InvalidRequest when there is none such."""
+    """The storage class of the drive, or the class of all storages. Raises InvalidRequest for an unknown class."""
     if disk.storage_class is None:
         return ANY
     if disk.storage_class not in classes:
@@ -112,8 +114,8 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
 
 
 def suitable(node: NodeInfo, content: str, wanted: StorageClass) -> Sequence[tuple[str, NodeStorage, int]]:
-    """The storages of a node, active or not, that a class may put such content on, each with the bytes that it may put
-    there when nothing else is there. They are found once for each node.
+    """The storages of a node, active or not, on which a class may put such content, each with the bytes that the class
+    may use of the empty storage. Computed once per node.
     """
     found = node.suitable.get((content, wanted))
     if found is None:
@@ -132,32 +134,36 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
-    """Bytes that a class may still put on a storage from which this request has taken some already; may be negative."""
+    """The bytes that a class may still use of a storage of which this request has taken some already; may be
+    negative.
+    """
     use = storage.use
     return _limit(storage, wanted) - use.used - use.pending - taken
 
 
 def larger_than_asked(disk: Disk, sizes: Collection[int]) -> int | None:
-    """The bytes of the smallest of the images that the drive may be imported from, when even that is larger than the
-    drive is to be; else None. An image in a file takes a little more there than the disk that it becomes.
+    """The size of the smallest image that the drive may be imported from, if even that is larger than the drive; else
+    None. An image file may be a little larger than its disk.
     """
     smallest = min(sizes, default=0)
     return smallest if 0 < disk.size < smallest - smallest // 512 - ROUNDING else None
 
 
 def _limit(storage: NodeStorage, wanted: StorageClass) -> int:
-    """Bytes that a class may put on the storage when nothing else is on it."""
+    """The bytes that a class may use of the empty storage."""
     total = storage.use.total
     return int(total * wanted.overcommit - (wanted.reserved * total if wanted.reserved < 1 else wanted.reserved))
 
 
 def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
-    """Whether a class could put size bytes on the storage when nothing else is on it; of an unknown size it could."""
+    """Whether size bytes would fit on the empty storage within the class; True if the storage's size is not known."""
     return not storage.use.total or size <= _limit(storage, wanted)
 
 
 def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Status:
-    """The template to clone from, if any, and the drives to make, largest first; or what is in the way in any case."""
+    """The template to clone from, if any, and the drives to create, largest first; or why the node cannot have them at
+    all.
+    """
     template = source_for(request.clone, node) if request.clone is not None else None
     if isinstance(template, Status):
         return template
@@ -182,7 +188,7 @@ def _largest_first(disks: Sequence[Disk]) -> list[Disk]:
 
 
 def _held(volume: str, node: NodeInfo) -> Status | None:
-    """What is in the way of using a volume that exists somewhere."""
+    """Why an existing volume cannot be used on the node."""
     name, separator, _rest = volume.partition(":")
     conflict = _present(name, node) if separator else None
     if conflict is None and node.volumes.get(volume, 0) is None:
@@ -191,7 +197,7 @@ def _held(volume: str, node: NodeInfo) -> Status | None:
 
 
 def _sized(disk: Disk, source: str, node: NodeInfo) -> Disk:
-    """The drive as large as what is imported into it, if that is known and larger."""
+    """The drive with the size of its import source, if that is known and larger."""
     return replace(disk, size=max(disk.size, node.volumes.get(source) or 0))
 
 
@@ -203,7 +209,7 @@ def _present(name: str, node: NodeInfo) -> Status | None:
 
 
 def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding: Binding) -> Status | None:
-    """Put the drive on the storage that it names, or say what is in the way."""
+    """Put the drive on the storage that it names, or return why that is not possible."""
     conflict = _present(name, node)
     if conflict is not None:
         return conflict
@@ -213,7 +219,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     if not allowed(storage, wanted):
         return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.called)
     free = room(storage, wanted, binding.bytes.get(name, 0))
-    # What takes nothing, as a linked clone does, fits even on an overcommitted storage.
+    # A drive that takes no space, like a linked clone, fits even on an overcommitted storage.
     if disk.size > max(free, 0):
         resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
         detail = f"{disk.called} {_needs(disk.size, free)}"
@@ -223,7 +229,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
 
 
 class _Search:
-    """The search for storages for the drives that name none, on one node."""
+    """Searches storages for the drives that name none, on one node."""
 
     def __init__(self, node: NodeInfo, binding: Binding) -> None:
         self._node = node
@@ -231,9 +237,9 @@ class _Search:
         self._tries_left = MOST_TRIES
 
     def place(self, disks: Sequence[tuple[Disk, StorageClass]]) -> Status | None:
-        """Put each drive where the most room is; of equal storages where the name sorts first.
+        """Put each drive on the storage with the most free space; of equal ones, on the first by name.
 
-        When a later drive is then left over, its predecessor goes to the storage with the next most room.
+        If a later drive then does not fit, the drive before it goes to the storage with the next most space.
         """
         if not disks:
             return None
@@ -258,7 +264,7 @@ class _Search:
         return conflict or self._no_room(disk, wanted, -most, first)
 
     def _candidates(self, disk: Disk, wanted: StorageClass) -> list[tuple[int, str]]:
-        """The storages that will do but for their space, each with its negated room."""
+        """The storages that are suitable apart from their space, each with its negated free space."""
         taken = self._binding.bytes
         return [
             (storage.use.used + storage.use.pending + taken.get(name, 0) - limit, name)
@@ -281,7 +287,7 @@ class _Search:
 
 
 def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:
-    """Says that so many bytes are missing."""
+    """The status for missing space."""
     shortage = Shortage("storage", missing) if missing > 0 else None
     return (unschedulable if resolvable else unresolvable)(reason, detail, shortage)
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A decision in the making: what the Reserve plugins write into, one after the other."""
+"""The decision that the Reserve plugins complete, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...model import Decision, DeviceAllocation, Request, Template
 
 @dataclass(slots=True)
 class Draft:
-    """The fields are those of model.Decision, still open to change."""
+    """A mutable model.Decision, with the same fields."""
 
     request: Request
     node: str

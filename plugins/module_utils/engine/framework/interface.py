@@ -1,14 +1,14 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The extension points: what a plugin may be asked, in the order in which a request meets them.
+"""The extension points, in the order in which a request passes them.
 
 C(PreEnqueue) and C(QueueSort) belong to the queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore),
 the VMID point, C(Reserve) and C(Permit) to the scheduling cycle. A plugin is a class that inherits from one or several
 of the interfaces below; it never knows the scheduler or another plugin.
 
-A plain plugin is asked about every node in every cycle. One that is to be fast on hundreds of nodes inherits from
-PerNode or SharedPlugin as well: its verdicts are then kept, and shared by requests that are alike to it.
+A plain plugin evaluates every node in every cycle. A plugin that has to be fast on hundreds of nodes also inherits from
+PerNode or SharedPlugin: its verdicts are kept, and shared by requests with the same signature.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
 
 
 class Event(enum.Enum):
-    """What may happen in a cluster. A plugin names the events that can change its verdict on a node."""
+    """A kind of change in the cluster. A plugin names the events that can change its verdict on a node."""
 
     NODE = "node"
     GUEST = "guest"
@@ -42,7 +42,9 @@ class Event(enum.Enum):
 
 
 class Subject(enum.Enum):
-    """What may be read of a cluster beside its nodes, guests and storages. Each costs calls: a plugin asks for it."""
+    """Data that is read only if a plugin asks for it, as each costs API requests. Nodes, guests and storages are always
+    read.
+    """
 
     BRIDGES = "bridges"
     CPU = "cpu"
@@ -51,22 +53,22 @@ class Subject(enum.Enum):
 
 
 class Plugin(abc.ABC):
-    """What all plugins share. The class docstring's first paragraph states the rule, its default and its units.
+    """The base class of all plugins. The first paragraph of the class docstring states the rule, its default and its
+    units.
 
     Attributes:
-        name: as it stands in the plugin config and in results.
+        name: its name in the plugin config and in results.
         settings: the keys of its config.
         enabled: whether it runs when the plugin config does not name it.
-        about: the attributes of a request that it is about. It is not asked about a request that sets none of them.
-            Empty: it is asked about every request.
+        about: the attributes of a request that the plugin evaluates. It is not called for a request that sets none of
+            them. If empty, it is called for every request.
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
-        category: what its rejections are about. When only plugins of Category.STORAGE, beside those of
-            Category.PLACEMENT, reject the nodes, the error is NoStorageAvailable.
-        selective: whether, of the VMs of a run, only those that the request's own rules select can make it accept the
-            request.
-        reads: what it looks at beside nodes, guests and storages. What no plugin reads is not asked of Proxmox VE.
-        policy: what is configured once for all plugins of the profile. Set before the plugin is asked anything.
-        sets: what of the policy this plugin's config sets, by the policy's attributes.
+        category: what its rejections are about. If only plugins of Category.STORAGE and Category.PLACEMENT reject the
+            nodes, the error is NoStorageAvailable.
+        selective: whether only those VMs of a run can make it accept a request that the request's own rules select.
+        reads: what it needs besides nodes, guests and storages. What no plugin needs is not read from Proxmox VE.
+        policy: the settings that all plugins of the profile share. Set before the plugin is called.
+        sets: the values that this plugin's config sets in the policy, by attribute of the policy.
     """
 
     name: t.ClassVar[str]
@@ -85,12 +87,12 @@ class Plugin(abc.ABC):
         self.config = config
 
     def pre_enqueue(self, request: Request) -> Status | None:
-        """Raise InvalidRequest for what no cluster could make right. It is asked before a cluster is read."""
+        """Raise InvalidRequest for a request that no cluster could fulfil. Called before a cluster is read."""
         return None
 
 
 def concerns(plugin: Plugin, request: Request) -> bool:
-    """Whether the request sets what a plugin is about."""
+    """Whether the request sets an attribute that the plugin evaluates."""
     for attribute in plugin.about:
         if getattr(request, attribute):
             return True
@@ -114,23 +116,23 @@ class QueueSortPlugin(Plugin):
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the request and the whole cluster once, before the nodes are filtered and scored."""
+    """Evaluates the request and the whole cluster once, before the nodes are filtered and scored."""
 
     @abc.abstractmethod
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        """Leave what Filter and Score need in C(state[self.name]).
+        """Store what Filter and Score need in C(state[self.name]).
 
-        SKIP leaves this plugin's Filter and Score out, SKIP_FILTER or SKIP_SCORE one of them; another status refuses
-        every node.
+        SKIP skips this plugin's Filter and Score, SKIP_FILTER or SKIP_SCORE one of them; another status refuses every
+        node.
         """
 
 
 class FilterPlugin(Plugin):
-    """Says of one node whether the request may go there."""
+    """Decides whether the request may be placed on a node."""
 
     @abc.abstractmethod
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        """None when the node will do, else the status with the reason."""
+        """None if the node is suitable, else the status with the reason."""
 
 
 class PostFilterPlugin(Plugin):
@@ -140,8 +142,10 @@ class PostFilterPlugin(Plugin):
     def post_filter(
         self, request: Request, cluster: ClusterState, refusals: Mapping[str, Mapping[str, Status]]
     ) -> Mapping[str, t.Any]:
-        """refusals: for each node every plugin that refuses it, not only the first. C(summary) among the findings, if
-        there is one, ends the error message: one sentence that says what would have to change.
+        """Return findings by key. C(summary), if it is among them, ends the error message: one sentence that says what
+        would have to change.
+
+        refusals has, for each node, the statuses of all plugins that refuse it, not only of the first.
         """
 
 
@@ -150,8 +154,8 @@ class ScorePlugin(Plugin):
 
     Attributes:
         weight: the weight when the plugin config gives none.
-        bounded: promises that score answers within 0..100. Scores in any other unit are normalized.
-        by_score: promises that normalize, where a plugin has its own, looks at nothing but the scores.
+        bounded: promises that score returns values within 0..100. Scores in any other unit are normalized.
+        by_score: promises that normalize, if the plugin overrides it, depends on nothing but the scores.
     """
 
     weight: t.ClassVar[float] = 1.0
@@ -164,15 +168,15 @@ class ScorePlugin(Plugin):
     def normalize(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
     ) -> list[float]:
-        """Bring the scores of the nodes that passed to 0..100: the best node gets 100, the worst 0, those between in
-        proportion; 100 where all are equal.
+        """Scale the scores of the nodes that passed to 0..100: the best node gets 100, the worst 0, the others in
+        proportion. If all are equal, each gets 100.
         """
         lowest, highest = min(scores), max(scores)
         return [100.0 * (score - lowest) / (highest - lowest) if highest > lowest else 100.0 for score in scores]
 
 
 class VMIDPlugin(Plugin):
-    """Says which VMIDs a request may have."""
+    """Decides which VMIDs a request may have."""
 
     def pre_enqueue(self, request: Request) -> Status | None:
         choice = self.choice(request)
@@ -182,19 +186,21 @@ class VMIDPlugin(Plugin):
 
     @abc.abstractmethod
     def choice(self, request: Request) -> VMIDChoice | None:
-        """The allowed VMIDs, or None when the request asks this plugin for nothing. Raises InvalidRequest."""
+        """The allowed VMIDs, or None if the request sets nothing for this plugin. Raises InvalidRequest."""
 
 
 class ReservePlugin(Plugin):
-    """Takes what the request needs on the chosen node."""
+    """Chooses what the request takes on the chosen node, for example storages or devices."""
 
     @abc.abstractmethod
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        """Write what is taken into draft. It counts once the decision is assumed, and is given back with it."""
+        """Write what the request takes into draft. It counts as soon as the decision is assumed, and is released with
+        it.
+        """
 
 
 class PermitPlugin(Plugin):
-    """The last word before binding: yes (None), no, or WAIT for others of the run."""
+    """Accepts a decision before binding (None), rejects it, or returns WAIT for other requests of the run."""
 
     @abc.abstractmethod
     def permit(
@@ -204,8 +210,8 @@ class PermitPlugin(Plugin):
         waiting: Requests,
         failed: Requests,
     ) -> Status | None:
-        """placed: what this run has decided so far, this request included; waiting: what may still be decided; failed:
-        what could not be placed, or is held back.
+        """placed: the requests that this run has placed so far, this one included; waiting: those that may still be
+        placed; failed: those that could not be placed, or are held back.
 
         A request that got WAIT is checked again when no other request is left to decide. If it is still not permitted,
         its decision is taken back.
@@ -215,51 +221,52 @@ class PermitPlugin(Plugin):
 # --- sharing verdicts -------------------------------------------------------------------------------------------------
 
 NOT_SHARED = object()
-"""A signature that equals no other: the plugin is asked as a plain one about this request."""
+"""A signature that equals no other: for this request, the plugin is evaluated like a plain one."""
 
 NOT_CONCERNED = object()
-"""Stands for the signature of requests that a plugin is not asked about."""
+"""The signature of requests that do not concern the plugin."""
 
 
 class SharedPlugin(Plugin):
-    """A plugin whose verdicts are kept, and shared by requests that are alike to it.
+    """A plugin whose verdicts are kept, and shared by requests with the same signature.
 
-    What is kept is the answers of C(filter) and C(score), and what C(pre_filter) left in the state; the methods below
-    bring it up to date. C(normalize) is asked in each cycle, about each different score once. A score that is not
-    bounded is kept only if the plugin has no C(normalize) of its own, or promises C(by_score).
+    The results of C(filter) and C(score) are kept, and what C(pre_filter) stored in the state; the methods below keep
+    them up to date. C(normalize) is called in each cycle, with each different score once. A score that is not bounded
+    is kept only if the plugin does not override C(normalize), or promises C(by_score).
 
     Attributes:
-        regroups: whether C(group) is asked again about each node that changed or that C(update) names.
+        regroups: whether C(group) is called again for each node that changed or that C(update) returns.
     """
 
     regroups: t.ClassVar[bool] = False
 
     @abc.abstractmethod
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        """Everything that the verdicts depend on of the request, and of what guests ask of it. Requests of equal
-        signatures get the same verdicts; NOT_SHARED is equal to none.
+        """Everything in the request, and in the rules of guests about it, that the verdicts depend on. Requests with
+        equal signatures get the same verdicts; NOT_SHARED equals no other signature.
         """
 
     @abc.abstractmethod
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        """The group of nodes that get the same verdict: one of them is asked about in each cycle. C(group) itself is
-        asked once, unless the plugin regroups. None for a node that is in no group: its verdict stands until a guest
-        comes to it or leaves it, until C(update) names it, and, with Event.STORAGE among the events, until the space of
-        a shared storage that it sees has changed.
+        """The group of nodes that get the same verdict: in each cycle, one node of each group is evaluated. C(group)
+        itself is called once per node, unless the plugin regroups.
+
+        None for a node in no group. Its verdict is kept until a guest comes to it or leaves it, until C(update) returns
+        it or, with Event.STORAGE among the events, until the space of a shared storage that it sees has changed.
         """
 
     @abc.abstractmethod
     def update(
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
     ) -> Iterable[NodeInfo]:
-        """Bring C(state[self.name]) up to date after guest came to node (sign 1) or left it (-1). Return the other
-        nodes of no group whose verdict may have changed by that, and the nodes whose group has, if the plugin regroups.
+        """Update C(state[self.name]) after guest came to node (sign 1) or left it (-1). Return the other nodes in no
+        group whose verdict may have changed, and the nodes whose group has changed if the plugin regroups.
         """
 
 
 class PerNode(SharedPlugin):
-    """A plugin whose verdict on a node follows from the request's signature, from that node and its guests, and from
-    what never changes while a cluster is looked at: the nodes themselves. C(pre_filter) is asked in each cycle.
+    """A plugin whose verdict on a node depends only on the request's signature, on that node with its guests, and on
+    the properties of nodes, which never change during a cycle. C(pre_filter) is called in each cycle.
     """
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:

@@ -42,7 +42,7 @@ _WEIGHT = Setting("float", None, "the score's weight in the weighted mean", mini
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the plugin config says of one plugin in one section."""
+    """The entry of one plugin in one section of the plugin config."""
 
     enable: bool
     weight: float | None
@@ -50,15 +50,15 @@ class Entry:
 
 
 class Profile:
-    """The plugins of one name, ready to run, by extension point and in a fixed order (the registry's).
+    """The enabled plugins of a profile, by extension point and in a fixed order (the registry's).
 
     Attributes:
         weights: for each score plugin's name its weight.
-        policy: what is configured once for all plugins.
+        policy: the settings that all plugins share.
         checking: the plugins that check requests before a cluster is read.
-        scorers: the scores that weigh something.
-        pre_filters: the plugins that look at a request before the nodes are filtered.
-        sharing: the filters and scores whose verdicts are shared; keeping are those that keep state as well.
+        scorers: the score plugins with a weight above 0.
+        pre_filters: the plugins with a PreFilter.
+        sharing: the filters and scores whose verdicts are shared; keeping: those of them whose state is kept as well.
     """
 
     def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
@@ -84,7 +84,7 @@ class Profile:
         self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
 
     def idle(self, request: Request) -> set[str]:
-        """The names of the plugins that are not about the request."""
+        """The names of the plugins that the request does not concern."""
         return {plugin.name for plugin in self._choosy if not points.concerns(plugin, request)}
 
     def plugins(self, section: str) -> list[t.Any]:
@@ -92,11 +92,13 @@ class Profile:
         return self._by_section[section]
 
     def shared_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
-        """The filters whose verdicts can be kept, but for those that are asked alone about a request."""
+        """The filters that share their verdicts, except those named in alone, whose verdicts on the request are not
+        shared.
+        """
         return self._divide(alone)[0]
 
     def shared_scorers(self, alone: tuple[str, ...]) -> list[points.ScorePlugin]:
-        """The same of the scores."""
+        """The scores that share their verdicts, except those named in alone."""
         return self._divide(alone)[1]
 
     def plain_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
@@ -122,7 +124,9 @@ class Profile:
         return self._all
 
     def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> points.Plugin | None:
-        """Make the plugin and add it where it is enabled. What it sets holds also where it is not."""
+        """Create the plugin and add it to the sections in which it is enabled. What it sets in the policy applies even
+        if it is disabled.
+        """
         name = plugin_class.name
         sections = sections_of(plugin_class)
         given = {section: entries[section, name] for section in sections if (section, name) in entries}
@@ -150,7 +154,7 @@ class Profile:
 
 
 def _can_be_kept(scorer: points.ScorePlugin) -> bool:
-    """Whether a score is bounded, or is normalized by looking at nothing but the scores."""
+    """Whether a score can be kept: it is bounded, or its normalization depends on nothing but the scores."""
     return scorer.bounded or scorer.by_score or type(scorer).normalize is points.ScorePlugin.normalize
 
 
@@ -158,7 +162,8 @@ def _can_be_kept(scorer: points.ScorePlugin) -> bool:
 def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
     """The sections in which a plugin can be named.
 
-    What it does before its other points goes with them: C(pre_filters) is for plugins that do nothing else.
+    C(pre_filters) is only for plugins without other points: a PreFilter is enabled together with the plugin's other
+    points.
     """
     sections = tuple(section for section, point in SECTIONS.items() if issubclass(plugin_class, point))
     return tuple(section for section in sections if section != "pre_filters") or sections

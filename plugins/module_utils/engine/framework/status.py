@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one "why not": a code of kube-scheduler's, the plugin that answers, and the reason that a person reads."""
+"""The status with which a plugin answers: a code of kube-scheduler, the plugin, and the reason for the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import typing as t
 
 
 class Code(enum.Enum):
-    """kube-scheduler's status codes, by the same names; PreFilter may skip one of Filter and Score."""
+    """The status codes of kube-scheduler, under the same names, plus two with which PreFilter skips only Filter or only
+    Score.
+    """
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -26,17 +28,17 @@ class Category(enum.Enum):
     """What a plugin's rejections are about."""
 
     PLACEMENT = "placement"
-    """Which nodes come into question at all."""
+    """Which nodes are candidates at all."""
     CAPACITY = "capacity"
-    """Limits to what a node may hold."""
+    """Limits to what a node may provide."""
     STORAGE = "storage"
     DEVICE = "device"
     RULE = "rule"
-    """Relations between the VM and others, and whatever else a rule may say."""
+    """Relations between the VM and others, and all other rules."""
 
 
 class Shortage(t.NamedTuple):
-    """How much of what was missing.
+    """The missing amount of a resource.
 
     resource: C(cpu) (vCPUs), C(memory) or C(storage) (both in bytes).
     """
@@ -46,13 +48,14 @@ class Shortage(t.NamedTuple):
 
 
 class Status(t.NamedTuple):
-    """A plugin's answer when it is not a plain yes; the plain yes is C(None).
+    """A plugin's answer. The plain success is C(None).
 
     Attributes:
-        reason: completes the sentence "3 node(s) ..."; the same words for every node that fails in the same way.
-        detail: what is particular to this node ("26.0 of 32.0 GiB would be used"), or empty.
-        shortages: set when the node would do if it had that much more; what was missing, as data.
-        until: when time alone will change the answer, in seconds on the clock of Request.created; None: it will not.
+        reason: completes the sentence "3 node(s) ..."; equal for all nodes that fail in the same way.
+        detail: the facts of this node ("26.0 of 32.0 GiB would be used"), or empty.
+        shortages: the missing amounts, if these are all that the node lacks.
+        until: the time at which the answer changes by itself, in seconds on the clock of Request.created; None if it
+            does not.
         plugin, category: the name and the category of the plugin that answers. The framework fills them in.
     """
 
@@ -66,7 +69,7 @@ class Status(t.NamedTuple):
 
     @property
     def resolvable(self) -> bool:
-        """Whether a change of the cluster may help."""
+        """Whether a change in the cluster may help."""
         return self.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
     @property
@@ -75,12 +78,12 @@ class Status(t.NamedTuple):
 
 
 def unschedulable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
-    """Not now, but a change of the cluster may help."""
+    """Reject a node; a change in the cluster may help."""
     return Status(Code.UNSCHEDULABLE, reason, detail, () if shortage is None else (shortage,))
 
 
 def unresolvable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
-    """Not now and not later: nothing that changes in the cluster's guests can help."""
+    """Reject a node for good: no change of the cluster's guests can help."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason, detail, () if shortage is None else (shortage,))
 
 
@@ -88,5 +91,5 @@ SKIP = Status(Code.SKIP)
 SKIP_FILTER = Status(Code.SKIP_FILTER)
 SKIP_SCORE = Status(Code.SKIP_SCORE)
 SKIPS = (Code.SKIP, Code.SKIP_FILTER, Code.SKIP_SCORE)
-"""PreFilter's answers that leave out a plugin's own points."""
+"""The codes with which PreFilter skips its plugin's Filter, Score or both."""
 WAIT = Status(Code.WAIT)
