@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.playbook import PlayRun, run_playbook
+from support.playbook import COLLECTION, COLLECTIONS, PlayRun, run_playbook
 
 Start = Callable[..., SimulatedCluster]
 
 SECRET = "very-geheim-cipassword"
 VARIABLE_PARTS = (
     *("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot"),
-    *("cluster", "digest"),
+    *("cluster", "digest", "uptime", "seconds"),
 )
 """What differs between two runs of the same task on two clusters: a traceback names files of the module's archive, a
-snapshot has figures of the moment, a plan names its cluster.
+snapshot has figures of the moment, a plan names its cluster, and no two moves take the same time.
 """
+ACTIONS = COLLECTIONS / COLLECTION / "plugins" / "action"
 DIRECT = "running directly in the worker process"
 PICK = {"qemu_scheduler.proxmox.vmid_pick": {}}
 
@@ -44,10 +45,24 @@ TASKS: list[dict[str, Any]] = [
     schedule(name="large", memory="lots"),
     schedule(name="large", memroy=512),
     schedule(name="large", vmid_regex="("),
+    {**schedule(name="a", memory=1024), "no_log": True},
+    {**schedule(name="a", memory=1024), "register": "found", "until": "found is not changed", "retries": 2, "delay": 0},
     {"qemu_scheduler.proxmox.capacity_info": {"shapes": [{"name": "small", "memory": 2048}]}},
     {"qemu_scheduler.proxmox.cluster_snapshot_info": {}},
+    {"qemu_scheduler.proxmox.vm_address_info": {"vmids": "{{ made.vms | map(attribute='vmid') }}"}},
+    {"qemu_scheduler.proxmox.fleet_info": {"vms": [{"name": "a", "memory": 2048}], "unmanaged": True}},
+    {"qemu_scheduler.proxmox.node_health_info": {"name": "{{ made.vms[0].node }}"}},
+    {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}},
+    {"qemu_scheduler.proxmox.cluster_rebalance": {"goals": ["balance"]}, "check_mode": True},
+    {"qemu_scheduler.proxmox.node_drain": {"name": "{{ made.vms[0].node }}"}},
+    {"qemu_scheduler.proxmox.node_drain": {"name": "{{ made.vms[0].node }}", "state": "active"}},
     schedule(vms=[{"name": name} for name in "abc"], state="absent"),
 ]
+
+
+def test_tasks__have_every_module_that_can_run_either_way() -> None:
+    modules = {path.stem for path in ACTIONS.glob("*.py") if path.stem != "__init__"}
+    assert {key.rpartition(".")[2] for task in TASKS for key in task if "." in key} == modules
 
 
 def without_variable_parts(value: Any) -> Any:
