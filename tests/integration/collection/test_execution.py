@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.playbook import COLLECTION, COLLECTIONS, PlayRun, run_playbook
+from support.playbook import COLLECTION, COLLECTIONS, PlayRun, environment, run_playbook
 
 Start = Callable[..., SimulatedCluster]
 
@@ -25,6 +28,21 @@ snapshot has figures of the moment, a plan names its cluster, and no two moves t
 """
 ACTIONS = COLLECTIONS / COLLECTION / "plugins" / "action"
 DIRECT = "running directly in the worker process"
+CREATE = """
+import json, sys
+from ansible.module_utils import basic
+from ansible_collections.qemu_scheduler.proxmox.plugins.action import qemu_schedule
+
+basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": {"name": "a", "memory": 512}}).encode()
+basic._ANSIBLE_PROFILE = "legacy"
+before = set(sys.modules)
+try:
+    qemu_schedule.qemu_schedule.main()
+finally:
+    print(*sys.modules.keys() - before, sep="\\n", file=sys.stderr)
+"""
+"""Creates a VM in the process that has imported the action plugin, and writes what was imported after it."""
+
 PICK = {"qemu_scheduler.proxmox.vmid_pick": {}}
 
 
@@ -107,6 +125,21 @@ def test_warnings__are_in_the_result_either_way(run: Callable[..., PlayRun]) -> 
     ways = [run(tasks, execution).last["warnings"] for execution in ("auto", "module")]
     assert ways[0] == ways[1]
     assert len(ways[0]) == 1
+
+
+def test_worker__imports_nothing_that_ansible_playbook_has_not_imported(start: Start, tmp_path: Path) -> None:
+    """Else each of fifty forks imports it. What an action plugin imports, ansible-playbook does before it forks."""
+    done = subprocess.run(
+        [sys.executable, "-c", CREATE],
+        env=environment(tmp_path, {**start(time_scale=0.001).environment(), "PYTHONPATH": str(COLLECTIONS)}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["changed"], done.stdout
+    heavy = ("ansible_collections.", "proxmoxer", "requests", "sqlite3", "urllib3")
+    imported_by_worker = [name for name in done.stderr.splitlines() if name.startswith(heavy)]
+    assert imported_by_worker == []
 
 
 @pytest.mark.parametrize(
