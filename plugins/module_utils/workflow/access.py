@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run reads the cluster through, and where it shares its decisions:
-
-a live session with a ledger, or a recording.
-"""
+"""How a run reads the cluster and shares its decisions: a live session with a ledger, or a recording."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ if t.TYPE_CHECKING:
 
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
-"""The one user who may pass raw devices and arguments; a token of its own is not the same."""
+"""The only user who may pass raw devices and arguments; a token of this user may not."""
 ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
-"""Options that Proxmox lets nobody else set. Of a clone it would say so only when the clone is made."""
+"""Options that Proxmox lets only root set. For a clone, Proxmox would refuse them only after the clone is made."""
 
 NO_RULES = StandingRules()
 
@@ -58,13 +55,13 @@ class Access:
     """The cluster of one run.
 
     Attributes:
-        reader: reads by API path.
-        session: writes as well; None when the run is offline.
-        ledger: where decisions are shared.
+        reader: reads API paths.
+        session: the session for writes; None if the run is offline.
+        ledger: the ledger in which decisions are shared.
         holder: this run, in the ledger.
         shared: whether other processes see the ledger.
-        standing: rules that hold for guests whether a run asks for them or not.
-        claimed: VMIDs that this run has reserved, and that it has still to decide about.
+        standing: rules that apply to guests whether or not the run requests them.
+        claimed: VMIDs that this run has reserved, and will decide about again.
     """
 
     def __init__(
@@ -93,7 +90,7 @@ class Access:
     def open(
         cls, params: Mapping[str, t.Any], facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
     ) -> Access:
-        """Log in, or open the recording, as the options say. facts gives what the user says of the nodes.
+        """Log in, or open the recording, as the options say. facts returns what the user configured about the nodes.
 
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
@@ -113,23 +110,25 @@ class Access:
         return self.session is None
 
     def writer(self) -> Session:
-        """The session, for what writes. Raises InvalidRequest when the run is offline."""
+        """The session for writes. Raises InvalidRequest if the run is offline."""
         if self.session is None:
             raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
         return self.session
 
     def of_others(self, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """The reservations without those that this run is to decide about again."""
+        """The reservations without those that this run will decide about again."""
         return [each for each in reservations if each.vmid not in self.claimed or each.holder != self.holder]
 
     def give_up_claims(self) -> None:
-        """Release what is claimed."""
+        """Release the claimed reservations."""
         if self.claimed:
             self.ledger.release(self.identity(), self.claimed, self.holder)
             self.claimed = frozenset()
 
     def check_release(self, request: Request) -> None:
-        """Raise InvalidRequest when an option of the VM is newer than the cluster. Reads only where one may be."""
+        """Raise InvalidRequest if an option of the VM is newer than the cluster. Reads only if such an option
+        is set.
+        """
         newer = {
             option.name: option.since
             for parameter in request.options
@@ -150,7 +149,7 @@ class Access:
                 )
 
     def check_rights(self, request: Request) -> None:
-        """Raise PermissionDenied when the VM needs what Proxmox grants to root alone, and this is another user."""
+        """Raise PermissionDenied if the VM needs what Proxmox grants only to root, and this is another user."""
         if self.session is None or self.session.user == ROOT:
             return
         for option in filter(ROOT_ONLY.fullmatch, sorted(request.options)):
@@ -169,22 +168,24 @@ class Access:
         return self._identity
 
     def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
-        """The cluster now, with what the user says of its nodes; known are guests that need no second look. For
-        guests that others are creating it waits, C(patience) seconds in all.
+        """The cluster now, with what the user configured about its nodes. known are guests that need not be read again.
+        Waits for guests that others are creating, at most C(patience) seconds in total.
         """
         snapshot = read_settled(self.reader, known=known, patience=patience)
         self._check_identity(snapshot)
         return replace(self._with_facts(snapshot), cluster=self.identity())
 
     def is_gone(self, node: str, vmid: int) -> bool:
-        """Whether there is certainly no VM of this VMID on node."""
+        """Whether it is certain that node has no VM with this VMID."""
         try:
             return read_config(self.reader, node, vmid) is None
         except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
             return False
 
     def glance(self) -> Snapshot:
-        """The cluster as one call shows it, late in what is new: enough to see that something happened."""
+        """The cluster as a single request shows it. New things appear late in it, but it shows that something has
+        changed.
+        """
         return self._with_facts(read_snapshot(self.reader))
 
     def complete(
@@ -196,9 +197,10 @@ class Access:
         *,
         many: bool = False,
     ) -> Snapshot:
-        """The snapshot with what only these requests, which are to be placed, make worth reading.
+        """The snapshot with the additional data that placing these requests needs.
 
-        subjects are what the plugins that run look at; the rest is not read. many: each may be placed many times.
+        subjects are the data that the enabled plugins need; the rest is not read. many: whether each request may be
+        placed many times.
         """
         if any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
@@ -227,9 +229,10 @@ class Access:
         return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:
-        """Remember which cluster answers at this address; ask again when other nodes answer than the last time.
+        """Remember which cluster answers at this address. Ask again if the nodes are not the same as the last time.
 
-        A lone node is asked each time: there are many of one name, and some at one address in different networks.
+        A standalone node is asked each time: many of them have the same name, and some the same address in different
+        networks.
         """
         if self._endpoint is None:
             return
@@ -246,9 +249,9 @@ class Access:
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
 
     def _remembered(self) -> tuple[str, frozenset[str]] | None:
-        """What the ledger knows of this address: a cluster's identity and its nodes."""
+        """What the ledger stores about this address: a cluster's identity and its nodes."""
         known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
-        # Earlier versions called clusters by names and addresses.
+        # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
 
     def _asked_identity(self) -> str:
@@ -257,12 +260,12 @@ class Access:
 
 
 def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
-    """What the ledger remembers a cluster by, from the connection options: its hosts and their port."""
+    """The key of a cluster in the ledger, from the connection options: its hosts and their port."""
     return ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
 
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
-    """What the plugins of these profiles look at beside nodes, guests and storages."""
+    """The data that the plugins of these profiles need besides nodes, guests and storages."""
     return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
 
 
@@ -276,7 +279,7 @@ def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
 
 
 def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
-    """How much their new disks take in all, as far as it is known before templates and images are looked at."""
+    """The total size of the new disks, as far as it is known before templates and images are read."""
     size = sum(disk.size for request in requests for disk in request.disks)
     return sys.maxsize if many and requests else size or len(requests)
 
@@ -287,7 +290,7 @@ def _takes_any_vmid(request: Request) -> bool:
 
 
 class RememberingReader:
-    """Reads through another reader, and reads what does not change within a run only once."""
+    """Wraps a reader, and reads only once what does not change within a run."""
 
     PATHS = frozenset({"/cluster/options", "/version"})
 
@@ -307,4 +310,4 @@ class RememberingReader:
 
 
 class OtherCluster(ConnectionFailed):
-    """The address belongs to another cluster than it did before: the decisions for that one are void."""
+    """The address belongs to another cluster than before: the decisions for that one are void."""

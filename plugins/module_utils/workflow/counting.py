@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counting what the ledger knows and the cluster does not show yet.
+"""Counts what the ledger knows and the cluster does not show yet.
 
-A reservation stands in for its VM until the snapshot shows that VM under its real name and with its sizes.
+A reservation stands in for its VM until the snapshot shows that VM with its name and sizes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from ..reservations.records import Reservation
 from .entries import Entry
 
 SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, BEGIN_WITHIN + 5.0
-"""Seconds after which a requested move shows: by the lock of the guest, or by its state in the HA manager."""
+"""Seconds within which a requested move becomes visible: by the lock of the guest, or by its state in the HA
+manager.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for, these, and the VMIDs of those that are done with:
-    their VMs are shown, or the VMIDs are others' by now.
+    """The snapshot without the guests that reservations stand in for, these pending reservations, and the VMIDs of the
+    fulfilled ones: their VMs are shown, or their VMIDs belong to others by now.
 
     under_way are guests that are being moved, each as it counts on the node where the snapshot does not show it.
     """
@@ -40,10 +42,10 @@ class Counted:
 
 
 def known_guests(reservations: Iterable[Reservation], entries: Iterable[Entry] = ()) -> dict[int, KnownGuest]:
-    """What reservations tell of VMs, by VMID.
+    """What reservations tell about VMs, by VMID.
 
-    The config of a VM that exists and is one of the entries is read anyway, and proves the name; its status is nobody's
-    business where it is wanted as C(present). Of other VMs that are named in entries nothing is taken as known.
+    The config of an existing VM that an entry names is read anyway and proves its name. If the entry requests the state
+    C(present), the VM's status does not matter. For other VMs that entries name, the reservation proves nothing.
     """
     named: dict[str | int | None, list[Entry]] = {}
     for entry in entries:
@@ -71,13 +73,13 @@ def count_reservations(
     known: Mapping[int, KnownGuest] = MappingProxyType({}),
     is_gone: Callable[[str, int], bool] = lambda node, vmid: False,
 ) -> Counted:
-    """Lay the reservations over the snapshot.
+    """Combine the reservations with the snapshot.
 
-    A VMID that the snapshot shows under another name was lost to another process: its holder will learn that when it
-    creates, and the guest that is there counts. So does the guest that is being made on the VMID of a VM that was made
-    already: that VM was deleted. known are guests whose sizes were not read again; those that are proven count as they
-    are shown, completed by the reservation, which stays for the next run. is_gone is asked about a VM that was made and
-    is not in the snapshot: whether there is none with this VMID on its node.
+    A VMID that the snapshot shows under another name was lost to another process: the holder of the reservation learns
+    that when it creates its VM, and the guest that is shown counts. If a new guest is being created under the VMID of a
+    VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
+    read again; those that are proven count as they are shown, completed from the reservation, which stays for the next
+    run. is_gone returns whether a created VM that is missing in the snapshot does not exist on its node either.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -119,7 +121,7 @@ def count_reservations(
 
 
 def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> ClusterState:
-    """The cluster as the scheduler sees it, with the pending reservations assumed and the excluded VMIDs taken."""
+    """The cluster state for the scheduler, with the pending reservations assumed and the excluded VMIDs taken."""
     state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen.union(excluded)))
     for reservation in pending:
         state.assume_guest(guest_of(reservation))
@@ -133,13 +135,15 @@ def with_reservations(whole: Snapshot, pending: Iterable[Reservation], excluded:
 
 
 def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
-    """Of what a run asks for, by VMID, that of which the VM is among the guests: under another name it is another's."""
+    """The requests in asked, by VMID, whose VMs are among the guests. A guest with another name is not the requested
+    VM.
+    """
     names = {guest.vmid: guest.name for guest in guests}
     return {vmid: request for vmid, request in asked.items() if vmid in names and request.name in ("", names[vmid])}
 
 
 def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the groups and rules, which Proxmox does not store, of the VMs that a run asks for."""
+    """The snapshot with the groups and rules of the VMs that a run requests, as Proxmox does not store these."""
     known = known_among(asked, snapshot.guests)
     guests = (_with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
     return replace(snapshot, guests=tuple(guests))
@@ -153,7 +157,7 @@ def _with_rules(guest: Guest, request: Request) -> Guest:
 
 
 def is_settled(guest: Guest) -> bool:
-    """Whether the cluster shows a guest as it is: with its name and sizes, and no longer being made."""
+    """Whether the cluster shows a guest completely: with its name and sizes, and not being created any more."""
     return guest.name is not None and guest.memory > 0 and guest.lock not in BEING_MADE
 
 
@@ -175,7 +179,7 @@ def guest_of(reservation: Reservation) -> Guest:
 
 
 def _completed(guest: Guest, reservation: Reservation) -> Guest:
-    """A guest that is shown without its name and sizes, with them."""
+    """A guest that is shown without its name and sizes, completed from its reservation."""
     stand_in = guest_of(reservation)
     return replace(
         guest,
@@ -213,8 +217,8 @@ def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
 
 
 def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
-    """Whether a move has ended although its reservation is still there: the guest is shown on its target by now, or its
-    holder died or fell silent, and it is shown at rest: on its target, or long after the last that was heard of him.
+    """Whether a move has ended although its reservation still exists: the guest is shown on its target, or it is shown
+    at rest long after the last sign of life of the holder.
     """
     if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in MOVING)):
         return False
@@ -228,28 +232,32 @@ def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
 
 
 def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
-    """A guest that is being moved, as it counts on the node where it is not shown. No guest has such a VMID."""
+    """A guest that is being moved, as it counts on the node where it is not shown. Its negative VMID cannot belong to a
+    guest.
+    """
     other = reservation.node if guest.node != reservation.node else reservation.source
     return replace(guest, vmid=-guest.vmid, node=other, storage_pending=reservation.storage_bytes)
 
 
 def _is_another(guest: Guest, reservation: Reservation) -> bool:
-    """Whether a guest with the VMID is not the reservation's VM: it is called otherwise, or is only being made now."""
+    """Whether a guest with the VMID is not the reservation's VM: it has another name, or is only being created now."""
     if guest.kind == "qemu" and guest.name is None:
         return guest.lock in BEING_MADE and reservation.phase == "created"
     return guest.kind != "qemu" or guest.name != reservation.name
 
 
 def _agrees(guest: Guest, reservation: Reservation) -> bool:
-    """Whether a row counts for as much as the VM will: a late one may not, nor one read before it was done."""
+    """Whether a guest is shown with the sizes and status that its VM will have. A row may be outdated, or read before
+    the VM was complete.
+    """
     started = guest.running or not reservation.running
     return started and (guest.cores, guest.memory) == (reservation.cores, reservation.memory)
 
 
 def _still_being_made(reservation: Reservation) -> bool:
-    """Whether its holder is at work on its VM, or about to be: what the ledger said is a moment old as well.
+    """Whether the holder may still be creating the VM: what the ledger said is a moment old, too.
 
-    Until the holder is done the VM may be there without its sizes, as a clone is, or without having been started.
+    Until the holder is done, the VM may exist without its sizes, as a clone does, or without having been started.
     """
     return reservation.phase != "created" and not reservation.forsaken
 

@@ -24,10 +24,10 @@ from .rules import parse_priority_classes, parse_rules
 from .states import RUNNING
 
 IDENTITY = ("name", "vmid")
-"""What tells VMs apart, and so cannot be a default for several."""
+"""The options that identify a VM, and so cannot be defaults for several VMs."""
 
 SOURCES = ("clone", "archive")
-"""What a VM can be made from."""
+"""The options that name what a VM is made from."""
 
 FOR_SOURCES = {
     "full": ("clone",),
@@ -36,7 +36,7 @@ FOR_SOURCES = {
     "snapname": ("clone",),
     "unique": ("archive",),
 }
-"""What means nothing without one of these sources."""
+"""Options that require one of these sources."""
 
 _STORAGE = r"[A-Za-z][\w.-]*"
 _LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
@@ -59,8 +59,8 @@ class Backup:
     """What to restore, as the user wrote it: a volume, or the latest backup of a VM on its storage or on any; and how.
 
     Attributes:
-        kept_on: the storage that the backup is on; None for any.
-        storage: where the disks go; None where the scheduler chooses.
+        kept_on: the storage that holds the backup; None for any.
+        storage: the storage for the disks; None if the scheduler chooses.
     """
 
     volume: str | None = None
@@ -80,14 +80,15 @@ class Entry:
         state: present, started, stopped or absent.
         clone: the source, if it is to be cloned; backup, if it is to be restored.
         update: whether drift of an existing VM is applied.
-        limits: C(enforce) when the limits of its node keep an existing VM from growing and starting, else C(warn).
-        apply_pending: C(reboot) when a running VM is stopped and started for what is pending, else C(never).
-        given: the options that the user set with their values, defaults from the top included. They may hold secrets.
-        guard: what it must have to be removed.
+        limits: C(enforce) if the limits of its node keep an existing VM from growing and starting, else C(warn).
+        apply_pending: C(reboot) if a running VM is stopped and started to apply pending changes, else C(never).
+        given: the options that the user set, with their values, including defaults from the top level. They may hold
+            secrets.
+        guard: the tags and pool that it must have to be removed.
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
-        clusters: the names of those that it may be on, where the task is about several; all of them if empty.
-        host_groups, host_vars: those of the host that the VM becomes in an inventory.
-    lasting: the tags that its rules last by; they are among those of the request.
+        clusters: the names of the clusters that it may be on, if the task is about several; empty for all of them.
+        host_groups, host_vars: the groups and variables of the VM as an inventory host.
+        lasting: the tags that store its lasting rules; they are among the tags of the request.
     """
 
     position: int
@@ -119,10 +120,10 @@ def _label(name: str | None, vmid: int | None) -> str:
 def build_entries(
     params: Mapping[str, t.Any], per_vm: Iterable[str], now: float, origins: Sequence[int] | None = None
 ) -> list[Entry]:
-    """Return one entry per VM, checked as far as that is possible without looking at the cluster.
+    """Return one entry per VM, checked as far as that is possible without reading the cluster.
 
     per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds. origins are
-    the positions of the entries as the user wrote them, where several come from one. Raises InvalidRequest.
+    the positions of the entries as the user wrote them, if several come from one. Raises InvalidRequest.
     """
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
@@ -161,14 +162,14 @@ def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> di
 
 
 def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
-    """Defaults that no VM has a use for are a mistake; that some have none is what defaults are like."""
+    """Refuse defaults that apply to no VM. A default that applies only to some VMs is fine."""
     any_of_them = {source: next((body[source] for body in bodies if body.get(source)), None) for source in SOURCES}
     if not all(body.get("state") == "absent" for body in bodies):
         _check_sources("", common, any_of_them)
 
 
 def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
-    """Refuse options of given that mean nothing for the VM that body describes."""
+    """Refuse options of given that have no effect on the VM that body describes."""
     if body.get("state") == "absent":
         return
     for option, sources in FOR_SOURCES.items():
@@ -181,7 +182,11 @@ def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.
 
 
 def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
-    """rules are the fields of Request that the VM's own options do not give; where stands before their names."""
+    """Return the entry of one VM.
+
+    rules are the fields of Request that do not come from the VM's own options; where is the prefix of option names in
+    messages.
+    """
     try:
         request = vm_request(body)
     except InvalidRequest as error:
@@ -213,9 +218,9 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 
 
 def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
-    """What HA shall do with the VM. It starts what it is given no state for: not so a VM that is not to run.
+    """The HA state of the VM. The HA manager starts a VM without a state, so a VM that shall not run gets C(stopped).
 
-    Raises InvalidRequest when HA would undo the requested state.
+    Raises InvalidRequest if the HA state would undo the requested state.
     """
     if template and ha.state == "started":
         raise InvalidRequest(f"{where}ha.state: 'started' contradicts template: a template cannot run")
@@ -279,7 +284,7 @@ def _backup(where: str, body: Mapping[str, t.Any]) -> Backup | None:
 
 
 def _check_unique(entries: list[Entry]) -> None:
-    """Two entries that mean the same VM would fight over it."""
+    """Refuse entries that mean the same VM."""
     for option in IDENTITY:
         values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
         twice = [value for value, count in values.items() if count > 1]
@@ -290,7 +295,7 @@ def _check_unique(entries: list[Entry]) -> None:
 
 
 def _check_groups(entries: list[Entry]) -> None:
-    """The VMs of a group have to agree how many of them are enough."""
+    """Refuse groups whose VMs set different values of min_available."""
     first: dict[str, Entry] = {}
     for entry in entries:
         gang = entry.request.gang

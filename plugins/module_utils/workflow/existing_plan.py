@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan for one VM that exists: its drift, the actions against it, and what the user should know."""
+"""The plan for one existing VM: its drift, the actions against it, and warnings."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ STATUS_AFTER = {
 """The status of a VM after an action that changes it."""
 
 RENEWING = frozenset({"stop", "reboot", "restart", "suspend"})
-"""Actions after which a VM that runs does so with its whole config."""
+"""Actions after which a running VM uses its complete config."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was done of a plan.
+    """The outcome of carrying out a plan.
 
     Attributes:
-        done: its actions that were done, or turned out not to be needed.
-        node: where the VM is then: HA may have moved it.
-        pending: what waits for the VM to be stopped and started after an update; None where that is not known.
-        error: why the rest was not done.
-        found: the VM as it was found after an error; None where that is not known.
+        done: the actions that were done, or turned out to be unnecessary.
+        node: the VM's node afterwards: the HA manager may have moved it.
+        pending: the pending changes after an update; None if not known.
+        error: why the remaining actions were not done.
+        found: the VM as found after an error; None if not known.
     """
 
     done: list[str]
@@ -55,17 +55,17 @@ class Carried:
 
 @dataclass(slots=True)
 class ExistingPlan:
-    """What is to be done with one VM that exists.
+    """The actions for one existing VM.
 
     Attributes:
-        status: the VM's, as it is.
-        changes: how it has drifted. Of an unfinished VM they are what is left to do.
-        config: its config as it will be after the next start.
-        pending: what of that config is not in effect yet.
+        status: the VM's current status.
+        changes: its drift; for an unfinished VM, what is left to do.
+        config: its config, including pending changes.
+        pending: the pending changes.
         actions: delete, stop, finish, update, and one of start, reboot, restart, pause, resume and suspend, in the
             order they are done.
-        unfinished: what its mark says of a VM that another run began to create.
-        cautions: what the user should know besides, in sentences.
+        unfinished: the content of the mark, if another run began to create the VM.
+        cautions: further warnings, as sentences.
     """
 
     entry: Entry
@@ -81,7 +81,7 @@ class ExistingPlan:
 
     @property
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
-        """Everything that differs: the config, and the care of the HA manager."""
+        """All drift: of the config, the HA resource and the node."""
         drift = dict(self.changes.changes)
         if self.ha is not None:
             drift[HA] = {"old": self.ha.old, "new": self.ha.new}
@@ -91,12 +91,12 @@ class ExistingPlan:
 
     @property
     def misplaced(self) -> bool:
-        """Whether the VM is on another node than the requested one. That is reported and not changed."""
+        """Whether the VM is not on the requested node. That is reported but not changed."""
         return self.entry.request.node not in (None, self.guest.node)
 
     @property
     def unappliable(self) -> dict[str, str]:
-        """For each option that cannot be changed why not."""
+        """The reason for each option that cannot be changed."""
         found = dict(self.changes.unappliable)
         if self.ha is not None and self.ha.problem is not None:
             found[HA] = self.ha.problem
@@ -104,13 +104,13 @@ class ExistingPlan:
 
     @property
     def description(self) -> str:
-        """The description for an unfinished VM: the requested one, or else the one that its mark keeps."""
+        """The final description of an unfinished VM: the requested one, or else the one that its mark stores."""
         kept = self.unfinished.description if self.unfinished is not None else ""
         return str(self.entry.request.options.get("description", kept))
 
     @property
     def config_after(self) -> Mapping[str, t.Any]:
-        """The config once the plan is carried out."""
+        """The config after the plan is carried out."""
         if not {"update", "finish"} & set(self.actions):
             return self.config
         kept = {key: value for key, value in self.config.items() if key not in self.changes.delete}
@@ -118,7 +118,7 @@ class ExistingPlan:
 
     @property
     def status_after(self) -> str:
-        """The VM's status once the plan is carried out."""
+        """The VM's status after the plan is carried out."""
         if "delete" in self.actions:
             return "absent"
         after = [STATUS_AFTER[action] for action in self.actions if action in STATUS_AFTER]
@@ -126,7 +126,7 @@ class ExistingPlan:
 
     @property
     def pending_after(self) -> Pending:
-        """What of the config is not in effect once the plan is carried out; what an update adds is not known."""
+        """The pending changes after the plan is carried out, without those that an update adds: these are not known."""
         return {} if {"delete", *RENEWING} & set(self.actions) else self.pending
 
     @property
@@ -148,7 +148,7 @@ class ExistingPlan:
         return facts if self.unfinished is None else described(facts, self.description)
 
     def warnings(self, pending: Pending) -> list[str]:
-        """What the user should know, in sentences. pending is what waits for the VM to be stopped and started."""
+        """The warnings about the VM, as sentences; pending are its pending changes."""
         label, gone = self.entry.label, "delete" in self.actions
         told = [*self.cautions, *self._option_cautions()]
         if self.unfinished is not None:

@@ -1,9 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate behind every scheduling pass: what breaks the law is not sent. C(move_gate) asks the law before every move.
+"""Asks the law after every scheduling cycle; decisions that break it are not carried out. C(move_gate) asks the law
+before every move.
 
-Rules that are switched off are not in force, nor are those of a point where a plugin of the user's own decides as well.
+Rules of disabled plugins are not in force, nor are those of an extension point at which a custom plugin decides as
+well.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ REASONS_TOLD = 10
 """How many broken rules the message names."""
 
 TAKING = ("DeviceClaims", "VolumeBinding")
-"""The plugins whose rules are about what they reserve as well."""
+"""The plugins whose rules also concern what they reserve."""
 
 
 def check_lawful(
@@ -35,10 +37,10 @@ def check_lawful(
     *,
     own_names: bool = True,
 ) -> None:
-    """Raise PlanUnlawful when the decisions break a rule of their profiles.
+    """Raise PlanUnlawful if the decisions break a rule of their profiles.
 
-    cluster is as it was before, with what others have reserved; starting are the VMIDs of guests that the run starts.
-    own_names: a new VM must not have the name of another guest.
+    cluster is the state before the decisions, with the reservations of others; starting are the VMIDs of guests that
+    the run starts. own_names: whether a new VM must not have the name of another guest.
     """
     guests = (replace(g, status="running") if g.vmid in starting else g for g in cluster.guests)
     decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in decisions)
@@ -49,7 +51,7 @@ def check_lawful(
 
 
 def rules_in_force(profile: Profile) -> InForce:
-    """What a profile's plugins keep, as data."""
+    """The rules that a profile's plugins enforce, as data."""
     filters = {plugin.name: plugin for plugin in profile.plugins("filters") if type(plugin) in BUILTIN}
     reserves = profile.plugins("reserves")
     names = {plugin.name for plugin in reserves} if all(type(plugin) in BUILTIN for plugin in reserves) else set()
@@ -73,7 +75,7 @@ def _overcommit(limit: Limit, plugin: Plugin | None) -> Overcommit:
 
 
 def require_lawful(reasons: list[str], subject: str) -> None:
-    """Raise PlanUnlawful when there are reasons; subject begins the message."""
+    """Raise PlanUnlawful if there are reasons; subject begins the message."""
     if reasons:
         told = "; ".join(reasons[:REASONS_TOLD])
         raise PlanUnlawful(f"{subject} rules that are in force, and nothing was sent: {told}", broken=reasons)

@@ -24,7 +24,7 @@ from .existing_plan import ExistingPlan
 from .job import Job
 
 COUNT_DIGITS = 10
-"""More digits than that has no number of vCPUs or MiB."""
+"""No number of vCPUs or MiB has more digits than this."""
 
 NODES_NAMED = 5
 """How many other nodes a message names."""
@@ -32,10 +32,10 @@ NODES_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a plan asks of the VM's node.
+    """What a plan takes of the VM's node in addition.
 
-    request is the VM as it will be, with the disk space that it takes beside what it has. resources are C(cpu),
-    C(memory) and C(storage), as far as it takes more of them. starts: it does not run yet, or is stopped meanwhile.
+    request is the VM as it will be, with only its additional disk space. resources are those of which it takes more:
+    C(cpu), C(memory), C(storage). starts: whether the VM is started, as it is off or is stopped meanwhile.
     """
 
     request: Request
@@ -49,10 +49,11 @@ class Growth:
 
 
 def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
-    """Ask for each VM that exists whether it may grow and start, in their order: what one takes counts for the next.
+    """Check for each existing VM whether it may grow and start, in order: what one VM takes counts for the following
+    ones.
 
-    New drives that name no storage, and drives outside their storage class, get one. A plan gains cautions where limits
-    are only warned of, and where the VM breaks its own rules; one that must not be carried out is refused.
+    Chooses storages for new drives that name none, and for drives outside their storage class. A plan gets cautions if
+    limits only warn, and if the VM breaks its own rules. A job whose plan exceeds an enforced limit is refused.
     """
     for job in jobs:
         plan = job.plan
@@ -80,7 +81,7 @@ def displaced(scheduler: Scheduler, request: Request, node: str, config: Mapping
 
 
 def growth_of(plan: ExistingPlan) -> Growth | None:
-    """What a plan asks of its node; None when it takes nothing that it does not have."""
+    """What a plan takes of its node in addition; None if nothing."""
     starts = bool({"start", "reboot", "restart"} & set(plan.actions))
     (cores, memory), (cores_after, memory_after) = sizes_of(plan.config), sizes_of(plan.config_after)
     disks = _new_space(plan)
@@ -102,7 +103,7 @@ def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
 
 
 def _count(value: object, default: int) -> int:
-    """A number of a config; what is none counts as not set."""
+    """A number in a config. A value that is no number counts as not set."""
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < COUNT_DIGITS else default
 
@@ -122,14 +123,14 @@ def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
 
 @dataclass(slots=True)
 class _Kept:
-    """The guest that is put back."""
+    """The guest that is counted again afterwards."""
 
     grown: Guest
 
 
 @contextmanager
 def _without(scheduler: Scheduler, guest: Guest) -> Iterator[_Kept]:
-    """Take a guest out of the cluster's sums, and put it back as it is to be then."""
+    """Exclude a guest from the cluster's sums during the block. Afterwards it counts as kept.grown says."""
     kept = _Kept(guest)
     scheduler.cluster.remove(guest.vmid)
     try:
@@ -139,7 +140,7 @@ def _without(scheduler: Scheduler, guest: Guest) -> Iterator[_Kept]:
 
 
 def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -> None:
-    """Find storages for new drives, and refuse what exceeds a limit, or warn of it."""
+    """Choose storages for new drives. Refuses a plan that exceeds a limit, or adds a caution."""
     refusals = scheduler.refusals(growth.request, now)
     refused = _of_growth(refusals.get(plan.guest.node, {}), growth)
     if refused:
@@ -154,7 +155,7 @@ def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -
 
 
 def _of_growth(refused: Mapping[str, Status], growth: Growth) -> dict[str, Status]:
-    """Which refusals are about what the VM takes more of; a shortage of something else was there before."""
+    """The refusals about resources of which the VM takes more. A shortage of others existed before."""
     return {plugin: status for plugin, status in refused.items() if _concerns(status, growth.resources)}
 
 
@@ -187,12 +188,12 @@ def _refusal(
 
 
 def _is_about_the_node(status: Status) -> bool:
-    """Whether another node may help: not so where a disk is to grow beyond its storage."""
+    """Whether another node may help. It does not if a disk exceeds its storage."""
     return not status.shortages or any(shortage.resource != "storage" for shortage in status.shortages)
 
 
 def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Iterator[str]:
-    """Which rules about other VMs a VM breaks where it is, be they its own or theirs, and which others of its own."""
+    """The rules that a VM breaks on its node: between VMs, its own and those of others; about nodes, its own."""
     request = replace(_as_it_is(plan), cores=0, memory=0)
     with_rules = scheduler.refusals(request, now).get(plan.guest.node, {})
     without = scheduler.refusals(_without_rules(request), now).get(plan.guest.node, {})
@@ -212,7 +213,7 @@ def _without_rules(request: Request) -> Request:
 
 
 def _as_it_is(plan: ExistingPlan) -> Request:
-    """The VM's request without what is settled as it exists: its node, disks, devices and HA resource."""
+    """The VM's request without what is fixed for an existing VM: its node, disks, devices and HA resource."""
     request, guest = plan.entry.request, plan.guest
     return replace(
         request,
@@ -232,7 +233,7 @@ def _as_it_is(plan: ExistingPlan) -> Request:
 
 
 def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
-    """What an update takes of storages: its new drives, those that are moved, and by how much others grow."""
+    """The space that an update takes on storages: new drives, moved drives, and the growth of others."""
     if not {"update", "finish"} & set(plan.actions):
         return ()
     changes, drives = plan.changes, drives_of(plan.entry.request.options)
@@ -251,7 +252,7 @@ def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
 
 
 def _grown(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
-    """The guest as it counts for the next VM."""
+    """The guest as it counts for the following VMs."""
     space = dict(guest.storage_pending)
     for disk in growth.request.disks:
         storage = disk.storage or _storage_of(plan, disk.slot)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VMs of a task exist already. The VMID tells, or else the name; a doubt is an error, never a guess."""
+"""Finds which VMs of a task exist already, by VMID or else by name. A case of doubt is an error, never a guess."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ VMIDS_TOLD = 10
 class Match:
     """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing.
 
-    Where nothing was found, nameless are VMs that others are creating and of which each may be the requested
-    one.
+    If nothing was found, nameless are VMs without a name yet that others are creating; each of them may be the
+    requested one.
     """
 
     guest: Guest | None = None
@@ -37,12 +37,12 @@ class Match:
 
     @property
     def is_new(self) -> bool:
-        """Whether the VM is to be decided about, should it be wanted."""
+        """Whether the VM does not exist, so that it has to be placed if it is requested."""
         return self.guest is None and self.error is None
 
 
 def unclear(nameless: Sequence[Guest]) -> str:
-    """What to say of a VM that was not found by its name, and may be one of those that others are creating."""
+    """The text about a VM that was not found by its name, and may be one of those that others are creating."""
     which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in nameless], VMIDS_TOLD))
     return f"may be the VM that others are creating and that has no name yet ({which})"
 
@@ -59,11 +59,10 @@ def match_entries(
     shown: Collection[int],
     abandoned: Collection[int] = (),
 ) -> list[Match]:
-    """For each entry what exists of it, in the settled guests and in the reservations that stand in for
-    some.
+    """Match each entry with the settled guests and with the reservations that stand in for guests.
 
-    shown are the VMIDs that the cluster shows in any form; abandoned those that nobody is creating any more, though
-    they are locked.
+    shown are the VMIDs that the cluster shows in any form; abandoned those that are locked by their creation although
+    nobody is creating them any more.
     """
     by_vmid = {guest.vmid: guest for guest in guests}
     by_name: dict[str, list[Guest]] = {}
@@ -80,12 +79,12 @@ def match_entries(
 
 
 def _may_be_any(entry: Entry) -> bool:
-    """Whether a VM is wanted that only its name identifies."""
+    """Whether a VM is requested that only its name identifies."""
     return entry.state != "absent" and entry.request.vmid is None
 
 
 def abandoned(guest: Guest) -> str:
-    """What to say of a VM that is locked by its creation, which was broken off."""
+    """The text about a VM that is locked by its aborted creation."""
     return (
         f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
         f"{guest.node}, remove it with '{removal_of(guest.vmid)}' or keep it with 'qm unlock {guest.vmid}'"
@@ -97,8 +96,8 @@ def doubts(
     matches: Iterable[Match],
     guests: Sequence[Guest],
 ) -> list[str]:
-    """What the user should know when VMs were not found by their names: which VMs tell none, so that they may be one
-    of them. Proxmox does not know the names of a node that has been offline for some minutes.
+    """The warnings if VMs were not found by their names while some VMs show no name: a requested VM may be one of
+    those. Proxmox does not know the names of VMs on a node that has been offline for some minutes.
     """
     unfound = any(match.is_new and entry.request.vmid is None for entry, match in zip(entries, matches, strict=True))
     if not unfound:
@@ -119,8 +118,8 @@ def _is_silent(guest: Guest) -> bool:
 
 
 def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[Match]:
-    """The matches, with errors for entries that mean one VM, some by its VMID and others by its name: they would fight
-    over it.
+    """The matches, with errors for entries that mean the same VM, one by its VMID and another by its name: they would
+    conflict.
     """
     found = list(matches)
     of_guest: dict[int, list[int]] = {}
@@ -189,7 +188,9 @@ def _match_by_vmid(
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
-    """A VM that the cluster does not show whole: it exists, or its creation is under way or was cut off."""
+    """Match a VM that the cluster does not show completely: it exists, is being created, or its creation was
+    cut off.
+    """
     if reservation.phase == "created" or (reservation.forsaken and reservation.vmid in shown):
         return Match(guest=guest_of(reservation))
     if reservation.forsaken:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one scheduling cycle of a run knows of its cluster: what was seen, what is decided about, and what it did."""
+"""The data of one scheduling cycle: what was read, what has to be decided, and the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .usage import NodeUsage
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The cluster as read, counted with what others have reserved, and what was found of each VM."""
+    """The cluster as read, with the reservations of others counted, and the match of each job."""
 
     snapshot: Snapshot
     counted: Counted
@@ -29,12 +29,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is decided about in one scheduling cycle.
+    """The input of the decisions in one scheduling cycle.
 
     Attributes:
-        jobs: all that the cycle is about; new are those whose VMs do not exist.
-        before: the cluster with what others have reserved, before anything is decided.
-        nodes: how full the nodes are.
+        jobs: all jobs of the cycle; new are those whose VMs do not exist.
+        before: the cluster with the reservations of others, before any decision.
+        nodes: the usage of the nodes.
         starting: the VMIDs of guests that the run starts.
     """
 
@@ -48,7 +48,7 @@ class Scene:
 
     @contextlib.contextmanager
     def with_starting(self) -> Iterator[None]:
-        """Count guests that the run starts as running for as long as it is decided about others."""
+        """Count guests that the run starts as running while other VMs are decided."""
         state = self.scheduler.cluster
         stopped = [guest for vmid in self.starting if (guest := state.get(vmid)) is not None and not guest.running]
         for guest in stopped:
@@ -62,13 +62,13 @@ class Scene:
 
 @dataclass(slots=True)
 class Placement:
-    """What one scheduling cycle saw and did; the outcome of each VM is kept in its job.
+    """The result of one scheduling cycle; the outcome of each VM is kept in its job.
 
     Attributes:
-        scheduler: the one that decided, with what it has assumed.
+        scheduler: the scheduler that decided, with its assumed decisions.
         starting: VMIDs of guests that the run starts.
-        nodes: how full the nodes are before and after.
-        doubts: what the user should know about which VMs exist, in sentences.
+        nodes: the usage of the nodes before and after.
+        doubts: warnings, as sentences, about VMs that may exist unnoticed.
     """
 
     snapshot: Snapshot
@@ -78,7 +78,7 @@ class Placement:
     starting: frozenset[int] = frozenset()
 
     def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
-        """The cluster without what was decided, and with the guests that the run starts as running."""
+        """The cluster without the decisions, and with the guests that the run starts counted as running."""
         made = {decision.vmid for decision in decisions}
         guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
         running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)

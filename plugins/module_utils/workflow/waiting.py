@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for capacity: VMs that could not be placed are tried again when something happened that may help them.
+"""Waiting for capacity: VMs that could not be placed are tried again after an event that may help them.
 
-The scheduling queue says what may help and how long each backs off; in between only the list of the cluster's
-resources is read, ever more rarely.
+The scheduling queue decides which events may help and how long each VM backs off. In between, only the list of the
+cluster's resources is read, at growing intervals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROWTH = 1.5
 
 TOLD_EVERY = 10.0
 TOLD_MOST = 20
-"""How often a wait is reported: every so many seconds, in a long wait about so many times."""
+"""Seconds between the reports of a wait, and the approximate maximum number of reports of a long wait."""
 
 
 class Waiting:
@@ -36,7 +36,7 @@ class Waiting:
 
     Attributes:
         waited: seconds waited so far.
-        C(patience): the longest wait in all.
+        C(patience): the longest total wait in seconds.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Waiting:
         sleep: Callable[[float], None] = time.sleep,
         tell: Callable[[Collection[Job], float], None] = lambda jobs, waited: None,
     ) -> None:
-        """seconds is the longest wait in all; read reads the cluster as cheaply as can be; tell is called at
-        intervals with the waiting jobs and the seconds waited so far.
+        """seconds is the longest total wait; read reads the cluster as cheaply as possible; tell is called at intervals
+        with the waiting jobs and the seconds waited so far.
         """
         self._clock = clock
         self._sleep = sleep
@@ -67,8 +67,8 @@ class Waiting:
         return self._clock() - self._began
 
     def until_worth_a_try(self, jobs: Sequence[Job], seen: Snapshot) -> bool:
-        """Wait until one of the jobs is worth another try; seen is the cluster in which they failed. Returns False when
-        time is up, or when no change can help any of them.
+        """Wait until another try may succeed for one of the jobs; seen is the cluster in which they failed. Returns
+        False if time is up, or if no change can help any of them.
         """
         jobs = [job for job in jobs if job.is_hopeful]
         if not jobs:
@@ -96,10 +96,11 @@ class Waiting:
             try:
                 after = self._read()
             except (ApiError, ConnectionFailed):
-                # A cluster that does not answer for a while, as in an update of its nodes, is no reason to give up.
+                # The wait goes on if the cluster does not answer for a while, for example during an update of its
+                # nodes.
                 continue
             events = events_between(seen, after)
-            # Who holds which device is not read here: a guest that went may have held one.
+            # The holders of devices are not read here: any changed guest may have released one.
             self._queue.wake(events | {Event.DEVICE} if Event.GUEST in events else events)
             seen = after
         return False
