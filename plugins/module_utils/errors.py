@@ -273,7 +273,7 @@ class InvalidSnapshot(CollectionError):
 
 
 class DriftNotApplicable(CollectionError):
-    """C(update) is set, but the VM has drifted in a property that cannot be changed, such as a disk's storage.
+    """C(update) is set, but the VM has drifted in a property that cannot be changed, such as a disk that should shrink.
 
     Cure: change the VM manually, or change the request to match it. The message states the reason for each option.
     Nothing was changed.

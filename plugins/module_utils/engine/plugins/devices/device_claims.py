@@ -19,10 +19,10 @@ from ...framework.status import Category, Code, Status
 
 
 class DeviceClaims(PerNode, FilterPlugin, ReservePlugin):
-    """Rejects a node that cannot give every device that the request claims: all or nothing.
+    """Rejects a node that cannot satisfy all device claims of the request.
 
-    Devices come from the cluster's resource mappings. What guests hold, running or not, and what was decided is not
-    free; no two claims of one VM get the same device. A request without claims may go anywhere.
+    Devices come from the cluster's resource mappings. Devices that guests hold, running or not, and those of other
+    decisions are not free. Two claims of one VM never get the same device. A request without claims may go anywhere.
     """
 
     name = "DeviceClaims"

@@ -20,10 +20,10 @@ from .device_scarcity import left_free
 
 class DeviceFit(ScorePlugin):
     """Scores the nodes for a VM that claims devices: 100 for the one with the fewest free devices left after the VM has
-    taken its own, 0 for the one with the most, the others evenly between in their order.
+    taken its own, 0 for the one with the most, and the others in even steps between, in their order.
 
-    What is left of a node's devices is measured as DeviceScarcity measures it. The default weight lets this score lead:
-    where it tells nodes apart, scores of the nodes' load decide only among equals.
+    Free devices are counted as in DeviceScarcity. With the default weight, this score dominates: scores of the nodes'
+    load decide only among nodes that are equal here.
     """
 
     name = "DeviceFit"

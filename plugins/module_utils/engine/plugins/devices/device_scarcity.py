@@ -16,12 +16,12 @@ from ...framework.status import SKIP, Status
 
 
 class DeviceScarcity(PerNode, PreFilterPlugin, ScorePlugin):
-    """Scores a node for a VM that claims no devices: 100 without free devices, less the more of them would lie idle.
+    """Scores a node for a VM that claims no devices: 100 without free devices, less the more free devices it has.
 
-    The score is 100 / (1 + the sum over the node's mappings of left / (1 + left)). The first free device of a mapping
-    weighs most: many virtual functions of one network card count for hardly more than one. With the default weight,
-    half of LeastAllocated's, the VM goes to a node with one free device once the nodes without are some 17 points of
-    LeastAllocated worse.
+    The score is 100 / (1 + the sum over the node's mappings of free / (1 + free)). The first free device of a mapping
+    weighs most: many virtual functions of one network card count little more than one. With the default weight, half of
+    LeastAllocated's, the VM goes to a node with one free device if LeastAllocated scores the nodes without free devices
+    about 17 points lower.
     """
 
     name = "DeviceScarcity"

@@ -22,12 +22,12 @@ NODES_NAMED = 5
 
 
 class WhatIf(PostFilterPlugin):
-    """Finds, for a VM that no node took, which single rule, if lifted, would have made which nodes fit, and how much
-    CPU, memory and storage was missing on the nearest node.
+    """For a VM that no node accepts, finds which nodes would fit without a single one of the rules, and how much CPU,
+    memory and storage is missing on the closest node.
 
-    The nearest is the node that the fewest other rules refuse, and then the one that lacks the least, as a part of what
-    the VM asks for. One that is offline or in HA maintenance is it only where no other is left. Of several drives that
-    find no space only the first counts.
+    The closest node is the one that the fewest other rules reject; of several, the one that lacks the smallest fraction
+    of the request. A node that is offline or in HA maintenance is named only if there is no other. If several drives
+    find no space, only the first one counts.
     """
 
     name = "WhatIf"

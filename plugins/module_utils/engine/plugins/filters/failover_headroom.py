@@ -28,9 +28,9 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
     running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
 
-    By CPU and memory; storage does not count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit,
-    unless others are given here. A cluster that could not absorb a loss before takes no VM at all. Nodes in HA
-    maintenance, and drained ones, take no guests.
+    Only CPU and memory count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit, unless others
+    are given here. If the cluster could not absorb a loss even without the VM, every node is rejected. Nodes in HA
+    maintenance, and drained nodes, do not take guests of a lost node.
     """
 
     name = "FailoverHeadroom"

@@ -16,9 +16,9 @@ class MemoryOvercommit(Overcommit):
     """Rejects a node when (memory of its running guests + the request's) / (its memory - reserved) exceeds the
     overcommit ratio, 1 by default.
 
-    The configured memory counts, not what a guest uses at the moment. VMs, containers and what this run has decided
-    already count. The ratio is that of the node (C(nodes)), else of the VM's pool, else the smallest of its tags, else
-    C(ratio). Scores measure by the same limits. A VM that even the empty node could not hold is not waited for.
+    The configured memory counts, not what a guest uses at the moment. VMs, containers and earlier decisions of this run
+    count. The ratio is that of the node (C(nodes)), else of the VM's pool, else the smallest of its tags, else
+    C(ratio). Scores use the same limits. The run does not wait for a VM that even the empty node could not hold.
     """
 
     name = "MemoryOvercommit"

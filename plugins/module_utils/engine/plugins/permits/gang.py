@@ -14,10 +14,9 @@ REASON = "group '{}' could not be placed together"
 
 
 class Gang(PermitPlugin):
-    """Lets the VMs of a C(group) wait for each other: they are placed when at least C(min_available) of them are, and
-    else none is.
+    """Lets the VMs of a C(group) wait for each other: none is placed unless at least C(min_available) of them can be.
 
-    Without C(min_available) all of the run's VMs that name the group are needed.
+    Without C(min_available), all VMs of the group in this run must be placed.
     """
 
     name = "Gang"

@@ -21,7 +21,7 @@ REASON = "had to wait for the delay of {:g} s"
 class Delay(PreFilterPlugin):
     """Holds back a VM whose context has C(delay) until that many seconds have passed since the request was made.
 
-    A run that has the time (C(wait_for_capacity)) places it the moment the delay is over.
+    If the run may wait so long (C(wait_for_capacity)), it places the VM when the delay is over.
     """
 
     name = "Delay"

@@ -12,7 +12,7 @@ from ...framework.interface import QueueSortPlugin
 
 
 class PrioritySort(QueueSortPlugin):
-    """The VM of the higher C(priority) is placed first; among equals the one that came first.
+    """Places VMs with a higher C(priority) first; VMs with the same priority in the order of the task.
 
     The default priority is 0.
     """

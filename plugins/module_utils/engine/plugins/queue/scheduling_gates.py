@@ -16,8 +16,7 @@ REASON = "waits for scheduling gate(s) {}"
 class SchedulingGates(PreEnqueuePlugin):
     """Holds back a VM that has C(scheduling_gates) until all of them are open.
 
-    A gate is open when C(open) names it; the run's option C(open_gates) is written there. Nothing opens a gate while a
-    run goes on.
+    A gate is open if C(open) lists it; the run's option C(open_gates) sets C(open). No gate opens during a run.
     """
 
     name = "SchedulingGates"

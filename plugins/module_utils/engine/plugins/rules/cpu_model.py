@@ -25,7 +25,7 @@ class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
     """Rejects a node that cannot run the VM's CPU type, or lacks a CPU flag that the VM turns on.
 
     The types C(host), C(max), C(kvm32), C(kvm64), C(qemu32) and C(qemu64) run everywhere. A node whose CPU types or
-    flags were not read is accepted. Flags whose name begins with C(hv-) are not looked at: Proxmox VE does not tell
+    flags were not read is accepted. Flags whose name begins with C(hv-) are not checked, as Proxmox VE does not report
     which nodes support them.
     """
 

@@ -59,12 +59,12 @@ class Affinity:
 
 class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects nodes outside of the topology domains of the VMs that the request has an affinity to, and nodes in the
-    domains of those that it has an anti-affinity to. Scores preferred terms: their weight per VM in the node's domain,
-    less for anti-affinity, the best node 100 and the worst 0.
+    domains of those that it has an anti-affinity to. Scores preferred terms: each selected VM in the node's domain adds
+    the term's weight, or subtracts it for anti-affinity; the best node gets 100 and the worst 0.
 
-    VMs and containers of any status count, templates do not. As in Kubernetes, anti-affinity of a VM of the same run
-    keeps the other VMs away as well; and a VM with an affinity to others of its own kind may be the first of them
-    anywhere. Nodes without the label of an affinity term are rejected.
+    VMs and containers of any status count, templates do not. As in Kubernetes, the anti-affinity of a VM of the same
+    run also keeps the VMs that it selects away; and if no VM matches an affinity term yet, a VM that matches it itself
+    may go anywhere. Nodes without the label of an affinity term are rejected.
     """
 
     name = "VMAffinity"

@@ -14,11 +14,11 @@ from ...framework.cycle_state import CycleState
 
 
 class BalancedAllocation(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be allocated to the same degree after the request, less the
-    further the two are apart: 100 x (1 - standard deviation). Off by default.
+    """Scores 100 for a node of whose CPU and memory the same fraction would be allocated after the request, less the
+    more these fractions differ: 100 x (1 - standard deviation). Off by default.
 
-    It says nothing of how full a node is: use it beside another score, with a small weight. Storage counts where it has
-    a weight.
+    It does not depend on how full a node is: combine it with another score, and give it a small weight. Storage counts
+    if it has a weight.
     """
 
     name = "BalancedAllocation"

@@ -12,11 +12,11 @@ from ...framework.cycle_state import CycleState
 
 
 class LeastAllocated(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be all free after the request, 0 for one where both would be
-    allocated in full.
+    """Scores 100 for a node whose CPU and memory would be completely free after the request, 0 for one where both would
+    be completely allocated.
 
-    The weighted mean of both, and of storage where that has a weight. Guests count by their configured size, whether
-    they run or not. What is allocatable is set by CPUOvercommit and MemoryOvercommit: ratio x (size - reserve).
+    The weighted mean of both, and of storage if it has a weight. Guests count with their configured size, whether they
+    run or not. CPUOvercommit and MemoryOvercommit define what is allocatable: ratio x (size - reserve).
     """
 
     name = "LeastAllocated"

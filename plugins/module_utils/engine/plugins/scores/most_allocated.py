@@ -12,11 +12,11 @@ from ...framework.cycle_state import CycleState
 
 
 class MostAllocated(AllocationScore):
-    """Scores 100 for a node whose CPU and memory would be allocated in full after the request, 0 for one where both
-    would be all free. Off by default.
+    """Scores 100 for a node whose CPU and memory would be completely allocated after the request, 0 for one where both
+    would be completely free. Off by default.
 
-    The weighted mean of both, and of storage where that has a weight. Guests count by their configured size, whether
-    they run or not. A resource of which more would be allocated than is allocatable counts 0.
+    The weighted mean of both, and of storage if it has a weight. Guests count with their configured size, whether they
+    run or not. A resource of which more would be allocated than is allocatable scores 0.
     """
 
     name = "MostAllocated"

@@ -17,10 +17,10 @@ FLOOR = 0.01
 
 
 class NodeResource(ScorePlugin):
-    """Scores 1 / (CPU use x memory use) by the live figures, each at least 0.01, brought to 0..100 by the best node's
-    score. Off by default.
+    """Scores 1 / (CPU use x memory use) by the measured use, each at least 0.01, relative to the best node, which gets
+    100. Off by default.
 
-    Live figures do not show VMs that were only just placed: within one run all VMs see the same figures.
+    The measured use does not include VMs that were just placed: all VMs of a run see the same figures.
     """
 
     name = "NodeResource"

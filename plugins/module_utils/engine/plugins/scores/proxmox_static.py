@@ -23,13 +23,12 @@ _DIGITS = 12
 
 
 class ProxmoxStatic(ScorePlugin):
-    """Scores 0..100 as the cluster resource scheduler of Proxmox VE does in static mode: each node is tried, and the
-    best is the one that leaves the lowest average and highest use of CPU and memory over all nodes that passed the
-    filters. Off by default.
+    """Scores 0..100 as the cluster resource scheduler of Proxmox VE does in static mode: for each node, it computes the
+    average and the highest use of CPU and memory over all feasible nodes with the VM on that node; the lower both are,
+    the better. Off by default.
 
-    As Proxmox VE does, it takes the configured sizes of running guests, and the node's real CPUs and memory without
-    overcommit ratios and reserves. With C(ha_only) only those guests count that the HA manager looks after, which are
-    all that it sees itself.
+    As in Proxmox VE, running guests count with their configured sizes, and nodes with their physical CPUs and memory,
+    without overcommit ratios and reserves. With C(ha_only), only HA resources count, as for the HA manager itself.
     """
 
     name = "ProxmoxStatic"

@@ -16,7 +16,7 @@ from ...framework.interface import Event, PerNode, ScorePlugin
 
 
 class Random(PerNode, ScorePlugin):
-    """Scores 0..100 by chance: the same for the same C(seed), VM name and node name. Off by default."""
+    """Scores 0..100 at random; equal for the same C(seed), VM name and node name. Off by default."""
 
     name = "Random"
     enabled = False

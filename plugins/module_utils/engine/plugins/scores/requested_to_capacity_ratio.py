@@ -23,11 +23,12 @@ _POINT: Mapping[str, Setting] = {
 
 
 class RequestedToCapacityRatio(AllocationScore):
-    """Scores a node by the percentage of its allocatable CPU and memory that would be allocated after the request, read
-    off a broken line through the points of C(shape). Off by default.
+    """Scores a node by the percentage of its allocatable CPU and memory that would be allocated after the request,
+    interpolated linearly between the points of C(shape). Off by default.
 
-    A point is C({utilization: 0..100, score: 0..10}); the default line rises from 0 at empty to 10 at full. Beyond the
-    first and the last point the line is level. CPU, memory and storage are read off one by one and averaged by weight.
+    A point is C({utilization: 0..100, score: 0..10}). By default, the score rises from 0 for an empty node to 10 for a
+    full one. Before the first and after the last point, the score is constant. CPU, memory and storage are scored one
+    by one and averaged by weight.
     """
 
     name = "RequestedToCapacityRatio"

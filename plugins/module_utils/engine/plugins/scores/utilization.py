@@ -16,14 +16,14 @@ from ...framework.interface import Event, PerNode, ScorePlugin, Subject
 
 
 class Utilization(PerNode, ScorePlugin):
-    """Scores 100 for an idle node, 0 for one whose CPU and memory are all in use and where something always waits. Off
-    by default.
+    """Scores 100 for an idle node, 0 for one whose CPU and memory are fully in use and where tasks always wait. Off by
+    default.
 
-    The weighted mean of measured CPU use, memory use and pressure. Pressure is the part of time in which something on
-    the node waited for CPU, memory or disk, the worst of the three, over the last five minutes: one call per node,
-    which needs Sys.Audit there. A node that does not tell, as before Proxmox VE 9, is scored by CPU and memory alone.
-    VMs that were decided and that the figures cannot show yet count in full, so that one run does not send all of them
-    to the same idle node.
+    The weighted mean of measured CPU use, memory use and pressure. Pressure is the fraction of time in which tasks on
+    the node waited for CPU, memory or disk, the highest of the three, over the last five minutes. Reading it takes one
+    call per node and Sys.Audit there. A node that does not report it, as before Proxmox VE 9, is scored by CPU and
+    memory only. Decided VMs that the measured use cannot include yet count with their full size, so that one run does
+    not place all VMs on the same idle node.
     """
 
     name = "Utilization"

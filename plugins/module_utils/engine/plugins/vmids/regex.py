@@ -16,7 +16,7 @@ CONTEXT_KEY = "vmid.qemu-scheduler/regex"
 class Regex(VMIDPlugin):
     """The lowest free VMID that matches C(vmid_regex), or the context key C(vmid.qemu-scheduler/regex), in full.
 
-    C((12[0-9]|130)), say.
+    For example C((12[0-9]|130)).
     """
 
     name = "Regex"

@@ -15,8 +15,8 @@ from ...volumes import volumes_on
 
 
 class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
-    """Scores the free share, 0..100, of the storages that the request's drives would go to, after they went there; the
-    mean of them.
+    """Scores the percentage that would be free on the storages of the request's drives once the drives are there; the
+    mean over these storages.
 
     A request without drives on a storage is not scored.
     """

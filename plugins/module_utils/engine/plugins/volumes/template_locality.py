@@ -16,10 +16,10 @@ from ...framework.status import Category, Status
 
 
 class TemplateLocality(PerNode, FilterPlugin):
-    """Rejects a node that has no copy of the template of its own and to which Proxmox clones none of another node.
+    """Rejects a node that has no copy of the template, and to which Proxmox cannot clone a copy on another node.
 
-    Proxmox clones to another node only when everything that the template holds, the image in a CD-ROM drive included,
-    and the storage of a full clone are shared, and both nodes have that storage.
+    Proxmox clones to another node only if all volumes of the template, including an image in a CD-ROM drive, and the
+    storage of a full clone are shared, and both nodes have that storage.
     """
 
     name = "TemplateLocality"

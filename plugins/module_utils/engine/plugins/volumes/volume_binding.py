@@ -22,12 +22,12 @@ from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
 
 
 class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugin):
-    """Rejects a node where a drive finds no storage that exists there, is active, has the content type and has the
-    space; or where an ISO image, or what is imported, is not there.
+    """Rejects a node without a storage for every drive: one that is active, has the content type and has enough space.
+    Also rejects a node without an ISO image or an imported image of the request.
 
-    A drive that names its storage is checked; one that names none, or a storage class, gets the storage with the most
-    space left. Bytes of other decisions count. A shared storage is counted once for the cluster. A drive that even the
-    empty storage could not hold is not waited for, and one that is smaller than the image it is made from is an error.
+    A drive that names its storage needs that one; a drive that names none, or a storage class, gets the storage with
+    the most space left. Bytes of other decisions count. A shared storage is counted once for the cluster. The run does
+    not wait for a drive that even the empty storage could not hold. A drive that is smaller than its image is an error.
     """
 
     name = "VolumeBinding"
