@@ -40,6 +40,7 @@ class Chaos:
         self._over = False
         self._often = self._rng.choice([1.0, 4.0, 12.0])
         self._processes = self._rng.randint(3, 7)
+        self._kept: list[tuple[str, Task]] = []
         acts = [self._kill, self._pause, self._interrupt, self._lose_node, self._lose_quorum, self._lose_ledger,
                 self._fail_tasks, self._create_by_hand, self._remove_by_hand, self._stop_by_hand]  # fmt: skip
         if history.roomy:
@@ -126,9 +127,20 @@ class Chaos:
             self._begin(Task("node_drain", (node,)))
 
     def _begin(self, task: Task) -> None:
-        if len(self._history.processes) < self._processes:
-            error = self._rng.choice([0.0, 0.0, 0.0, -300.0, 300.0])
-            self._history.start(task, self._rng.choice("ab"), error)
+        """Let a controller do it, only plan it, or carry out what another one has planned."""
+        if len(self._history.processes) >= self._processes:
+            return
+        kept = [(name, planned) for name, planned in self._kept if self._history.plan_file(name).exists()]
+        if kept and self._rng.random() < 0.7:
+            name, planned = self._rng.choice(kept)
+            task = planned.applying(name)
+        elif self._rng.random() < 0.25:
+            name = f"plan-{len(self._kept) + 1}.json"
+            self._kept.append((name, task))
+            self._processes += 1
+            task = task.keeping(name)
+        error = self._rng.choice([0.0, 0.0, 0.0, -300.0, 300.0])
+        self._history.start(task, self._rng.choice("ab"), error)
 
     def _one(self) -> Process | None:
         alive = [process for process in self._history.processes.values() if not process.ended and not process.killed]

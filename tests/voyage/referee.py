@@ -5,25 +5,34 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from simulated_cluster.cluster import Cluster
+from simulated_cluster.ha_rules import nodes_of, resources_of
 from simulated_cluster.model import Guest as SimulatedGuest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import InForce, Overcommit, State
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Guest, Node, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    Decision,
+    Guest,
+    HARule,
+    Node,
+    Snapshot,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
+from .actors import Process
 from .moves import Moves
 
-RULES = InForce(frozenset({"MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
-MIB = 1024**2
+RULES = InForce(frozenset({"HARules", "MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
+_CREATES = re.compile(r"/nodes/([^/]+)/qemu(?:/\d+/clone)?$")
 
 
 class Broken(AssertionError):
@@ -51,6 +60,8 @@ class Referee:
         self._whole = {vmid: guest.name for vmid, guest in cluster.guests.items()}
         self._at: dict[int, str] = {}
         self._touched: set[int] = set()
+        self._approved: dict[int, set[tuple[int, str]]] = {}
+        self._unplanned: list[str] = []
         self.removed: set[int] = set()
         self.moves = Moves(cluster)
 
@@ -69,8 +80,28 @@ class Referee:
             if guest.node == node
         )
 
+    def hold(self, pid: int, plan: Mapping[str, t.Any]) -> None:
+        """Hold a process to the plan that it applies: no guest comes to where the plan does not say."""
+        moves = {(move["vmid"], move["to"]) for move in plan.get("moves", ())}
+        self._approved[pid] = moves | {(vm["vmid"], vm["node"]) for vm in plan.get("vms", ())}
+
+    def note(self, method: str, path: str, sent: Mapping[str, t.Any], response: t.Any, by: Process) -> None:
+        """Note the answer to a request."""
+        self.moves.note(method, path, sent, response, by)
+        match = _CREATES.search(path) if method == "POST" and by.pid in self._approved else None
+        if match is not None and response.status == 200:
+            vmid, node = int(sent.get("newid") or sent["vmid"]), str(sent.get("target") or match[1])
+            self._unplanned += self._beside_the_plan(by, vmid, node)
+
+    def _beside_the_plan(self, by: Process, vmid: int, node: str) -> list[str]:
+        if (vmid, node) in self._approved.get(by.pid, {(vmid, node)}):
+            return []
+        return [f"{by.name} brings {vmid} to {node}, which the plan that it applies does not say"]
+
     def check(self) -> None:
         """Raise Broken when something does not hold; costs little while nothing has changed."""
+        if self._unplanned:
+            raise Broken(self._unplanned[0])
         guests, under_way = self._cluster.guests, self.moves.under_way()
         seen: list[t.Any] = [
             (guest.vmid, guest.node, guest.status, guest.config.get("name"), guest.config.get("lock"))
@@ -119,7 +150,8 @@ class Referee:
             step = each.move
             others = [other for other in under_way if other.vmid != step.vmid]
             there = [self._guest(vmid) for vmid in sorted({*counted, step.vmid} & guests.keys())]
-            reasons = broken_step(Snapshot(self._nodes, tuple(there)), others, step, RULES)
+            reasons = broken_step(self._snapshot(there), others, step, RULES)
+            reasons += self._beside_the_plan(each.by, step.vmid, step.target)
             if reasons:
                 raise Broken(f"{each.by.name} must not move {step.vmid}: {'; '.join(reasons)}")
         copies = [
@@ -133,9 +165,23 @@ class Referee:
             for guest in ours
             if guest.vmid not in self._touched
         )
-        reasons = broken(State(Snapshot(self._nodes, (*base, *copies)), decided))
+        reasons = broken(State(self._snapshot((*base, *copies)), decided))
         if reasons:
             raise Broken(f"the law is broken: {'; '.join(reasons)}")
+
+    def _snapshot(self, guests: Iterable[Guest]) -> Snapshot:
+        rules = tuple(
+            HARule(
+                name,
+                rule["type"],
+                frozenset(int(sid.partition(":")[2]) for sid in resources_of(rule)),
+                nodes_of(rule),
+                strict=bool(rule.get("strict")),
+                positive=rule.get("affinity") == "positive",
+            )
+            for name, rule in self._cluster.ha.rules.items()
+        )
+        return Snapshot(self._nodes, tuple(guests), ha_rules=rules)
 
     def _guest(self, vmid: int) -> Guest:
         """A guest as it counts, whether it runs or not."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.draining import drain_nodes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
@@ -15,21 +15,39 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.re
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 Warn = Callable[[str], None]
-RUNS: dict[str, Callable[[dict[str, t.Any], Warn], dict[str, t.Any]]] = {
-    "qemu_schedule": lambda params, warn: schedule(params, one_vm_argument_spec(), check_mode=False, warn=warn),
-    "node_drain": lambda params, warn: drain_nodes(params, check_mode=False, warn=warn),
-    "cluster_rebalance": lambda params, warn: rebalance(params, check_mode=False, warn=warn),
+RUNS: dict[str, Callable[[dict[str, t.Any], bool, Warn], dict[str, t.Any]]] = {
+    "qemu_schedule": lambda params, check, warn: schedule(params, one_vm_argument_spec(), check_mode=check, warn=warn),
+    "node_drain": lambda params, check, warn: drain_nodes(params, check_mode=check, warn=warn),
+    "cluster_rebalance": lambda params, check, warn: rebalance(params, check_mode=check, warn=warn),
 }
-"""What the modules do."""
+"""What the modules do: options, whether in check mode, and what takes warnings."""
+
+PLAN_FILE, APPLY = "plan_file", "apply"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a controller is asked to do. names are the VMs, or the nodes, that it is about."""
+    """What a controller is asked to do. names are the VMs, or the nodes, that it is about.
+
+    The options plan_file and apply are names of files here.
+    """
 
     module: str = "qemu_schedule"
     names: tuple[str, ...] = ()
     options: dict[str, t.Any] = field(default_factory=dict)
+
+    @property
+    def in_check_mode(self) -> bool:
+        """Whether it only keeps a plan."""
+        return PLAN_FILE in self.options
+
+    def keeping(self, file: str) -> Task:
+        """The task that plans this one, in check mode."""
+        return replace(self, options={**self.options, PLAN_FILE: file})
+
+    def applying(self, file: str) -> Task:
+        """The task that carries out what was planned for this one."""
+        return replace(self, options={**self.options, APPLY: file})
 
     def __str__(self) -> str:
         return " ".join([self.module, *self.names, *(f"{key}={value}" for key, value in self.options.items())])

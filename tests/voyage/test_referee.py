@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
@@ -109,6 +111,34 @@ def test_referee__does_not_blame_controllers_for_what_a_human_moves(cluster: Clu
     add(cluster, 103, "web-1", "pve2")
     add(cluster, 104, "web-2", "pve2")
     with pytest.raises(Broken, match="memory of pve2"):
+        referee.check()
+
+
+@pytest.mark.parametrize(("target", "is_planned"), [("pve3", True), ("pve4", False)])
+def test_referee__holds_a_run_to_the_plan_that_it_applies(
+    cluster: Cluster, referee: Referee, target: str, is_planned: bool
+) -> None:
+    referee.hold(1, {"moves": [{"vmid": 101, "to": "pve3"}]})
+    ask_for_move(cluster, referee, add(cluster, 101, "web-1", "pve1"), target)
+    with nullcontext() if is_planned else pytest.raises(Broken, match="brings 101 to pve4"):
+        referee.check()
+
+
+@pytest.mark.parametrize(("node", "is_planned"), [("pve3", True), ("pve4", False)])
+def test_referee__holds_creations_to_the_plan_that_is_applied(referee: Referee, node: str, is_planned: bool) -> None:
+    referee.hold(1, {"vms": [{"vmid": 101, "node": "pve3"}, {"vmid": 102, "node": "pve3"}]})
+    run, clone = Process(1, "run 1", "a"), "/api2/json/nodes/pve1/qemu/9000/clone"
+    referee.note("POST", f"/api2/json/nodes/{node}/qemu", {"vmid": 101}, Response(), run)
+    referee.note("POST", clone, {"newid": 102, "target": node}, Response(), run)
+    with nullcontext() if is_planned else pytest.raises(Broken, match="brings 101 to pve4"):
+        referee.check()
+
+
+def test_referee__sees_a_vm_that_is_not_apart_as_its_ha_rule_says() -> None:
+    cluster = build(description(roomy=True, ruled=True))
+    referee = Referee(cluster, parameters(roomy=True, ruled=True))
+    add(cluster, 101, "db-1", "pve2")
+    with pytest.raises(Broken, match="not apart from the VMs of HA rule apart"):
         referee.check()
 
 

@@ -5,6 +5,7 @@
 
 A cluster is tight or roomy. In a tight one each node has room for one web server, so that all four nodes are needed for
 them. In a roomy one controllers drain nodes and rebalance, too; some VMs are HA resources, and one has a local disk.
+There may be HA rules: the databases are kept apart from the container, and a web server off a node.
 """
 
 from __future__ import annotations
@@ -28,11 +29,23 @@ MODULES: dict[str, t.Any] = {
 TIGHT_MEMORY, ROOMY_MEMORY = 2700, 4500
 """MiB of each node: room for one web server and a database, or for two of each, beside a container."""
 
+HA_RULES = {"web-1": "not-pve4", "db-1": "apart", "db-2": "apart"}
+"""The rules that VMs join. Whichever VM comes last, there is room for it with one node drained, and no guest moved."""
+
 APART = {"type": "apart", "name": "db-.*", "topology_key": "node"}
 
 
-def cluster(*, roomy: bool) -> dict[str, t.Any]:
+def cluster(*, roomy: bool, ruled: bool = False) -> dict[str, t.Any]:
     """The description of a cluster."""
+    # A rule has a resource at least.
+    rules = {
+        "resources": [{"sid": "ct:100", "state": "started"}],
+        "rules": [
+            {"rule": "apart", "type": "resource-affinity", "affinity": "negative", "resources": "ct:100"},
+            {"rule": "not-pve4", "type": "node-affinity", "nodes": "pve1,pve2,pve3", "strict": 1,
+             "resources": "ct:100"},
+        ],
+    }  # fmt: skip
     memory = ROOMY_MEMORY if roomy else TIGHT_MEMORY
     return {
         "version": "9.2",
@@ -48,15 +61,18 @@ def cluster(*, roomy: bool) -> dict[str, t.Any]:
             {"vmid": 9000, "name": "golden", "node": "pve1", "cores": 1, "memory": 2048, "template": True,
              "disks": {"scsi0": "shared:4"}, "config": {"net0": "virtio,bridge=vmbr0"}},
         ],
+        "ha": rules if ruled else {},
     }  # fmt: skip
 
 
-def wanted(name: str, *, roomy: bool) -> dict[str, t.Any]:
+def wanted(name: str, *, roomy: bool, ruled: bool) -> dict[str, t.Any]:
     """What a task says of a VM. The databases are small, and kept apart; web-3 is a clone."""
     body: dict[str, t.Any] = {"name": name, "state": "started", "cores": 1, "memory": 2048 if "web" in name else 128}
     if name == "web-3":
         return {**body, "clone": "golden"}
-    if roomy and name in ("web-2", "db-1"):
+    if ruled and name in HA_RULES:
+        body["ha"] = {"state": "started", "rule": HA_RULES[name]}
+    elif roomy and name in ("web-2", "db-1"):
         body["ha"] = {"state": "started"}
     if name.startswith("db"):
         body["affinity"] = [APART]
@@ -64,7 +80,7 @@ def wanted(name: str, *, roomy: bool) -> dict[str, t.Any]:
 
 
 @functools.cache
-def _parameters(module: str, *, roomy: bool) -> bytes:
+def _parameters(module: str, *, roomy: bool, ruled: bool) -> bytes:
     given: dict[str, t.Any] = {
         "api_host": ["pve1.example"],
         "api_user": "automation@pve",
@@ -74,7 +90,7 @@ def _parameters(module: str, *, roomy: bool) -> bytes:
         "plugin_config": {"filters": {"MemoryOvercommit": {"config": {"include_stopped": True}}}},
     }
     if module == "qemu_schedule":
-        vms = [wanted(name, roomy=roomy) for name in NAMES]
+        vms = [wanted(name, roomy=roomy, ruled=ruled) for name in NAMES]
         given |= {"all_or_nothing": False, "parallel_creates": 2, "vms": vms}
     else:
         given |= {"containers": "restart", "timeout": 300, "rules": [{"type": "anti-affinity", "name": "db-.*"}]}
@@ -86,6 +102,6 @@ def _parameters(module: str, *, roomy: bool) -> bytes:
     return pickle.dumps(result.validated_parameters)
 
 
-def parameters(module: str = "qemu_schedule", *, roomy: bool = False) -> dict[str, t.Any]:
+def parameters(module: str = "qemu_schedule", *, roomy: bool = False, ruled: bool = False) -> dict[str, t.Any]:
     """The options of a task, as its module has them; the caller may change them."""
-    return t.cast("dict[str, t.Any]", pickle.loads(_parameters(module, roomy=roomy)))
+    return t.cast("dict[str, t.Any]", pickle.loads(_parameters(module, roomy=roomy, ruled=ruled)))

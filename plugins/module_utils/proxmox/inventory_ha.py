@@ -15,6 +15,8 @@ from .failures import NotImplementedHere, NotRecorded
 from .reader import Reader
 from .rows import Row
 
+_ALONE = {"resources": ["rule is ineffective as there are less than two resources"]}
+
 
 def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
     """Read the HA rules. A group becomes a node-affinity rule with the group's name, marked C(from_group).
@@ -83,8 +85,8 @@ def _rule(row: Row) -> HARule:
         nodes=_nodes(row),
         strict=bool(row.get("strict")),
         positive=row.get("affinity", "positive") == "positive",
-        # The HA manager ignores a rule with errors.
-        disabled=bool(row.get("disable") or row.get("errors")),
+        # The HA manager ignores a rule with errors. This one ends when a second guest joins.
+        disabled=bool(row.get("disable") or row.get("errors") not in (None, {}, _ALONE)),
     )
 
 

@@ -55,6 +55,12 @@ def test_rules_of_both_types__are_read_with_one_call(recording):
     assert [rule.name for rule in rules.values() if rule.disabled] == ["off3"]
 
 
+def test_rule_of_one_guest__holds_for_the_guest_that_joins_it(recording):
+    reader = Answers(recording("9.2", "ha-rules-after-purge"))
+    apart = next(rule for rule in read_ha_rules(reader) if rule.name == "apart")
+    assert (apart.vmids, apart.disabled) == ({105}, False)
+
+
 def test_rule_with_errors__is_one_that_the_ha_manager_ignores(recording):
     recorded = recording("9.2", "ha-rules")
     recorded["body"]["data"] = [recording("9.2", "ha-rule-one-with-errors")["body"]["data"]]
