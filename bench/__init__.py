@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures the collection on the simulated cluster, beside what people use today, and prints ratios.
+"""Measures the collection and community.proxmox on the simulated cluster, and prints ratios.
 
-Run as ``python -m bench``. Nothing here is a test: no number passes or fails.
+Run as ``python -m bench``. These are not tests: no number passes or fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many API requests it takes to create a VM, and to find that nothing is to be done."""
+"""Counts the API requests to create a VM, and those of a re-run that changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .playbooks import Controller, Task, controller
 from .report import Cell, Section, Table, ratio
 
 SETTLING_SECONDS = 35
-"""By then a cluster is quiet: three rounds of Proxmox's statistics have passed since the last task ended."""
+"""Seconds until a cluster is quiet: three rounds of Proxmox's statistics after the end of the last task."""
 
 
 def measure(quick: bool) -> Section:

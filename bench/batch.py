@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many VMs in one task, beside a loop of the peer's over the same list."""
+"""Times many VMs in one task, and a loop of the peer over the same list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES = 16
 OURS = (1, 2, 5, 10, 20, 50, 100, 200)
 PEER = (1, 5, 20, 50)
 PARALLEL = (4, 16)
-"""The default of parallel_creates, and a number that a cluster of this size can well do."""
+"""The default of parallel_creates, and a number that a cluster of this size handles well."""
 
 SECONDS_PER_VM = Timing.create_seconds + Timing.disk_seconds
 

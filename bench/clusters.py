@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One task over several clusters, one of which may be down, beside the same task on one cluster."""
+"""Times one task over several clusters, one of which may be down, and the same task on one cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _another() -> t.ContextManager[SimulatedCluster]:
 
 @contextmanager
 def _silent_port() -> Iterator[int]:
-    """A port that completes no connection: the queue of those that wait is full."""
+    """A port that accepts no connection, as its queue of pending connections is full."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port: int = server.getsockname()[1]

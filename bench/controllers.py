@@ -31,8 +31,8 @@ _fork = multiprocessing.get_context("fork")
 
 
 def work(index: int, together: t.Any, results: t.Any, where: str, seconds: float) -> None:
-    """Make VM after VM for so long, each in place of the one before. Tell of the waits in seconds, and whether each
-    reservation was there when the next cycle began.
+    """Reserve one VM after the other for so many seconds, each in place of the one before. Put into results the waits
+    in seconds, and whether each reservation still existed when the next cycle began.
     """
     waits: list[float] = []
     kept = True
@@ -55,7 +55,7 @@ def work(index: int, together: t.Any, results: t.Any, where: str, seconds: float
 
 
 def main(where: str, size: str, seconds: str) -> None:
-    """Print what each process tells."""
+    """Print the results of each process."""
     together, results = _fork.Barrier(int(size), timeout=60), _fork.SimpleQueue()
     members = [
         _fork.Process(target=work, args=(index, together, results, where, float(seconds)), daemon=True)

@@ -50,7 +50,7 @@ class Scenario:
     Attributes:
         request: makes the VM of a number.
         most: how many VMs can be placed on so many nodes.
-        published: what kube-scheduler's own benchmark wants of it at 5,000 nodes, in pods per second.
+        published: the threshold of kube-scheduler's own benchmark at 5,000 nodes, in pods per second.
     """
 
     title: str
@@ -196,7 +196,7 @@ def _place(scenario: Scenario, nodes: int, longest: float) -> Speed:
 
 
 def _reading(sizes: tuple[int, ...]) -> Table:
-    """What a run pays once before its first decision."""
+    """The cost of preparing a snapshot, once per run, before the first decision."""
     table = Table("Milliseconds to count a snapshot's guests and storages, once per run", ["nodes", "guests", "ms"])
     for nodes in sizes:
         data = snapshot(nodes)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many forks of Ansible, each creating a VM of its own at the same moment."""
+"""Times many forks of Ansible, each of which creates its own VM at the same moment."""
 
 from __future__ import annotations
 

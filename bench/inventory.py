@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it costs to list the guests of a cluster as an inventory."""
+"""Measures the cost of listing the guests of a cluster as an inventory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def measure(quick: bool) -> Section:
 
 
 def _login(cluster: SimulatedCluster) -> Source:
-    """The peer's way to name the cluster and the user."""
+    """The connection options of the peer."""
     env = cluster.environment()
     token = {"token_id": env["PROXMOX_TOKEN_ID"], "token_secret": env["PROXMOX_TOKEN_SECRET"]}
     return {"plugin": PEER, "url": cluster.url, "user": env["PROXMOX_USER"], **token}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it costs per decision to share it with other processes, and what the decision itself costs."""
+"""Measures the cost of sharing a decision with other processes, and of the decision itself."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _cycles(ledger: Ledger, times: int) -> tuple[float, float]:
 
 
 def _fleet(where: str, cycles: int) -> float:
-    """How many VMs a second are reserved by processes that all want to at once."""
+    """How many VMs per second processes reserve that all try at the same time."""
     arguments = {"where": where, "cluster": "fleet", "size": PROCESSES, "cycles": cycles, "think": 0}
     done = subprocess.run(
         [sys.executable, "-m", "support.fleet", json.dumps(arguments)],

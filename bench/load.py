@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Much more than usual: 200 forks, 2,000 VMs in one task, and 50 controllers that share one ledger for a while."""
+"""High load: 200 forks, 2,000 VMs in one task, and 50 controllers that share one ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIB = 1024
 
 
 def measure(quick: bool, seconds: float = SECONDS) -> Section:
-    """Let the controllers work for so many seconds. Raises AssertionError when anything is lost or given out twice."""
+    """Run the controllers for so many seconds. Raises AssertionError if anything is lost or allocated twice."""
     forks, vms, controllers = QUICK if quick else (FORKS, VMS, CONTROLLERS)
     tasks = Table(
         f"Under load, {NODES} nodes",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/benchmarks.md: prose by hand, and between markers what was measured last."""
+"""Updates docs/benchmarks.md, which has the latest measurements between markers, in text that is written by hand."""
 
 from __future__ import annotations
 

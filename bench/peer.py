@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The peer: community.proxmox, unpacked from the bundle on PyPI into a folder that nothing else looks into."""
+"""The peer: community.proxmox, unpacked from the bundle on PyPI into a folder that nothing else uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PYPROJECT = CHECKOUT / "pyproject.toml"
 FOLDER = CHECKOUT / ".venv-bench"
 COLLECTION = "ansible_collections/community/proxmox/"
 BUNDLE_PYTHON = "3.14"
-"""The newest bundle wants a newer Python for its ansible-core; its collection runs on every one that we support."""
+"""The newest bundle requires this Python for its ansible-core; its collection runs on every supported Python."""
 
 
 def collections_path() -> Path:

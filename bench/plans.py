@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans: how good they are beside what a solver finds, and how long they take."""
+"""Compares plans with the results of a solver, and measures how long they take."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIMITS = {16: 0.1, 50: 1.0, 200: 10.0}
 
 @dataclass
 class Count:
-    """What came of many cases."""
+    """The results of many cases."""
 
     cases: int = 0
     possible: int = 0

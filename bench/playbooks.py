@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Running one task against a simulated cluster, and what can be counted and timed of it."""
+"""Runs one task against a simulated cluster, counts its requests and measures its time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Run:
         cpu_seconds: of ansible-playbook and all that it started, on all CPUs together.
         results: what the module returned, for each host, or for each item of a loop.
         requests: as the cluster logged them, without polls.
-        polls: how many requests asked how a Proxmox task is getting on.
+        polls: the number of requests for the status of a Proxmox task.
     """
 
     seconds: float

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 780, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 250, 40, 50
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255")
-"""Told apart by colour-blind readers, too (Okabe and Ito)."""
+"""Colours that colour-blind readers can distinguish as well (Okabe and Ito)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Plot:
 
 
 class _Axis:
-    """Puts powers of ten at even distances between two pixels."""
+    """A logarithmic axis between two pixels."""
 
     def __init__(self, values: Sequence[float], first: float, last: float) -> None:
         self._low, self._high = math.log10(min(values)), math.log10(max(values))

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables that read well in a terminal and in Markdown."""
+"""Tables for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def yes_or_no(reached: bool | None) -> str | None:
 
 
 def ratio(slow: float | None, fast: float | None) -> str | None:
-    """How many times slow is fast."""
+    """The ratio of slow to fast as text."""
     return f"{slow / fast:.1f}x" if slow and fast else None
 
 

@@ -39,5 +39,5 @@ def peer_loop(names: list[str], nodes: int) -> Task:
 
 
 def by_hand(number: int, nodes: int) -> str:
-    """The node that a user would write for the VM of this number: one after the other."""
+    """The node that a user would write for the VM with this number: the nodes in turn."""
     return f"pve{number % nodes + 1}"

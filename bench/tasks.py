@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one task costs: in the worker process, as a module, and beside tasks that do nothing."""
+"""Measures the cost of one task in the worker process and as a module, compared with tasks that do nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FASTER = 2.0
 
 
 def measure(quick: bool) -> Section:
-    """Run each task on one host and on many, and take the difference: what ansible-playbook itself costs goes out."""
+    """Run each task on one host and on many, and take the difference, which excludes the cost of ansible-playbook."""
     hosts, rounds = (6, 1) if quick else (21, 5)
     cpu = Table("CPU of one task", ["task", "CPU [ms]", f"against {PING}", "goal: at most", "reached"])
     wall = Table(

@@ -136,16 +136,16 @@ def guests_on(cluster: SimulatedCluster, node: str) -> set[int]:
 
 
 def title(text: str, explanation: str = "") -> None:
-    """Print a heading, and a line of what to look at."""
+    """Print a heading, and a line that says what to look at."""
     print(f"\n{BOLD}{text}{PLAIN}\n{'-' * len(text)}")
     if explanation:
         print(explanation)
 
 
 def play(name: str, env: Mapping[str, str], shown: Sequence[str], *more: str) -> str:
-    """Run a playbook of the collection, show what it says as it says it, and return that.
+    """Run a playbook of the collection, show its output while it runs, and return it.
 
-    shown are the arguments that the demo tells of, more those that it keeps to itself.
+    shown are the arguments that the demo prints, more those that it does not.
     """
     command = ["ansible-playbook", f"qemu_scheduler.proxmox.{name}", *shown]
     print(f"{DIM}$ {shlex.join(command)}{PLAIN}", flush=True)
@@ -166,7 +166,7 @@ def play(name: str, env: Mapping[str, str], shown: Sequence[str], *more: str) ->
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Wait for the program to end: an interrupt on the terminal reached it too, one of this program alone did not."""
+    """Wait for the program to end, and end it if it does not: an interrupt may have reached only this program."""
     for interrupt in (None, signal.SIGINT, signal.SIGKILL):
         if interrupt is not None:
             process.send_signal(interrupt)
@@ -178,7 +178,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def environment(folder: Path, connection: Mapping[str, str]) -> dict[str, str]:
-    """The environment of ansible-playbook: its state in folder, nothing of the user's own Ansible and Proxmox."""
+    """The environment of ansible-playbook: its state in folder, without the user's settings of Ansible and Proxmox."""
     config = folder / "ansible.cfg"
     config.touch()
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PROXMOX_"))}

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run the unit tests, and one integration target per module, by ansible-test, with the packages of .venv. It wants a checkout
-# at .../ansible_collections/qemu_scheduler/proxmox that is a git repository: a copy.
+# Run the unit tests, and one integration target per module, by ansible-test, with the packages of .venv, in a copy
+# of the checkout: ansible-test requires a git repository at .../ansible_collections/qemu_scheduler/proxmox.
 
 source "$(dirname "$0")/common.sh"
 

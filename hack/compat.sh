@@ -14,7 +14,7 @@ ENVIRONMENTS=$CHECKOUT/.venv-compat
 LOGS=$ENVIRONMENTS/logs
 mkdir -p "$LOGS"
 
-# prepare PYTHON CORE ENVIRONMENT: print why the two do not go together, or nothing.
+# prepare PYTHON CORE ENVIRONMENT: create the environment; if that is not possible, print why.
 prepare() {
   local python=$1 core=$2 environment=$3 wanted log
   wanted=$(sha256sum pyproject.toml | cut -c1-16)

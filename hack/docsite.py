@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the pages of docs/ as reStructuredText, as sites that are made with antsibull-docs want them.
+"""Write the pages of docs/ as reStructuredText, the format of sites that are built with antsibull-docs.
 
 They are listed in docs/docsite/extra-docs.yml, and are made when the tarball is built: Galaxy shows the Markdown pages.
 
@@ -147,7 +147,7 @@ class Page:
 
 
 def _apart(parts: Sequence[str]) -> Iterator[str]:
-    """The parts of a text, with what reStructuredText needs where markup touches a word."""
+    """The parts of a text, with an escape between markup and an adjacent word, as reStructuredText requires."""
     for number, part in enumerate(parts):
         before = parts[number - 1][-1] if number else " "
         touches = _is_markup(part) and (before.isalnum() or before in "`*_.:;,)")

@@ -53,7 +53,7 @@ HEADINGS = {
     "permits": "Permits",
 }
 REJECTING = {"pre_filters", "filters", "reserves", "vmids", "permits"}
-"""Sections whose plugins may turn away a VM that is then tried again."""
+"""Sections whose plugins may reject a VM that is then retried."""
 
 
 # --- error codes ---
@@ -66,7 +66,7 @@ def error_codes() -> list[str]:
 
 
 def _errors() -> Iterator[type[CollectionError]]:
-    """Every class that brings a code of its own, wherever it is defined."""
+    """Every error class with its own code, wherever it is defined."""
     folder = Path(module_utils.__path__[0])
     for file in folder.rglob("*.py"):
         importlib.import_module(".".join((module_utils.__name__, *file.relative_to(folder).with_suffix("").parts)))
@@ -210,12 +210,12 @@ PARTS: Mapping[str, Callable[[], list[str]]] = {
 
 
 def with_parts(page: str) -> str:
-    """The text of a page with its generated parts as they should be."""
+    """The text of a page with up-to-date generated parts."""
     return PLACE.sub(lambda place: "\n".join([place[1], *PARTS[place[2]](), "", place[3]]), page)
 
 
 def main() -> int:
-    """Write the pages, or with --check only tell which are out of date."""
+    """Write the pages, or with --check only list those that are out of date."""
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)

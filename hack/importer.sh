@@ -33,7 +33,7 @@ CFG
 export GALAXY_IMPORTER_CONFIG=$IMPORTER/galaxy-importer.cfg
 export PATH=$IMPORTER/bin:$PATH
 
-# Galaxy wants the address of a repository. As long as galaxy.yml names none, all else is checked with a reserved one.
+# Galaxy requires the address of a repository. As long as galaxy.yml has none, a reserved one is used for the check.
 source_copy=$IMPORTER/source/$COLLECTION
 copy_checkout "$source_copy"
 "$BIN/python" hack/docsite.py "$source_copy" >/dev/null
@@ -45,7 +45,7 @@ fi
 
 tarball=$(echo "$IMPORTER"/qemu_scheduler-proxmox-*.tar.gz)
 log=$IMPORTER/import.log
-# The importer leaves its result in the present folder.
+# The importer writes its result to the current folder.
 cd "$IMPORTER" || exit
 python -m galaxy_importer.main "$tarball" >"$log" 2>&1 || {
   cat "$log"

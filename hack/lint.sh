@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run every linter side by side; show what those that fail have to say.
+# Run all linters at the same time; show the output of those that fail.
 
 source "$(dirname "$0")/common.sh"
 export PATH=$BIN:$PATH

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run the molecule scenarios: the cluster is started once, each role's scenario uses it, and it is stopped whatever came
-# of them. Arguments are passed on to `molecule test`: hack/molecule.sh --scenario-name provision
+# Run the molecule scenarios: the cluster is started once, each role's scenario uses it, and it is always stopped at the
+# end. Arguments are passed on to `molecule test`: hack/molecule.sh --scenario-name provision
 
 source "$(dirname "$0")/common.sh"
 export PATH=$BIN:$PATH

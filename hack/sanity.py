@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-test sanity, with nothing but a package index within reach.
+"""Run ansible-test sanity without network access except a package index.
 
-What ansible-test needs besides, and how it gets it here:
+What else ansible-test needs, and how this script provides it:
 
 - a checkout at .../ansible_collections/qemu_scheduler/proxmox that is no symlink and is a git repository: a copy;
 - pip's bootstrap script from the network: a stand-in that runs Python's own ensurepip;
-- the machine's settings of pip, which it hides from what it starts: written into the home folder that it is given;
+- the machine's settings of pip, which it hides from its subprocesses: written into the home folder that they get;
 - interpreters on PATH that really run, not a version manager's shims.
 
 All of it, with the virtual environments that ansible-test keeps between runs, lives in .venv/sanity.
@@ -37,12 +37,12 @@ NEEDED_PROGRAMS = {
     "pslint": ("pwsh", "PowerShell is in no package index, and the collection has no PowerShell"),
 }
 
-# Only what the tarball carries is looked at, as Galaxy does; the rest is held to the project's own linters.
+# Only the content of the tarball is checked, as on Galaxy; the project's own linters check the rest.
 NOT_SHIPPED = ("bench", "demo", "hack")
-# What ansible-test reads of the tests' folder.
+# The part of the tests folder that ansible-test reads.
 SETTINGS = ("sanity",)
 
-# Lines of ansible-test that tell nothing about the collection.
+# Lines of ansible-test that do not concern the collection.
 NOISE = (
     "Installing requirements for Python ",
     "Running sanity test ",

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# hack/test.sh TARGET...: the named targets of the Makefile side by side, then unit and integration tests together.
-# All run whatever fails before them. pytest's closing line comes last; the exit status speaks for everything.
+# hack/test.sh TARGET...: run these targets of the Makefile at the same time, then unit and integration tests together.
+# All of them run even if others fail. pytest's summary comes last; the exit status is that of all together.
 
 source "$(dirname "$0")/common.sh"
 
@@ -28,7 +28,7 @@ for target in "$@"; do
   jobs=("${jobs[@]:1}")
 done
 
-# Holds each line back until the next one comes, to say what else failed just above the last.
+# Delays each line until the next one, to print other failures above the last line.
 last_word() {
   awk -v failed="${failed[*]}" '
     NR > 1 { print held; fflush() }

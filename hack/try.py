@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a command, or a shell, beside a simulated cluster: the PROXMOX_* variables point at it for as long as that runs.
+"""Run a command, or a shell, with a simulated cluster to which the PROXMOX_* variables point.
 
-They are shown first, on stderr, as a shell in another window takes them.
+The variables are printed first, on stderr, for use in a shell in another window.
 
 usage: .venv/bin/python hack/try.py [--cluster FILE] [--pve-version {9.2,8.4}] [--time-scale X] [COMMAND ...]
 """
@@ -46,7 +46,7 @@ def main() -> int:
             "ANSIBLE_COLLECTIONS_PATH": str(VENV / "collections"),
             "ANSIBLE_LOCALHOST_WARNING": "0",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-            # The ledger of a cluster that is gone in a minute is not to stay in the user's own.
+            # Keep the reservations of this short-lived cluster out of the user's own ledger.
             "XDG_STATE_HOME": folder,
         }
         for name, value in cluster.environment().items():

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes when a play's tasks began and ended on each host, and what the modules returned, as lines of JSON."""
+"""Writes lines of JSON: when each task began and ended on each host, and what its module returned."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .privileges import builtin_roles
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks: a user, or one of a user's tokens."""
+    """The sender of a request: a user, or one of a user's tokens."""
 
     user: str
     token: str | None = None
@@ -60,7 +60,7 @@ class AclEntry:
 
 
 class Access:
-    """The user database. Changes through ``changed()`` so that what was resolved before is forgotten."""
+    """The user database. After a change, call ``changed()`` to discard privileges that were resolved before."""
 
     def __init__(self, version: str) -> None:
         self.roles: dict[str, frozenset[str]] = builtin_roles(version)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who asks: login tickets with their CSRF token, and API tokens."""
+"""Authentication by login tickets with their CSRF token, and by API tokens."""
 
 from __future__ import annotations
 

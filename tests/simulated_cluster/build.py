@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a checked description to a cluster that runs."""
+"""Builds a running cluster from a checked description."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _backups(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
                 "backup", form, ctime=int(entry.get("ctime", cluster.clock.now())),
                 backup=dict(entry["config"]), notes=str(entry.get("notes", "")),
             ))
-            # A backup is of a guest, but not the guest's: it outlives it.
+            # A backup names its guest but does not belong to it: it remains when the guest is removed.
             volume.vmid = int(entry["vmid"])
 
 
@@ -119,7 +119,7 @@ def _access(cluster: Cluster, data: dict[str, Any]) -> None:
         unknown = sorted(set(privileges) - PRIVILEGES)
         if unknown:
             raise DescriptionError(f"role {name}: unknown privilege(s) {', '.join(unknown)}")
-        # A description is of use for both versions: what only the other one knows is left out.
+        # One description serves both versions: privileges that only the other version has are ignored.
         access.roles[name] = access.all_privileges.intersection(privileges)
     for entry in data.get("users") or []:
         access.users[entry["name"]] = User(
@@ -215,7 +215,7 @@ def _disks(cluster: Cluster, guest: Guest, entry: dict[str, Any]) -> None:
         storage = cluster.storages.get(volid.partition(":")[0])
         if storage is not None and cluster.volumes.find(volid, guest.node) is None:
             volume = Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid)
-            # What a recording says is used already includes these volumes.
+            # In a recording, the used space already includes these volumes.
             storage.base_used[volume.place] = max(0, storage.base_used.get(volume.place, 0) - size)
             cluster.volumes.add(volume)
     if guest.kind == "qemu" and guest.config["boot"] == " ":

@@ -103,7 +103,7 @@ def _usage(signs: bool) -> x509.KeyUsage:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Atomically, so that a start beside this one never reads half a file."""
+    """Write atomically, so that another start at the same time never reads an incomplete file."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(data)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starting a simulated cluster from a test, talking to its control plane, and asking what it saw."""
+"""Starts a simulated cluster from a test, calls its control plane, and reads the requests that it received."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CLUSTERS = PACKAGE / "clusters"
 
 
 class StartError(RuntimeError):
-    """The cluster did not come up; the text is what it said."""
+    """The cluster did not start; the text is its output."""
 
 
 class Process(Protocol):
-    """What is asked of the process that a cluster is; see subprocess.Popen."""
+    """The methods that are used of a cluster's process; see subprocess.Popen."""
 
     def poll(self) -> int | None: ...
 
@@ -59,7 +59,7 @@ class SimulatedCluster:
         self._folder = folder
         self._session = requests.Session()
         self._session.verify = ready["ca_path"]
-        # Proxies of the environment have no business on the loopback.
+        # Ignore proxies in the environment: the cluster is on the loopback.
         self._session.trust_env = False
 
     @classmethod
@@ -114,7 +114,7 @@ class SimulatedCluster:
         return cls(process, json.loads(ready_file.read_text(encoding="utf-8")), folder)
 
     def stop(self) -> None:
-        """End the cluster and wait until it is gone."""
+        """End the cluster and wait until its process has ended."""
         self._session.close()
         if self._process.poll() is None:
             self._process.terminate()
@@ -126,7 +126,7 @@ class SimulatedCluster:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with: 0 when it was asked to, -9 when it did not and had to be killed; None while it runs."""
+        """The exit code: 0 after a request to end, -9 if the process had to be killed; None while it runs."""
         return self._process.poll()
 
     @property
@@ -200,7 +200,7 @@ class SimulatedCluster:
         self._control("DELETE", "/requests")
 
     def state(self) -> dict[str, Any]:
-        """The truth of the cluster; guests are keyed by their VMID as int."""
+        """The actual state of the cluster; guests are keyed by their VMID as int."""
         state = self._control("GET", "/state")
         state["guests"] = {int(vmid): guest for vmid, guest in state["guests"].items()}
         return dict(state)
@@ -221,7 +221,7 @@ class SimulatedCluster:
     def set_node(self, name: str, **state: Any) -> None:
         """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``dead_services``, ``clock_offset``.
 
-        ``known=False`` leaves the others to notice.
+        With ``known=False``, the other nodes notice it later by themselves.
         """
         self._control("PUT", f"/nodes/{name}", state)
 

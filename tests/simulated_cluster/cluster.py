@@ -26,7 +26,7 @@ from .tasks import Task, Tasks
 from .volumes import Volumes
 
 RELEASES = {"8.4": ("8.4.21", "2606ac850d46da29"), "9.2": ("9.2.11", "14a22df35955d97d")}
-# Real seconds in which requests for one VMID count as simultaneous, and how many of the losers learn it late.
+# Real seconds in which requests for one VMID count as simultaneous, and how many of the losers fail only in their task.
 RACE_SECONDS = 0.05
 RACE_SHARE = 0.3
 
@@ -117,7 +117,7 @@ class Cluster:
         return self._statistics
 
     def start(self) -> None:
-        """Let time begin, once everything described is there."""
+        """Start the clock, when everything in the description exists."""
         self._statistics = Statistics(self, self.rng)
         self._statistics.publish_all()
 
@@ -149,7 +149,7 @@ class Cluster:
         self.touch(guest)
 
     def remove_guest(self, guest: Guest) -> None:
-        """Take the config away; the last published figures stay until a new guest of that VMID replaces them."""
+        """Remove the config; the last published figures remain until a new guest with that VMID replaces them."""
         self.touch(guest)
         self.guests.pop(guest.vmid, None)
         pool = self.access.pool_of(guest.vmid)
@@ -184,7 +184,7 @@ class Cluster:
             raise die("cluster not ready - no quorum?")
 
     async def need_quorum_for(self, what: str, file: str = "file-user_cfg") -> None:
-        """Writes to cluster files block for a while before they give up."""
+        """Fail without quorum. As in Proxmox, a write to a cluster file blocks for a while before it fails."""
         if not self.quorate:
             await self.clock.sleep(self.timing.noquorum_seconds)
             raise die(f"{what} failed: cfs-lock '{file}' error: no quorum!")

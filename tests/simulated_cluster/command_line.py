@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     except (DescriptionError, ValueError) as error:
         print(f"simulated_cluster: {error}", file=sys.stderr)
         return 2
-    # What was built lives as long as the process: no need to walk it at every collection.
+    # The cluster's objects live as long as the process: exclude them from garbage collection.
     gc.freeze()
     return asyncio.run(_run(options, cluster))
 
@@ -118,7 +118,7 @@ def _write_atomically(path: Path, data: dict[str, Any]) -> None:
 
 
 async def _watch_parent(pid: int | None, stop: asyncio.Event) -> None:
-    """So that nothing stays behind when whoever started the cluster was killed."""
+    """Stop when the parent process ends, so that no cluster remains when a test run is killed."""
     while pid is not None:
         try:
             os.kill(pid, 0)

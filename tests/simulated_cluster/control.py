@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane below ``/sim``: how tests look into the cluster and make trouble in it."""
+"""The control plane below ``/sim``, by which tests read the actual state of the cluster and inject faults."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _answering(handler: Any) -> Any:
 
 
 def take_vmid(cluster: Cluster, values: dict[str, Any]) -> None:
-    """Somebody else makes a guest of the VMID that the request names, on another node if there is one."""
+    """Create a guest with the VMID that the request names, on another node if there is one, as another user would."""
     vmid = int(values.get("newid", values.get("vmid", 0)))
     if vmid and vmid not in cluster.guests:
         own = values.get("node")
@@ -62,7 +62,7 @@ class Control:
         self._cluster = cluster
 
     def state(self, request: web.Request, body: dict[str, Any]) -> dict[str, Any]:
-        """The truth, not what the API shows of it at this moment."""
+        """The actual state, which the API may show later."""
         cluster = self._cluster
         return {
             "version": cluster.version, "now": cluster.clock.now(), "quorate": cluster.quorate,

@@ -48,5 +48,5 @@ def parameter_error(**fields: str) -> ApiError:
 
 
 def not_simulated(method: str, path: str) -> ApiError:
-    """The honest answer for what Proxmox has and this simulator does not."""
+    """The 501 for a call of Proxmox that is not simulated."""
     return ApiError(501, f"Method '{method} {path}' is not simulated by this cluster")

@@ -12,7 +12,7 @@ KNOWN = ("nodes", "guests_per_node", "seed", "cores", "memory", "running", "firs
 
 
 def generate(data: dict[str, Any]) -> dict[str, Any]:
-    """The description with what ``generate`` asks for added to what it names itself."""
+    """The description, with the nodes and guests that ``generate`` requests added to those that it lists."""
     wish = data["generate"]
     unknown = sorted(set(wish) - set(KNOWN))
     if unknown:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HA manager: resources, groups (release 8), rules (release 9), and the slow hand that starts and stops guests."""
+"""HA resources, groups (release 8), rules (release 9), and how the HA manager starts and stops guests, with delays."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class HighAvailability:
         return self.manager_state(sid)
 
     def manager_state(self, sid: str) -> str:
-        """The state as the manager keeps it: C(started) from the wish on, whether the guest runs or not."""
+        """The state in the manager's records: C(started) from the request on, whether the guest runs or not."""
         doing = self.manager.state(sid)
         if doing is not None:
             return doing
         return "error" if sid in self._failed else str(self.resources[sid].get("state", "started"))
 
     def is_new(self, sid: str) -> bool:
-        """Whether the manager has not taken a resource up yet."""
+        """Whether the manager does not manage a resource yet."""
         return self._cluster.clock.now() - self._added_at.get(sid, 0.0) < self._cluster.timing.ha_seconds
 
     def service_state(self, sid: str) -> str:
@@ -104,7 +104,7 @@ class HighAvailability:
         return state
 
     def act(self, sid: str) -> None:
-        """Let the manager bring a resource into its state, some time later."""
+        """Schedule the manager's next step to bring a resource into its requested state."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

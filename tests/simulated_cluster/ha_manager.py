@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HA manager's hand: in rounds it moves guests as requests, rules and maintenance want it.
+"""The moves of the HA manager: in rounds, it moves guests because of requests, rules and maintenance.
 
-What a request asks for may never be done: to a node that is down or in maintenance, or while HA is disarmed, it is
-accepted and forgotten. What a rule forbids is done and undone.
+A request is not always carried out: a move to a node that is down or in maintenance, or while HA is disarmed, is
+accepted and dropped. A move that a rule forbids is carried out and reverted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOVING = ("migrate", "relocate")
 
 @dataclass
 class Service:
-    """What the manager holds of one resource. ``state`` is None when it is simply what was asked for."""
+    """The manager's record of one resource. ``state`` is None if the resource is in its requested state."""
 
     state: str | None = None
     target: str | None = None
@@ -56,12 +56,12 @@ class Manager:
         return self.services.setdefault(sid, Service())
 
     def state(self, sid: str) -> str | None:
-        """What the manager does with a resource; None when it is in the state that was asked for."""
+        """What the manager does with a resource; None if it is in its requested state."""
         return "freeze" if self.disarmed else self.service(sid).state
 
     def request(self, sid: str, how: str, target: str) -> None:
-        """A wish of a user; partners in a positive rule come along. One about a resource that the manager has not taken
-        up yet is lost.
+        """Request a move, together with partners in a positive rule. A request for a resource that the manager does not
+        manage yet is lost.
         """
         for each in (sid, *self._cluster.ha.partners(sid)):
             if not self._cluster.ha.is_new(each):
@@ -69,7 +69,7 @@ class Manager:
         self.nudge()
 
     def nudge(self) -> None:
-        """Something has changed: let rounds go on until all is settled."""
+        """Start rounds after a change. They end when there is nothing left to do."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -91,7 +91,7 @@ class Manager:
             job.cancel()
 
     def _round(self) -> bool:
-        """One look at everything; True while there is more to come."""
+        """One round over all resources; True if further rounds are needed."""
         ha, busy = self._cluster.ha, False
         if self.disarmed:
             for service in self.services.values():
@@ -132,7 +132,7 @@ class Manager:
         return service.state is not None
 
     def _arrived(self, service: Service, resource: dict[str, Any], guest: Guest) -> bool:
-        """Whether a move is over, for better or worse."""
+        """Whether a move has ended, successfully or not."""
         if service.done is None:
             return False
         stopped = resource.get("state") in ("stopped", "disabled")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of HA resources on a node that is lost: it is fenced, and they start elsewhere."""
+"""Recovery of HA resources on a lost node: the node is fenced, and they start on other nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FENCE, RECOVERY = "fence", "recovery"
 REMOVED_LOCKS = frozenset({
     "backup", "mounted", "migrate", "clone", "rollback", "snapshot", "snapshot-delete", "suspending", "suspended",
 })
-"""Locks that a fenced node has left behind, and that the manager takes away."""
+"""Locks that a fenced node leaves behind, and that the manager removes."""
 
 
 def recover(cluster: Cluster, sid: str, guest: Guest) -> bool:
-    """One look at a resource whose node is lost; True while there is more to come."""
+    """One round for a resource whose node is lost; True if further rounds are needed."""
     ha, timing = cluster.ha, cluster.timing
     service, resource = ha.manager.service(sid), ha.resources[sid]
     if resource.get("state") in ("disabled", "ignored"):
@@ -49,7 +49,7 @@ def recover(cluster: Cluster, sid: str, guest: Guest) -> bool:
 
 
 def back_again(cluster: Cluster, sid: str) -> None:
-    """The node of a resource is there again before it was recovered: what ran starts there again."""
+    """The node of a resource is back before the resource was recovered: if it ran, it starts there again."""
     service = cluster.ha.manager.service(sid)
     if service.state in (FENCE, RECOVERY):
         service.state = None

@@ -110,7 +110,7 @@ class Storage:
         return min(self.total(node), self.base_used.get(place, 0) + self.allocated.get(place, 0))
 
     def available(self, node: str) -> int:
-        """What can still be written: less than total - used where a file system or a quota keeps some back."""
+        """The bytes that can be written: less than total - used if a file system or a quota reserves some."""
         return max(0, self.total(node) - self.used(node) - self.reserved.get(self.place(node), 0))
 
 
@@ -134,7 +134,7 @@ class Volume:
 
 @dataclass
 class Guest:
-    """A VM or container: its config file's content and what runs of it.
+    """A VM or container: the content of its config file and its running state.
 
     ``strays`` are nodes where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block
     device in the guest's own.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster description out of recorded API answers by path, as snapshots and bug reports carry them."""
+"""Makes a cluster description from recorded API answers by path, as in snapshots and bug reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_recorded(data: dict[str, Any]) -> bool:
 
 
 def from_recorded(answers: dict[str, Any]) -> dict[str, Any]:
-    """The description of the cluster that gave these answers; sizes in GiB and MiB as descriptions have them."""
+    """Return the description of the cluster that gave these answers, with sizes in GiB and MiB."""
     paths = {path.partition("?")[0]: _data(answer) for path, answer in answers.items()}
     rows = paths.get("/cluster/resources") or []
     version = str((paths.get("/version") or {}).get("release", "9.2"))

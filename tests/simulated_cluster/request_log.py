@@ -16,7 +16,7 @@ SECRETS = frozenset({
 
 
 def redact(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters without what must not be written down."""
+    """Return the parameters with secrets redacted."""
     return {name: "REDACTED" if name in SECRETS else value for name, value in params.items()}
 
 
@@ -39,7 +39,7 @@ class RequestLog:
         self.entries.append(entry)
 
     def end(self, entry: dict[str, Any]) -> None:
-        """Write a request down with what became of it."""
+        """Log a request with its result."""
         if self._file is not None and not self._file.closed:
             self._file.write(json.dumps(entry, default=str) + "\n")
 

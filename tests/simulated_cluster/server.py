@@ -103,7 +103,7 @@ class Server:
         return self._workers[transport]
 
     async def _tell_the_time(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """A node's answers bear its own clock: clients judge by it how long ago a task ended."""
+        """Send the clock of the node with each answer: by it, clients determine how long ago a task ended."""
         response.headers["Date"] = email.utils.formatdate(self.cluster.clock.now(), usegmt=True)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

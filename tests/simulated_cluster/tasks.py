@@ -28,12 +28,12 @@ class OrderedFailure(TaskError):
 
 
 class Killed(BaseException):
-    """The worker's process is gone without a word: whatever it left half done stays so."""
+    """The worker's process was killed without clean-up: incomplete work remains."""
 
 
 @dataclass
 class Orders:
-    """What a fault demands of the task that a call starts."""
+    """How a fault changes the task that a call starts."""
 
     error: str | None = None
     seconds: float | None = None
@@ -65,7 +65,7 @@ class Task:
         self.log.append(line)
 
     async def work(self, clock: Clock, seconds: float) -> None:
-        """Spend the time that the job takes; where a fault demands it, another time or a failure after it."""
+        """Spend the time that the job takes. A fault may change that time, or let the job fail after it."""
         ordered, self.orders.seconds = self.orders.seconds, None
         await clock.sleep(seconds if ordered is None else ordered)
         if self.orders.killed:
@@ -135,7 +135,7 @@ class Tasks:
 
     @staticmethod
     def _report_fault_of_ours(task: Task, runner: asyncio.Task[None]) -> None:
-        """A mistake in the simulator must end the task visibly, not leave a client waiting for ever."""
+        """End a task visibly after a defect of the simulator, so that no client waits forever."""
         error = None if runner.cancelled() else runner.exception()
         if error is not None:
             task.exitstatus = f"simulator error: {error!r}"

@@ -73,14 +73,14 @@ class Volumes:
         return [other for other in self._volumes.values() if other.base == volume.volid and other.place == volume.place]
 
     def check_usable(self, storage: Storage, node: str) -> None:
-        """The failure that a worker meets on a storage that is off or elsewhere."""
+        """Raise the error of a worker for a storage that is disabled or not on the node."""
         if not storage.enabled:
             raise TaskError(f"storage '{storage.name}' is disabled")
         if not storage.on_node(node):
             raise TaskError(f"storage '{storage.name}' is not available on node '{node}'")
 
     def check_space(self, storage: Storage, node: str, size: int) -> None:
-        """Thin and sparse storages take anything; thick ones and those told to be full do not."""
+        """Fail if a thick storage lacks the space, or any storage is set to full. Thin storages accept any size."""
         if size > MAX_IMAGE:
             raise TaskError(
                 "unable to create image: qemu-img: Invalid image size specified. "
@@ -129,7 +129,7 @@ class Volumes:
         return self.add(self._volume(volid, storage, node, 4 * 1024**2, "raw" if storage.block else "qcow2", vmid))
 
     def link(self, base: Volume, node: str, vmid: int) -> Volume:
-        """A linked clone: it occupies what may be written to it, so its provisioned size counts."""
+        """A linked clone. Its provisioned size counts, as that much may be written to it."""
         storage = self._cluster.storages[base.storage]
         self.check_usable(storage, node)
         own = self.name(storage, vmid, node, base.format)

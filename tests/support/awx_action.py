@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An action plugin that stands for every module of awx.awx: checks the options as the module does, and notes the call.
+"""An action plugin in place of every module of awx.awx: it checks the options as the module does, and records the call.
 
 It knows the options from awx_modules.json beside the tests, and writes a line of JSON to the file that AWX_CALLS names.
 """
@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
     """Found by Ansible by this name."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Check and note the options."""
+        """Check and record the options."""
         module = self._task.action.rpartition(".")[2]
         specs = json.loads(Path(os.environ["AWX_MODULES"]).read_text(encoding="utf-8"))["modules"]
         checked = ArgumentSpecValidator(specs[module]).validate(dict(self._task.args))

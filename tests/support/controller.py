@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controllers that run the collection's modules in processes of their own: quicker than ansible-playbook starts."""
+"""Controllers that run the collection's modules in their own processes, which start faster than ansible-playbook."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ModuleServer:
 
 
 class RunningModule:
-    """A module at work."""
+    """A running module."""
 
     def __init__(self, server: ModuleServer, pid: int, output: Path) -> None:
         self.pid = pid
@@ -74,16 +74,16 @@ class RunningModule:
         self._output = output
 
     def kill(self) -> None:
-        """End it in an instant, without a chance to clean up."""
+        """Kill it, so that it cannot clean up."""
         os.kill(self.pid, signal.SIGKILL)
         assert self._server.wait(self.pid) == -signal.SIGKILL
 
     def interrupt(self, number: int) -> None:
-        """Ask it to end, by a signal."""
+        """Send it a signal to end."""
         os.kill(self.pid, number)
 
     def pause(self) -> None:
-        """Stop it, so that it lives and does nothing."""
+        """Stop it (SIGSTOP): the process exists but does nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -94,7 +94,7 @@ class RunningModule:
         return not self._server.has_ended(self.pid)
 
     def result(self) -> Result:
-        """Wait for its end and return what it answered, with the warnings as texts."""
+        """Wait for its end and return its result, with the warnings as texts."""
         self._server.wait(self.pid)
         text = self._output.read_text(encoding="utf-8")
         assert text, self._output.with_suffix(".stderr").read_text(encoding="utf-8")
@@ -140,11 +140,11 @@ class Controller:
         return RunningModule(self._server, self._server.start(module, arguments, environment, output), output)
 
     def run(self, module: str, **options: t.Any) -> Result:
-        """Run a module to its end, whatever that is."""
+        """Run a module and return its result, which may be a failure."""
         return self.start(module, **options).result()
 
     def schedule(self, **options: t.Any) -> Result:
-        """Run qemu_schedule, which must go well."""
+        """Run qemu_schedule, which must succeed."""
         result = self.run("qemu_schedule", **options)
         assert not result.get("failed"), result["msg"]
         return result

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much work something is, counted rather than timed: the same on every machine, however busy it is."""
+"""Measures work in lines of code that are run, not in time, so that the result is the same on every machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lines_run(action: Callable[[], object], *, at_most: int) -> int:
     """Return how many lines of Python `action` runs, in whichever functions.
 
     Raises:
-        TooMuchWork: they are more than `at_most`. The action is stopped there.
+        TooMuchWork: they are more than `at_most`; the action is stopped.
     """
     count = 0
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that schedule as fast as they can. Run with a fleet's arguments as JSON, or with C(loop) and where."""
+"""Processes that schedule as fast as they can. Run with a fleet's arguments as JSON, or with C(loop) and a ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     open_ledger,
 )
 
-# This program has no other threads and has imported all it needs: forks of it are quick to start, as Ansible's are.
+# This program has no other threads and has imported everything, so its forks start quickly, like those of Ansible.
 _fork = multiprocessing.get_context("fork")
 
 
@@ -47,7 +47,7 @@ def member(index: int, together: t.Any, results: t.Any, where: str, cluster: str
                 arrived = time.monotonic()
                 begun, ended, vmid = reserve_one(ledger, cluster, holder, think)
                 records.append({"process": index, "arrived": arrived, "begun": begun, "ended": ended, "vmid": vmid})
-        # Reservations of which nothing was sent to Proxmox end with their process.
+        # Wait for the others: reservations for which nothing was sent to Proxmox end with their process.
         together.wait()
     except BaseException:
         together.abort()

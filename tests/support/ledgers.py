@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of the ledger share: the two kinds of database, processes that schedule, and holders that are dead."""
+"""Helpers for tests of the ledger: both kinds of database, processes that schedule, and dead holders."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def _place(kind: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request: pytest.FixtureRequest) -> str:
-    """Return where a new ledger is to be, for each of the databases that processes can share."""
+    """Return the location of a new ledger, for each kind of database that processes can share."""
     return _place(request.param, request)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "none"])
 def anywhere(request: pytest.FixtureRequest) -> str:
-    """Return where a new ledger is to be, for every kind that there is."""
+    """Return the location of a new ledger, for every kind of database."""
     return _place(request.param, request)
 
 
@@ -82,9 +82,9 @@ def _python(module: str, *arguments: str, **options: t.Any) -> subprocess.Popen[
 
 
 class SchedulerProcess:
-    """A scheduler in a process of its own, which does one step at a time, and can be killed or stopped between them.
+    """A scheduler in its own process, which runs one step at a time, and can be killed or stopped between steps.
 
-    elsewhere puts it on a controller of its own: neither side can see whether the other's process lives.
+    elsewhere: it acts as on another controller, so that neither side can see whether the other's process is alive.
     """
 
     def __init__(self, where: str, *, durations: Durations | None = None, elsewhere: bool = False) -> None:
@@ -95,7 +95,7 @@ class SchedulerProcess:
         self.call("open", where, durations, elsewhere)
 
     def start(self, step: str, *arguments: t.Any, **options: t.Any) -> None:
-        """Let it begin a step, and do not wait."""
+        """Start a step, and do not wait for it."""
         self._connection.send((step, arguments, options))
 
     def result(self) -> t.Any:
@@ -106,7 +106,7 @@ class SchedulerProcess:
         return outcome
 
     def call(self, step: str, *arguments: t.Any, **options: t.Any) -> t.Any:
-        """Let it do a step, and return or raise what came of it."""
+        """Run a step, and return its result or raise its error."""
         self.start(step, *arguments, **options)
         return self.result()
 
@@ -115,12 +115,12 @@ class SchedulerProcess:
         return self._connection.poll(within)
 
     def kill(self) -> None:
-        """End it in an instant, without a chance to clean up. It remains as a zombie until it is closed."""
+        """Kill it, so that it cannot clean up. It remains a zombie until it is closed."""
         self._process.kill()
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
 
     def hang(self) -> None:
-        """Stop it, so that it lives and does nothing."""
+        """Stop it (SIGSTOP): the process exists but does nothing."""
         self._process.send_signal(signal.SIGSTOP)
         self.until_stopped()
 
@@ -193,6 +193,6 @@ class Loop:
         self._process.wait()
 
     def acknowledged(self) -> list[int]:
-        """Return the VMIDs of which it has been told that they are reserved and marked."""
+        """Return the VMIDs whose reservation and marking the ledger confirmed to the process."""
         whole_lines = self._output.read_text().rpartition("\n")[0]
         return [int(line) for line in whole_lines.split()]

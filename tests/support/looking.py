@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking a scheduler where a VM may go and why not, in a form that tests can compare at a glance."""
+"""Compact forms of a scheduler's outcomes, for assertions: nodes, reasons and scores."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def reasons(outcome: Outcome, plugin: str) -> dict[str, str | None]:
 
 
 def normalized(outcome: Outcome, plugin: str) -> dict[str, float]:
-    """What plugin gave each node, 0..100, rounded; empty when it was not asked."""
+    """The normalized score of plugin for each node, 0..100, rounded; empty if it was not called."""
     return {v.node: round(v.scores[plugin].normalized, 3) for v in outcome.verdicts() if plugin in v.scores}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs modules, each in a process of its own as Ansible does, but forked from one that has everything imported.
+"""Runs modules, each in its own process as Ansible does, but forked from one that has imported everything.
 
 Run with the number of an open socket. A request is a module's name, its arguments, its environment and the file that
 its output goes to; the answers are C(("started", pid)) and later C(("ended", pid, exit code)).
@@ -24,14 +24,14 @@ from ansible.module_utils import basic
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
 
 WITHOUT = "TEST_WITHOUT_PACKAGES"
-"""A variable of a module's environment: the packages that shall not be installed for it, separated by blanks."""
+"""An environment variable of a module: packages, separated by spaces, that it should find not installed."""
 
 # This program has no other threads: forking it is safe.
 _fork = multiprocessing.get_context("fork")
 
 
 def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], output: Path) -> None:
-    """Be the module."""
+    """Run the module in this process."""
     os.environ.clear()
     os.environ.update(environment)
     with output.open("wb") as stream, output.with_suffix(".stderr").open("wb") as errors:

@@ -17,7 +17,7 @@ def names(count: int) -> list[str]:
 
 
 def verdict(node: str, score: float | None, reason: str | None = None) -> dict[str, Any]:
-    """What a decision tells of one node: its score, or why it was rejected."""
+    """The entry of a decision about one node: its score, or why it was rejected."""
     parts = {} if score is None else {
         plugin: {"raw": score, "normalized": score, "weight": weight}
         for plugin, weight in (("LeastAllocated", 1), ("StorageBalance", 0.5))
@@ -75,12 +75,12 @@ def placement_result(vms: int, nodes: int, *, failures: int = 0, guests: int = 0
 
 
 def load(gib: int, guests: int) -> dict[str, Any]:
-    """What is allocated on a node."""
+    """The allocated amounts of a node."""
     return {"cores": gib // 4, "memory": gib * GIB, "guests": guests}
 
 
 def moves_result(moves: int, nodes: int, *, done: bool = True, stuck: int = 1) -> dict[str, Any]:
-    """The result of node_drain, of which the last move failed, and which a second plan went on from."""
+    """The result of node_drain, whose last move failed, after which a second plan continued."""
     cluster = names(nodes)
     planned = [
         {"id": number, "vmid": 100 + number, "name": f"app-{number}", "type": "qemu", "from": cluster[number % 3],

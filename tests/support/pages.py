@@ -28,7 +28,7 @@ _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Example:
-    """A fenced block. file is the name that the line before gives it; skipped tells that it is not to be run."""
+    """A fenced block. file is the name in the line before it; skipped tells that tests do not run it."""
 
     page: Path
     heading: str

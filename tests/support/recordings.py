@@ -16,7 +16,7 @@ VERSIONS = ("8.4", "9.2")
 
 @functools.cache
 def recordings(version: str) -> dict[str, Path]:
-    """Name to file of everything recorded on a release, in the order of the names."""
+    """The file of every recording of a release by name, in the order of the names."""
     return {path.stem: path for path in sorted((FOLDER / version).rglob("*.json"), key=lambda path: path.stem)}
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One scheduler in a process of its own, told by the test what to do next. Run with the number of an open socket."""
+"""A scheduler in its own process, whose steps the test controls. Run with the number of an open socket."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small clusters, written down in one line each, and a scheduler over them."""
+"""Small clusters, each defined in one line, and a scheduler for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster(nodes: Iterable[Node], guests: Iterable[Guest] = (), **fields: t.Any
 def profile(
     plugin_config: Mapping[str, t.Any] | None = None, own: Iterable[type[Plugin]] = (), name: str = "balanced"
 ) -> Profile:
-    """The built-in plugins and one's own."""
+    """A profile with the built-in plugins and further ones."""
     registry = builtin_registry()
     for plugin in own:
         registry.register(plugin, origin="test")

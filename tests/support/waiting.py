@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for something that other processes bring about."""
+"""Waits for a condition that other processes make true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 60
-"""Seconds after which it will not come: far more than the busiest machine needs, and no part of any test's meaning."""
+"""Seconds after which a wait fails: far more than the busiest machine needs. No test depends on this number."""
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole cluster as recorded: every answer that reading it needs, by path."""
+"""A recorded cluster: every answer that is needed to read it, by path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from .recordings import recording, recordings
 
 NODES = ("pve1", "pve2", "pve3")
 UPID = "UPID:pve1:000010DF:00058F25:6B01510A:qmcreate:111:root@pam:"
-"""A task that has ended well."""
+"""A task that succeeded."""
 
 
 @functools.cache
 def whole_cluster(version: str) -> dict[str, Any]:
-    """Return the recorded answers of one release, with some of what its cluster did not have. Not to be changed."""
+    """Return the recorded answers of one release, with some additions that its cluster did not have. Do not change the
+    result.
+    """
     answers = _recorded(version)
     resources = recording(version, "cluster-resources-full-mix")["body"]["data"]
     return {

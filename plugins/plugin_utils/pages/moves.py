@@ -17,7 +17,7 @@ Data = Mapping[str, t.Any]
 
 MOVED, PLANNED, NOT_BEGUN = "moved", "planned", "not begun"
 DEGREES = 4
-"""The number of color intensities of cells in the matrix."""
+"""The number of colour intensities of cells in the matrix."""
 
 
 def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
@@ -48,7 +48,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
 
 
 def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
-    """Return the number of guests that move or have moved, by source and target, with the color intensity of each."""
+    """Return the number of guests that move or have moved, by source and target, with the intensity of each."""
     counts = Counter((row["from"], row["to"]) for row in rows if row["state"] in (PLANNED, MOVED))
     sources = sorted({source for source, _target in counts}, key=natural)
     targets = sorted({target for _source, target in counts}, key=natural)

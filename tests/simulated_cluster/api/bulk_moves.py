@@ -18,7 +18,7 @@ from . import lxc_migrate, qemu_migrate
 
 @route("POST", "/nodes/{node}/migrateall")
 def migrate_all(call: Call) -> str:
-    """Everything on a node, or the guests named; a precondition that fails is only told in the log."""
+    """Move all guests of a node, or the named ones. A precondition that fails shows only in the log."""
     cluster, wanted = call.cluster, [int(text) for text in split_list(call.get("vms"))]
     if not wanted:
         call.require("/", "VM.Migrate")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HA resources, the groups of release 8, and wishes to the HA manager."""
+"""HA resources, the groups of release 8, and requests to the HA manager."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def delete_resource(call: Call) -> None:
 
 @route("POST", "/cluster/ha/resources/{sid}/migrate", "/cluster/ha/resources/{sid}/relocate")
 def migrate(call: Call) -> dict[str, Any] | None:
-    """A wish to the manager: whether it is ever done is another matter."""
+    """A request to the manager, which may never be carried out."""
     ha, sid, target = call.cluster.ha, sid_of(call), str(call["node"])
     if sid not in ha.resources:
         raise die(f"resource '{sid}' is not HA managed")

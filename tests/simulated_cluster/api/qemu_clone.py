@@ -43,7 +43,7 @@ def clone(call: Call) -> str:
 
 
 def _check_target_storage(call: Call, storage: Storage, target: str | None) -> None:
-    """The clone is made here and handed over: both nodes need the storage."""
+    """Check the storage on both nodes: the clone is made on this one and then moved."""
     for node in dict.fromkeys((call.node, target or call.node)):
         try:
             call.cluster.volumes.check_usable(storage, node)
@@ -95,7 +95,7 @@ def _clone(call: Call, source: Guest, newid: int, target: str | None) -> str:
 
 
 def _taken(call: Call, newid: int) -> Any:
-    """A VMID that a container or another node has is only found out by the worker."""
+    """A worker that fails as another guest has the VMID: a container, or a guest of another node, is noticed late."""
 
     async def work(task: Task) -> None:
         if call.cluster.modern:
@@ -108,7 +108,7 @@ def _taken(call: Call, newid: int) -> Any:
 
 
 def _outrun(call: Call, newid: int) -> Any:
-    """Of two clones to one VMID at the same moment, one waits in vain for the other's lock."""
+    """A worker that fails as it waits for the lock of another clone to the same VMID."""
 
     async def work(task: Task) -> None:
         await call.cluster.clock.sleep(call.cluster.timing.lock_seconds)

@@ -24,7 +24,7 @@ from .qemu_read import of
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/migrate")
 def precheck(call: Call) -> dict[str, Any]:
-    """What stands in the way; that a node is down, in maintenance or forbidden by a rule is not looked at."""
+    """What prevents the move. As in Proxmox, that a node is down, in maintenance or forbidden by a rule does not."""
     cluster, guest = call.cluster, of(call)
     need_unlocked(guest)
     found = devices(guest)
@@ -71,7 +71,7 @@ def _reasons(cluster: Cluster, guest: Guest, node: str) -> dict[str, Any]:
 
 
 def check_target(call: Call) -> None:
-    """What is asked before the guest is looked at."""
+    """Check the target, before the guest."""
     target = str(call["target"])
     if target == call.node:
         raise parameter_error(target="target is local node.")
@@ -82,7 +82,7 @@ def check_target(call: Call) -> None:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/migrate")
 def migrate(call: Call) -> str:
-    """The checks of a migration, and its worker or the wish to the HA manager."""
+    """Check a migration, and start its worker or pass the request to the HA manager."""
     cluster, target = call.cluster, str(call["target"])
     check_target(call)
     for option in ("force", "migration_type", "migration_network"):
@@ -129,7 +129,7 @@ def _check_there(cluster: Cluster, name: str, target: str) -> None:
 
 
 def by_manager(call: Call, guest: Guest, target: str) -> str:
-    """A task that only hands the wish over: the guest moves later, or never."""
+    """Start a task that only passes the request to the HA manager: the guest moves later, or never."""
     cluster, ha = call.cluster, call.cluster.ha
     sid, word = ha.sid(guest), "VM" if guest.kind == "qemu" else "CT"
 

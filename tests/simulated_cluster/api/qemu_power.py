@@ -139,13 +139,13 @@ def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | N
 
 
 def _check_node(cluster: Cluster, guest: Guest, node: str) -> None:
-    """Once it has the lock, a task that ends a VM looks whether the VM is still on its node."""
+    """Check, as a task that stops a VM does once it has the lock, that the VM is still on its node."""
     if cluster.guests.get(guest.vmid) is not guest or guest.node != node:
         raise TaskError(f"unable to find configuration file for VM {guest.vmid} on node '{node}'")
 
 
 def _expected(call: Call) -> Guest:
-    """The VM of the path, or one that is nowhere: that it is missing is found out by the task."""
+    """The VM of the path, or a placeholder for a VM that does not exist: only the task notices that."""
     guest = call.cluster.guests.get(int(call["vmid"]))
     there = guest is not None and guest.node == call.node and guest.kind == "qemu"
     return guest if there else Guest(int(call["vmid"]), call.node)
@@ -160,7 +160,7 @@ def off(cluster: Cluster, guest: Guest) -> None:
 
 
 def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:
-    """Hand the wish to the HA manager: the worker is done at once, the guest later."""
+    """Pass the request to the HA manager: the worker ends at once, the guest changes later."""
     ha = call.cluster.ha
 
     async def work(task: Task) -> None:

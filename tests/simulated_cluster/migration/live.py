@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Phase 2 of a migration: QEMU starts on the target, takes disks and memory over, and the source lets go."""
+"""Phase 2 of a migration: QEMU starts on the target, receives disks and memory, and stops on the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .terms import Aborted, TargetLost
 if TYPE_CHECKING:
     from .worker import Migration
 
-# Until the mirror gives up on a target that is gone, and until the clean-up does.
+# How long the mirror, and then the clean-up, tries to reach a lost target.
 MIRROR_TIMEOUT_SECONDS, CLEAN_UP_TIMEOUT_SECONDS = 22.0, 40.0
 
 
@@ -89,7 +89,7 @@ class LiveMove:
         move.leave()
 
     async def _start_there(self) -> None:
-        """A task qmstart on the target; what it says when it fails is the cause."""
+        """Run a task qmstart on the target; its error is the cause of the failure."""
         move, cluster = self.move, self.move.cluster
         guest, target = move.guest, move.target
 
@@ -140,7 +140,7 @@ class LiveMove:
             task.say(f"mirror-{disk.key}: successfully switched to actively synced mode")
 
     async def _switch(self, volumes: list[tuple[LocalDisk, Volume]]) -> None:
-        """The source has stopped; for a moment its QEMU says so, then the config belongs to the target."""
+        """Hand over to the target: the source's QEMU shows for a moment that it has stopped, then the config moves."""
         move, guest, clock = self.move, self.move.guest, self.move.cluster.clock
         move.cluster.touch(guest)
         guest.qmpstatus = "postmigrate"
@@ -156,7 +156,7 @@ class LiveMove:
             move.say("stopping NBD storage migration server on target.")
 
     async def _clean_up(self, cause: str) -> None:
-        """The guest runs on where it was; the target stops what it started and removes the disks."""
+        """Keep the guest running on the source; stop its QEMU on the target and remove the disks there."""
         move, cluster = self.move, self.move.cluster
         move.say(f"ERROR: {cause}")
         move.say("aborting phase 2 - cleanup resources")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in the way of a move, and what must be copied for it: the answers of Proxmox's precondition check."""
+"""What prevents a move, and what must be copied for it: the answers of Proxmox's precondition check."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LocalDisk:
 
 
 def volumes_of(cluster: Cluster, guest: Guest) -> list[tuple[str, Storage]]:
-    """The volumes that the guest's config names, and where they lie."""
+    """The volumes that the guest's config names, with their storages."""
     found = []
     for _key, _drive, volid in _files(guest.config):
         storage = cluster.storages.get(volid.partition(":")[0])
@@ -71,7 +71,7 @@ def volumes_of(cluster: Cluster, guest: Guest) -> list[tuple[str, Storage]]:
 
 
 def storages_of(cluster: Cluster, guest: Guest) -> list[Storage]:
-    """The storages that the guest's drives lie on."""
+    """The storages of the guest's drives."""
     return list({storage.name: storage for _volid, storage in volumes_of(cluster, guest)}.values())
 
 
@@ -134,7 +134,7 @@ def mapping_of(cluster: Cluster, key: str, name: str) -> dict[str, Any]:
 
 
 def missing_mappings(cluster: Cluster, guest: Guest, node: str) -> list[str]:
-    """Devices whose mapping knows nothing on that node."""
+    """Devices whose mapping has no entry for that node."""
     return [
         key for key, name in devices(guest).mapped.items()
         if not any(parse(text, "node")["node"] == node for text in mapping_of(cluster, key, name).get("map", []))

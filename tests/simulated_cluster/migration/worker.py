@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The migration worker of a VM: what it checks, copies, says and undoes, phase by phase."""
+"""The migration worker of a VM: its checks, copies, log lines and clean-up, phase by phase."""
 
 from __future__ import annotations
 
@@ -127,14 +127,14 @@ class Migration:
             await self._finish_offline()
 
     def _abort(self, cause: str) -> None:
-        """Phase 1 fails: nothing has begun on the target, but what was copied of an offline disk stays there."""
+        """Fail in phase 1: nothing runs on the target, but copied parts of offline disks remain there."""
         self.say(f"ERROR: {cause}")
         self.say("aborting phase 1 - cleanup resources")
         self.cluster.set_config(self.guest, lock=None)
         self._give_up(cause)
 
     def _scan(self) -> list[LocalDisk]:
-        """The local disks that go along; Aborted when one cannot."""
+        """Return the local disks to copy. Raises Aborted if one cannot be copied."""
         disks, stuck = local_disks(self.cluster, self.guest), []
         for disk in disks:
             self.say(self._found(disk))
@@ -174,7 +174,7 @@ class Migration:
         return None
 
     async def _copy(self, disks: list[LocalDisk]) -> None:
-        """Copy disks that nobody writes to."""
+        """Copy the disks that are not in use."""
         if disks and self.guest.kind == "qemu":
             self.say("copying local disk images")
         for disk in disks:
@@ -224,7 +224,7 @@ class Migration:
         return volume
 
     def check_room(self, volume: Volume) -> None:
-        """A sparse image fills its storage only while it is written."""
+        """Fail if the storage is full: a sparse image needs its space only when it is written."""
         storage = self.cluster.storages[volume.storage]
         if storage.base_used.get(volume.place, 0) + storage.allocated[volume.place] > storage.total(self.target.name):
             raise TaskError("No space left on device")
@@ -244,7 +244,7 @@ class Migration:
         self.leave()
 
     async def spend(self, seconds: float) -> None:
-        """Work for a time; TargetLost as soon as the target is gone, and Killed when the own node is."""
+        """Work for a time. Raises TargetLost as soon as the target is lost, and Killed when the worker's node is."""
         await self._unless_lost(self.task.work(self.cluster.clock, seconds))
 
     async def _unless_lost(self, work: Awaitable[None]) -> None:
@@ -265,12 +265,12 @@ class Migration:
             await asyncio.sleep(max(0.005, POLL_SECONDS * self.cluster.clock.scale))
 
     def _survive(self) -> None:
-        """The worker dies with its node."""
+        """Raise Killed if the worker's node is lost."""
         if not self.cluster.nodes[self.source].online:
             raise Killed
 
     def arrive(self) -> None:
-        """The config file moves to the target's folder, naming the new disks."""
+        """Move the config file, with the new disks, to the target's folder."""
         self._survive()
         cluster, guest = self.cluster, self.guest
         cluster.touch(guest)
@@ -281,7 +281,7 @@ class Migration:
         cluster.touch(guest)
 
     def leave(self) -> None:
-        """The source forgets the guest, and its lock ends."""
+        """Remove the guest from the source, and release its lock."""
         for disk, _volume in self.made:
             if disk.volume is not None:
                 self.cluster.volumes.remove(disk.volume)
