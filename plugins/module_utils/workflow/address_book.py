@@ -54,7 +54,7 @@ class AddressBook:
     """The addresses of the VMs of one run.
 
     Attributes:
-        doubts: what the user should know, in sentences.
+        doubts: warnings, as sentences.
     """
 
     def __init__(self, pools: Pools, reader: Reader) -> None:
@@ -69,7 +69,7 @@ class AddressBook:
         self._unread: tuple[Guest, ...] = ()
 
     def begin(self, guests: Iterable[Guest], pending: Iterable[Reservation], entries: Sequence[Entry]) -> None:
-        """Begin a scheduling cycle: pending are reservations of VMs whose configs may not show their addresses yet."""
+        """Begin a scheduling cycle. pending are reservations of VMs whose configs may not show their addresses yet."""
         asked = {entry.request.name for entry in entries}
         self._guests, self._used = tuple(guests), None
         self._reserved = {
@@ -95,7 +95,7 @@ class AddressBook:
         return replace(request, options={**request.options, **options}, addresses=texts)
 
     def known(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> tuple[Entry, list[str]]:
-        """Return the entry of an existing VM with the addresses that it has, and cautions. Raises AddressConflict."""
+        """Return the entry of an existing VM with its current addresses, and cautions. Raises AddressConflict."""
         self._check(entry, entry.request.options, guest, static_addresses(config))
         cards: dict[str, dict[AddressPool, Address]] = {}
         cautions = []

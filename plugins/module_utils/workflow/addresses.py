@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The addresses of VMs, as their guest agents tell them once they have booted."""
+"""The addresses of VMs, as their guest agents report them after the boot."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def wait_for_addresses(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, t.Any]]:
-    """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) where it has none.
+    """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) if it has none.
 
-    The guests are asked again until each has an address, or seconds have gone by. One without an agent, or whose agent
-    does not report addresses, is not: that does not change while it runs.
+    The guests are asked again until each has an address or the time is over. Guests without an agent, or whose agent
+    does not report addresses, are not asked again: that does not change while they run.
     """
     found: dict[int, dict[str, t.Any]] = {}
     missing = list(vmids)
@@ -94,9 +94,9 @@ def agent_addresses(
 
 
 def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequence[Network]) -> list[str]:
-    """The addresses that others can reach the guest by, IPv4 before IPv6, else in the guest's order.
+    """The addresses by which others can reach the guest, IPv4 before IPv6, else in the guest's order.
 
-    Those of the loopback and the link are not among them; with networks only those within one of them are.
+    Loopback and link-local addresses are left out; with networks, also those outside of all of them.
     """
     addresses = [
         ipaddress.ip_address(str(row["ip-address"]).partition("%")[0])

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding what C(archive) means in the cluster, what the VM in the backup needs, and how it is restored.
+"""Finds the backup that C(archive) names, what its VM needs, and how it is restored.
 
-Proxmox restores all disks of a backup to one storage. Options in the same call replace those of the backup's config,
-apart from drives.
+Proxmox restores all disks of a backup to one storage. Options in the same request replace those of the backup's config,
+except for drives.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _OWNER = re.compile(r"/vzdump-qemu-(\d+)-|:backup/vm/(\d+)/")
 _KINDS_WITH_IDENTITY = {"net": (NET, "macaddr"), "smbios": (SMBIOS, "uuid")}
 
 ARCHIVE = "archive"
-"""What stands for the backup among the drives of a request: the node has to see it."""
+"""The slot that represents the backup among the drives of a request, so that its node has to see the backup."""
 
 
 class Archives:
     """The backups of one run; each list and each config is read once.
 
     Attributes:
-        volumes: on which nodes the backups that were found are: by (node, volume), None where one is not.
-        doubts: by volume, what speaks against its being the latest backup.
+        volumes: whether the nodes see the backups that were found, by (node, volume); None if not.
+        doubts: by volume, why it may not be the latest backup.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -100,7 +100,7 @@ class Archives:
 
 
 def _disks(entry: Entry, backup: Backup, config: Mapping[str, t.Any]) -> list[Disk]:
-    """The drives that are made: those of the backup, which go to one storage, as one, and new ones."""
+    """The drives to create: those of the backup, combined into one as they go to one storage, and new ones."""
     given = {disk.slot: disk for disk in entry.request.disks}
     kept = drives_from(config).volumes
     asked = {slot: given.pop(slot) for slot, _storage, _size in kept if slot in given}
@@ -131,7 +131,9 @@ def _agreed(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | 
 
 
 def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]:
-    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that may be given along."""
+    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that can be set in the same
+    request.
+    """
     request = decision.request
     config = _without_identity(archive.config) if archive.unique else archive.config
     options = {key: value for key, value in request.options.items() if not isinstance(value, Drive)}
@@ -150,7 +152,7 @@ def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]
 
 
 def left_after_restore(request: Request) -> dict[str, t.Any]:
-    """The options that can only be set once the VM is restored: its drives, and what is to be unset."""
+    """The options that can only be set after the restore: drives, and options to unset."""
     left = {key: value for key, value in request.options.items() if isinstance(value, Drive) or value == ""}
     # Proxmox appends new CD drives to it.
     return {**left, "boot": request.options["boot"]} if left and "boot" in request.options else left

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counting how many more VMs fit, by the rules that would place them."""
+"""Counts how many more VMs fit, by the rules that would place them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .plugin_config import profiles_of
 from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
-"""The plugin config with which the cluster must be able to lose any one node."""
+"""The plugin config that requires that the cluster can lose any one node."""
 
 SHAPE = "shape-{}"
-"""The name of a shape that has none: VMs need one."""
+"""The name of a shape without one, as VMs need a name."""
 
 
 def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[str, t.Any]:

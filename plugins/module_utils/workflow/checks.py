@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plugins would refuse in any cluster, found before one is reached."""
+"""Checks before any cluster is reached: what plugins would refuse in every cluster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .entries import Entry
 
 
 def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> None:
-    """Raise InvalidRequest for an unknown profile, and for what a plugin of a request's profile finds wrong in it.
+    """Raise InvalidRequest for an unknown profile, and for what a plugin of the profile finds invalid in a request.
 
-    What is to be absent is not placed, and may name what is not there any more.
+    VMs that shall be absent are not checked: they are not placed, and may name what no longer exists.
     """
     for entry in entries:
         if entry.state == "absent":
             continue
         try:
             profile = profile_of(entry.request, profiles, default)
-            # A plugin that raises anything else fails its VM, and no other, when that is placed.
+            # Another exception of a plugin fails only its VM, when that is placed.
             with contextlib.suppress(PluginFailed):
                 check_request(profile, entry.request)
         except InvalidRequest as error:

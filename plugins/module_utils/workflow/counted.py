@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entries of C(vms) that stand for several VMs with numbered names, and the VMs that were left by a larger count."""
+"""Entries of C(vms) with a count, which stand for several VMs with numbered names, and the VMs of formerly larger
+counts.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _TOLD = 10
 
 
 def count_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the options that an entry of C(vms) has beside those of a VM."""
+    """Return the options that an entry of C(vms) has in addition to those of a VM."""
     return {
         "count": {"type": "int"},
         "count_start": {"type": "int"},
@@ -40,9 +42,9 @@ class Series:
 
     Attributes:
         pattern: their name, with C({n}) or C({n:02}) for the number.
-        surplus: what becomes of VMs of other numbers: C(keep) or C(absent).
+        surplus: what to do with VMs of other numbers: C(keep) or C(absent).
         tags, pool: those that the entry sets; VMs without them do not belong to it.
-        guard: what its VMs must have to be removed.
+        guard: the tags and pool that its VMs must have to be removed.
     """
 
     pattern: str
@@ -108,7 +110,7 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) ->
 def surplus_entries(
     series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest]
 ) -> tuple[list[Entry], list[str]]:
-    """Return entries that remove the VMs which were left by a larger count, and warnings of those that are kept."""
+    """Return entries that remove the VMs of formerly larger counts, and warnings about those that are kept."""
     wanted = {entry.request.name for entry in entries}
     left = [
         (owner, guest)

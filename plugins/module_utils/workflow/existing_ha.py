@@ -18,7 +18,7 @@ from ..proxmox.reader import Reader
 from .entries import Entry
 
 HA = "ha"
-"""What the difference is called among those of the config."""
+"""The key of the HA drift among the drift of the config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class HADrift:
 
 
 def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None) -> HADrift | None:
-    """Return what differs, None when nothing does. switched_to is the state into which the VM is brought anyway.
+    """Return the drift, or None. switched_to is the HA state that the planned power action leads to.
 
-    Of a VM that the HA manager keeps, only whether it does is known to a user who cannot see more.
+    A user with few privileges only sees whether the VM is an HA resource.
     """
     intent = entry.request.ha
     if intent is None:
@@ -61,7 +61,7 @@ def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None
 
 
 def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) -> tuple[bool, str | None]:
-    """Whether the VM is in the requested rule or group, or need not be; and if not, why it cannot be."""
+    """Whether the VM is in the requested rule or group, or none is requested; and if it is not, why it cannot be."""
     if intent.joins is None:
         return True, None
     rules = read_ha_rules(reader)
@@ -78,13 +78,15 @@ def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) ->
 
 
 def _state(row: Mapping[str, t.Any], switched_to: str | None) -> str:
-    """The state in which HA will keep the VM: starting and stopping it sets that, unless HA is to ignore it."""
+    """The state in which the HA manager will keep the VM: starting and stopping the VM sets it, unless the HA manager
+    ignores the VM.
+    """
     state = str(row.get("state", "started"))
     state = "started" if state == "enabled" else state
     return state if state == "ignored" else switched_to or state
 
 
 def _rests(entry: Entry, intent: HAIntent, state: str) -> bool:
-    """Whether HA leaves a VM off that is only to be off, in whichever way."""
+    """Whether the VM only has to be off, and the HA manager keeps it off in one way or another."""
     off = entry.state == "stopped" or bool(entry.request.options.get("template"))
     return off and intent.state == "stopped" and state in ("disabled", "ignored")

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading mappings that a user wrote:
-
-each mistake is an error that names the option, the value and what was expected.
-"""
+"""Reads mappings that a user wrote. Each mistake is an error that names the option, the value and what was expected."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from ..proxmox.options.values import boolean, invalid, number
 
 
 class Fields:
-    """One mapping of the user's.
+    """One mapping that a user wrote.
 
-    What is None counts as not given, as Ansible fills in None for every suboption. All methods raise InvalidRequest.
+    None counts as not given, as Ansible fills in None for every suboption. All methods raise InvalidRequest.
     """
 
     def __init__(self, where: str, body: t.Any, known: Collection[str]) -> None:
@@ -46,7 +43,7 @@ class Fields:
         return text_of(self.path(key), self.body[key]) if key in self else None
 
     def needed(self, key: str, expected: str = "a text") -> str:
-        """The same, where it must be given."""
+        """A text that is required and not empty."""
         found = self.text(key)
         if found is None:
             raise InvalidRequest(f"{self.path(key)}: is missing, expected {expected}")
@@ -105,8 +102,8 @@ def listed(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
 
 
 def text_of(where: str, value: t.Any) -> str:
-    """A text that is not empty. Numbers and booleans become text (C(yes) becomes C(True)) as Ansible makes it of them
-    elsewhere, so that the same word in two options is the same text.
+    """A text that is not empty. Numbers and booleans become text as Ansible converts them elsewhere (C(yes) becomes
+    C(True)), so that the same word in two options gives the same text.
     """
     if not isinstance(value, (str, int, float)) or value == "":
         raise invalid(where, value, "a text")

@@ -16,9 +16,9 @@ from ..errors import InvalidRequest
 
 
 def write_json(option: str, dest: str, data: Mapping[str, t.Any]) -> None:
-    """Write the file as a whole or not at all, for its owner's eyes, unless it holds the same already.
+    """Write the file atomically and readable only by its owner, unless it has this content already.
 
-    Raises InvalidRequest, which names the option, when that is not possible.
+    Raises InvalidRequest, which names the option, if that is not possible.
     """
     text = json.dumps(data, indent=1, sort_keys=True) + "\n"
     try:

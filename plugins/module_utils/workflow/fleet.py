@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A list of VMs against the cluster: what is missing, has drifted, is pending, unfinished, broken or unmanaged."""
+"""Compares a list of VMs with the cluster: what is missing, has drifted, is pending, unfinished, broken or
+unmanaged.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from .run import Run
 
 OK = "ok"
 STATES = ("failed", "missing", "unwanted", "unfinished", "drifted", "broken", "pending", OK)
-"""What a VM of the list may be, the worst first."""
+"""The states of a VM of the list, the worst first."""
 
 READ_ONLY: Mapping[str, t.Any] = {
     "all_or_nothing": False,
@@ -39,7 +41,7 @@ READ_ONLY: Mapping[str, t.Any] = {
     "timeout": 600,
     "wait_for_capacity": 0,
 }
-"""The options of a run that decides and writes nothing."""
+"""The options of a run that only decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Fleet:
 
 
 class Found(t.NamedTuple):
-    """What came of the comparison.
+    """The result of the comparison.
 
     Attributes:
         guests: all guests, if they are needed, each list with its cluster; None in a task about one cluster.
@@ -125,7 +127,7 @@ def _on_clusters(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool
 
 
 def _with_surplus(fleet: Fleet, guests: Iterable[Guest]) -> list[Entry]:
-    """The entries, and those that remove what larger counts left."""
+    """The entries, plus those that remove the VMs of formerly larger counts."""
     removals, _kept = surplus_entries(fleet.series, fleet.entries, guests)
     return [*fleet.entries, *removals]
 
@@ -153,7 +155,7 @@ def _cluster(name: str | None) -> dict[str, str]:
 
 
 def _status(job: Job) -> str | None:
-    """The VM's status as it is; None without a VM."""
+    """The VM's current status; None if there is no VM."""
     return job.plan.status if job.plan is not None else None if job.guest is None else job.guest.status
 
 
@@ -177,7 +179,7 @@ def _state(report: VMReport) -> str:
 
 
 def _differences(report: VMReport) -> dict[str, dict[str, t.Any]]:
-    """The drift, and as C(status) that a VM runs, or does not, against the request."""
+    """The drift, with C(status) if the VM runs although it should be stopped, or the other way round."""
     found = {key: dict(values) for key, values in report.drift.items()}
     if "start" in report.actions and report.job.guest is not None:
         found["status"] = {"old": _status(report.job), "new": "running"}
@@ -192,7 +194,7 @@ def _broken(job: Job) -> list[str]:
 
 
 def _unmanaged(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
-    """The VMs in the scope that no entry means. Templates are not among them."""
+    """The VMs in the scope that match no entry. Templates are not included."""
     meant = {(job.cluster, job.guest.vmid) for report in found.reports if (job := report.job).guest is not None}
     return [
         {

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Proxmox VE would refuse of a plan, found by reads that only check mode makes."""
+"""Predicts in check mode what Proxmox VE would refuse, by additional reads."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from .pools import missing_pool
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """Looks at what is about to be sent, as the cluster is.
+    """Checks the planned requests against the cluster.
 
-    reader should ask everything once: many VMs name the same bridges and images.
+    reader should cache responses: many VMs name the same bridges and images.
     """
 
     reader: Reader
     snapshot: Snapshot
 
     def check(self, job: Job) -> None:
-        """Refuse what would be refused of a job, and warn of what Proxmox VE would do all the same."""
+        """Fail a job that Proxmox VE would refuse, and warn of problems that it would accept."""
         plan = job.plan
         try:
             if job.state is State.DECIDED and job.decision is not None:
@@ -87,7 +87,7 @@ class Foresight:
 
 
 def _volumes(option: str, value: t.Any) -> list[str]:
-    """The volumes that have to be there: a medium, and what is imported."""
+    """The volumes that have to exist: media, and sources of imports."""
     described = option_of(option)
     if described is None or not isinstance(described.conversion, Drives):
         return []

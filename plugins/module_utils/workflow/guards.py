@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards of removals: VMs without certain tags, or outside a pool, are not removed whatever a list says."""
+"""Guards against removals: VMs without certain tags, or outside a pool, are never removed, whatever a list says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Guard:
 
     @classmethod
     def of(cls, body: Mapping[str, t.Any]) -> Guard:
-        """Return the guard that options make."""
+        """Return the guard that the options define."""
         # Proxmox VE stores tags in lower case.
         return cls(frozenset(str(tag).lower() for tag in body.get("only_tags") or ()), body.get("only_pool") or None)
 

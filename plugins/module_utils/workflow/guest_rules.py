@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options for rules that hold for guests whether a run asks for them or not: C(rules) and C(tag_rules)."""
+"""The options for rules that apply to guests whether or not a run requests them: C(rules) and C(tag_rules)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def guest_rules_argument_spec() -> dict[str, dict[str, t.Any]]:
 
 
 def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:
-    """What the options say. Raises InvalidRequest, which names option, value and what was expected."""
+    """The rules of the options. Raises InvalidRequest, which names option, value and what was expected."""
     rules = [_rule(Fields(where, body, KEYS)) for where, body in listed("rules", params.get("rules"))]
     return StandingRules(params.get("tag_rules", True), tuple(rules))
 

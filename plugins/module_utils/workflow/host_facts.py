@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an entry says of its VM as a host of an inventory: groups, variables, and how to log in."""
+"""The inventory host that a VM becomes: its groups, its variables, and how to log in."""
 
 from __future__ import annotations
 

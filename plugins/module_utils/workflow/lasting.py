@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules that last: the VM gets a tag for each, which every later run reads as a rule."""
+"""Lasting rules: the VM gets a tag for each of them, which every later run reads as a rule."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NOT_IN_TAGS = re.compile(r"[^a-z0-9]+")
 
 
 def lasting_tags(body: Mapping[str, t.Any], request: Request, where: str) -> frozenset[str]:
-    """Return the tags of the rules of body, which are those of the request, that are to last.
+    """Return the tags for the lasting rules of body, whose rules are those of the request.
 
-    where stands before the options' names in messages. Raises InvalidRequest for a rule that no tag can state.
+    where is the prefix of option names in messages. Raises InvalidRequest for a rule that no tag can express.
     """
     affinity = (
         _affinity_tag(f"{where}affinity[{number}]", term, request)
@@ -34,7 +34,7 @@ def lasting_tags(body: Mapping[str, t.Any], request: Request, where: str) -> fro
 
 
 def with_tags(request: Request, tags: frozenset[str]) -> Request:
-    """The request with these tags beside its own."""
+    """The request with these tags added to its own."""
     every = frozenset({*request.tags, *tags})
     return replace(request, tags=every, options={**request.options, "tags": ";".join(sorted(every))})
 
@@ -58,7 +58,7 @@ def _affinity_tag(where: str, term: AffinityTerm, request: Request) -> str:
 
 
 def _name_of(selector: Selector) -> str:
-    """What a rule is called in its tag: the values by which it selects VMs."""
+    """The name of a rule in its tag: the values by which it selects VMs."""
     values = (selector.name, *sorted(selector.tags), selector.pool, selector.group)
     words = (_NOT_IN_TAGS.sub("-", value.lower()).strip("-") for value in values if value)
     return "_".join(filter(None, words))

@@ -30,14 +30,14 @@ DEFAULTS: t.Final = {
     "apply_pending": "never",
     "priority": "0",
 }
-"""Values of a VM's options that neither its entry of C(vms) nor the top level sets.
+"""Defaults of a VM's options that neither its entry of C(vms) nor the top level sets.
 
-They stand in the spec of the top level only. In that of the entries they would hide what the top level says for all.
+They are part of the spec of the top level only. In that of the entries, they would hide the values of the top level.
 """
 
 
 def identity_argument_spec() -> Spec:
-    """Which VM, and what to make it from."""
+    """The options for the VM's identity and for what to make it from."""
     return {
         "name": {"type": "str"},
         "vmid": {"type": "int", "aliases": ["newid"]},
@@ -60,7 +60,7 @@ def identity_argument_spec() -> Spec:
 
 
 def placement_argument_spec() -> Spec:
-    """Where it may go, and which VMID it may have."""
+    """The options for where the VM may be placed, and which VMID it may have."""
     return {
         "node": {"type": "str", "aliases": ["target"]},
         "node_regex": {"type": "str"},
@@ -72,7 +72,7 @@ def placement_argument_spec() -> Spec:
 
 
 def one_vm_argument_spec() -> Spec:
-    """Everything that can be said of one VM in an entry of C(vms)."""
+    """All options of one VM in an entry of C(vms)."""
     return {
         **identity_argument_spec(),
         **vm_argument_spec(),
@@ -93,17 +93,17 @@ def vms_argument_spec(key: str = "vms", *, required: bool = False) -> Spec:
 
 
 def live_argument_spec() -> Spec:
-    """Which cluster, and how decisions about it are shared."""
+    """The options for the live cluster, and how decisions about it are shared."""
     return {**connection_argument_spec(), "reservations": {"type": "str", "default": "default"}}
 
 
 def cluster_argument_spec() -> Spec:
-    """Which cluster, live or recorded, and how decisions about it are shared."""
+    """The options for the cluster, live or recorded, and how decisions about it are shared."""
     return {**live_argument_spec(), "snapshot": {"type": "raw"}}
 
 
 def profile_argument_spec() -> Spec:
-    """By which rules guests are placed, and what the user says of the nodes."""
+    """The options for the rules by which guests are placed, and for what the user configures about the nodes."""
     return {
         "plugin_config": {"type": "raw"},
         "plugin_paths": {"type": "list", "elements": "path", "default": []},
@@ -114,7 +114,7 @@ def profile_argument_spec() -> Spec:
 
 
 def run_argument_spec() -> Spec:
-    """What holds for all VMs of a run."""
+    """The options for all VMs of a run."""
     return {
         **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other controllers, people and the HA manager have under way on a cluster: guests that are moved or created.
+"""Moves and creations that other controllers, people and the HA manager have under way on a cluster.
 
-A lock alone says nothing: one that a killed migration left behind stays for ever.
+A lock alone proves nothing: that of a killed migration stays forever.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     count = params["count"]
     if not 1 <= count <= MOST:
         raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
-    # The picks are for no VM in particular.
+    # The VMIDs are not for a particular VM.
     request = replace(vm_request({**params, "name": "any"}), name="")
     profile = Profile(PROFILE, builtin_registry())
     check_request(profile, request)

@@ -15,14 +15,14 @@ from ..proxmox.reader import Reader
 def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> bool:
     """Tell whether a VM is known to be outside of the requested pool.
 
-    current is the pool that Proxmox shows. A VM that shows none may be in one that this user cannot see, and visible
-    are those that can be seen.
+    current is the pool that Proxmox shows; if it shows none, the VM may be in a pool that this user cannot see. visible
+    are the pools that this user can see.
     """
     return wanted != current and (current is not None or wanted in visible)
 
 
 def missing_pool(reader: Reader, pool: str) -> str | None:
-    """Say that a pool does not exist; None when it does, or when this user cannot see whether it does."""
+    """Return the error text if a pool does not exist; None if it exists, or if this user cannot tell."""
     try:
         reader.get(f"/pools/{pool}")
     except (PermissionDenied, NotRecorded):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan assumes of the cluster, and what of that no longer holds. Pure."""
+"""The assumptions of a plan about the cluster, and which of them no longer hold. Pure functions."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
 
 
 def _lost_room(plan: Plan, state: ClusterState) -> Iterator[str]:
-    """Nodes where others have taken what the plan needs at its peak."""
+    """Nodes on which others have taken capacity that the plan needs at its peak."""
     for name, course in sorted(plan.nodes.items()):
         info = state.node(name)
         if info is None or not any(move.target == name for move in plan.moves):
@@ -127,7 +127,7 @@ def _short(name: str, course: NodeCourse, cores: float, memory: int) -> Iterator
         "memory": (course.peak.memory - course.before.memory, memory, course.before.memory, course.allocatable.memory),
     }
     for resource, (wanted, now, before, allocatable) in more.items():
-        # A node that was too full before is so by the plan's own account.
+        # The plan takes into account that a node was too full already.
         if now > before and now + wanted > allocatable:
             left, takes = amount_text(resource, max(allocatable - now, 0)), amount_text(resource, wanted)
             yield f"node {name} has {left} left, and the plan takes {takes}"

@@ -23,7 +23,7 @@ from .report import VMReport
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One VM is done, or failed. done of total VMs that something is done with; seconds is how long this one took."""
+    """One VM is done, or failed. done counts the processed VMs of total; seconds is the time that this VM took."""
 
     report: VMReport
     done: int
@@ -33,7 +33,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """VMs, by their names, wait until plugins no longer reject them: for waited seconds so far, at most C(patience)."""
+    """The VMs with these names wait until the plugins no longer reject them: for waited seconds so far, at most
+    C(patience).
+    """
 
     vms: Sequence[str]
     rejected_by: Sequence[str]
@@ -62,7 +64,7 @@ class LineFile:
             raise InvalidRequest(f"progress_file: {path} cannot be written: {error.strerror}") from error
 
     def append(self, line: Mapping[str, t.Any]) -> None:
-        """Append one line. What it tells of is done by now: a disk that ran full must not make its task fail."""
+        """Append one line. Write errors are ignored: a full disk must not fail a task whose work is done."""
         with contextlib.suppress(OSError):
             self._append(json.dumps(line) + "\n")
 
@@ -72,7 +74,7 @@ class LineFile:
 
 
 class ProgressFile(LineFile):
-    """Appends a line to a file for every step and wait."""
+    """Appends a line for every step and wait."""
 
     def __call__(self, step: Step | Wait) -> None:
         self.append(_of_wait(step) if isinstance(step, Wait) else _of_step(step))

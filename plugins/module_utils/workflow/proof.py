@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a solver proves of a plan: that none needs fewer moves, or that there is none.
+"""Has a solver prove that no plan needs fewer moves, or that there is no plan.
 
-The solver HiGHS (the Python package highspy) runs in a process of its own, with a time limit: it shares no memory with
-this one, and it can be ended.
+The solver HiGHS (the Python package highspy) runs in a separate process with a time limit: it shares no memory with
+this one, and it can be terminated.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..errors import MissingLibrary
 from ..plans import Goals, Mobility, Plan
 
 SECONDS = 10.0
-"""How long the solver may take when nothing else is said."""
+"""The default time limit of the solver in seconds."""
 
 ROUNDED = 1e-6
-"""By so much the solver may miss a whole number."""
+"""How far a result of the solver may be from a whole number."""
 
 _GRACE = 5.0
-"""Seconds that the process may take beyond the solver: it has to start."""
+"""Seconds that the process may take in addition to the solver, as it has to start."""
 
 _SOLVE = """
 import json, sys

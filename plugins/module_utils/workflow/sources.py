@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a new VM takes over from the config that it is made from, a template's or a backup's: its sizes and drives."""
+"""What a new VM inherits from the config of its template or backup: sizes and drives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sizes(t.TypedDict):
 
 
 def sizes_from(entry: Entry, configs: Sequence[Config]) -> Sizes:
-    """The sizes of the VM, where the entry gives none those of the configs: of several the largest."""
+    """The sizes of the VM. Where the entry sets none, they come from the configs: of several, the largest."""
     own = {key: entry.request.options[key] for key in _CPU_OPTIONS & entry.given.keys()}
     sizes = [{**config, **own} for config in configs]
     memory = entry.request.memory
@@ -80,8 +80,8 @@ def drives_from(config: Config) -> SourceDrives:
 
 
 def check_drives(entry: Entry, config: Config, made: str) -> None:
-    """Refuse drives that the VM would not get, as their slots hold other or larger ones. made: what the VM is, in a
-    message.
+    """Refuse drives that the VM would not get because their slots hold other or larger ones. made is the word for the
+    VM in messages.
     """
     for slot, drive in drives_of(entry.request.options).items():
         reasons = _obstacles(drive, config.get(slot))
@@ -90,8 +90,8 @@ def check_drives(entry: Entry, config: Config, made: str) -> None:
 
 
 def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
-    """Why a drive cannot be had in a VM that has current in its slot. On which storage is not asked here: the scheduler
-    knows where each is made.
+    """Why a VM with current in the slot cannot have the drive. Storages are not compared: the scheduler
+    decides them.
     """
     if current is None:
         return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The states that a VM may be wanted in, and what takes an existing VM there."""
+"""The states that can be requested for a VM, and the action that brings an existing VM there."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ RUNNING = frozenset({"started", "restarted"})
 """The states in which a new VM is started."""
 
 NOT_CREATED = frozenset({"paused", "suspended"})
-"""The states that only a VM which runs can be brought to."""
+"""The states that only a running VM can reach."""
 
 PAUSED = "paused"
 HIBERNATED = frozenset({"suspended", "suspending"})
-"""Locks of a VM whose memory is on disk, or goes there."""
+"""The locks of a VM whose memory is on disk, or is being written there."""
 
 
 def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:
-    """Return what takes an existing VM to a state: start, stop, resume, restart, pause, suspend, or None.
+    """Return the action that brings an existing VM to a state: start, stop, resume, restart, pause, suspend, or None.
 
-    status is Proxmox VE's word for what the VM does. Raises InvalidRequest when the VM cannot be taken there.
+    status is the word of Proxmox VE for the VM's current state. Raises InvalidRequest if the VM cannot be brought
+    there.
     """
     off = status in OFF
     if state == "started":
@@ -40,6 +41,6 @@ def power_action(label: str, state: str, status: str, lock: str | None) -> str |
 
 
 def require_creatable(label: str, state: str) -> None:
-    """Raise InvalidRequest for a VM that does not exist and is wanted in a state that only an existing one can have."""
+    """Raise InvalidRequest if a VM does not exist and a state is requested that only an existing VM can have."""
     if state in NOT_CREATED:
         raise InvalidRequest(f"state: {label} does not exist, and only a VM that runs can be {state}")

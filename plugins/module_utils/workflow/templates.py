@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding what C(clone) means in the cluster:
-
-the template, or its copies on several nodes, with the volumes to copy.
-"""
+"""Finds the source that C(clone) names: the template, or its copies on several nodes, with the volumes to copy."""
 
 from __future__ import annotations
 
@@ -25,16 +22,16 @@ from .sources import check_drives, drives_from, sizes_from
 
 @dataclass(slots=True)
 class Templates:
-    """The templates of one run; each config, of the VM or of the snapshot that is cloned, is read once."""
+    """The templates of one run. Each config, of a VM or of the snapshot that is cloned, is read only once."""
 
     reader: Reader
     _configs: dict[tuple[int, str | None], Mapping[str, t.Any]] = field(default_factory=dict)
 
     def resolve(self, entry: Entry, cluster: ClusterState) -> Request:
-        """The entry's request with its clone source, and the template's sizes where the request gives none: of several
-        copies the largest.
+        """The entry's request with its clone source, and with the template's sizes where the request sets none: of
+        several copies, the largest.
 
-        Raises TemplateNotFound, AmbiguousName, and InvalidRequest for what Proxmox cannot clone, or not like this.
+        Raises TemplateNotFound, AmbiguousName, and InvalidRequest for what Proxmox cannot clone, or not in this way.
         """
         clone = entry.clone
         if clone is None:
@@ -62,7 +59,7 @@ class Templates:
 
 
 def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
-    """The guests to clone from, on nodes that are online: one by VMID; by name one, or templates of that name on
+    """The guests to clone from, on online nodes: one found by VMID or name, or several templates of that name on
     different nodes.
     """
     vms = [guest for guest in cluster if guest.kind == "qemu"]
@@ -96,7 +93,7 @@ def _listed(guests: Sequence[Guest]) -> str:
 
 
 def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str, t.Any]) -> None:
-    """Refuse what Proxmox would refuse whatever the node, and a source that is itself unfinished."""
+    """Refuse what Proxmox would refuse on any node, and a source that is itself unfinished."""
     if unfinished(config) is not None:
         raise InvalidRequest(
             f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that "

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How full the nodes are before and after a run, as the scheduler counts it: by what guests are configured to use."""
+"""The usage of the nodes before and after a run, as the scheduler counts it: by the configured sizes of guests."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class NodeUsage:
 
 
 def usage_before(cluster: ClusterState, profile: Profile) -> list[NodeUsage]:
-    """The nodes as they are, in order of name. Only storages that can hold disks are looked at."""
+    """The current usage of the nodes, in order of name. Only storages that can hold disks are included."""
     return [_usage(info, profile) for info in cluster.nodes]
 
 
 def note_after(usage: Sequence[NodeUsage], cluster: ClusterState) -> None:
-    """Note how full the same nodes are with what was decided meanwhile."""
+    """Note the usage of the same nodes including the decisions since then."""
     for node, info in zip(usage, cluster.nodes, strict=True):
         node.cores_after, node.memory_after = info.cores, info.memory
         for name, storage in node.storages.items():
@@ -91,9 +91,9 @@ def note_after(usage: Sequence[NodeUsage], cluster: ClusterState) -> None:
 
 
 def note_change(usage: Sequence[NodeUsage], guest: Guest, actions: Sequence[str]) -> None:
-    """Count what a VM that existed gives up: stopped or deleted, its CPU and memory.
+    """Count the CPU and memory that an existing VM releases when it is stopped or deleted.
 
-    How much space a deleted VM's disks gave back is not known.
+    The space that the disks of a deleted VM release is not known.
     """
     if not {"stop", "delete"} & set(actions) or not guest.running:
         return
@@ -104,7 +104,7 @@ def note_change(usage: Sequence[NodeUsage], guest: Guest, actions: Sequence[str]
 
 
 def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[NodeUsage]:
-    """The latest look at the nodes, with what was there before the earlier one."""
+    """The latest usage, with the values "before" of the earlier one."""
     known = {node.node: node for node in earlier}
     for node in latest:
         if node.node in known:
