@@ -125,9 +125,12 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
     def look() -> Sight:
         reservations = access.of_others(access.ledger.reservations(access.identity()))
         snapshot = access.read()
-        needs = replace(needs_of_moves(snapshot), maintenance=True)
+        needs = replace(needs_of_moves(snapshot), maintenance=True, bridges=False)
         counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
         goals = goals_of(counted.snapshot)
+        if _may_move(goals, counted.snapshot):
+            # One request for each node.
+            counted = replace(counted, snapshot=completed(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.pending)
@@ -135,6 +138,11 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys())
 
     return look
+
+
+def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
+    """Whether a plan for the goals may move guests."""
+    return goals != Goals(drain=goals.drain) or any(guest.node in goals.drain for guest in snapshot.guests)
 
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:
