@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.proof import solved
 
+from . import drains as drains_of_nodes
 from .hard_clusters import all_movable, apart, full_cluster, fullest, tight_batch, without_room
 from .report import Section, Table
 
@@ -49,12 +51,13 @@ class Count:
 
 
 def measure(quick: bool) -> Section:
-    """Drains, room for a large VM, tight batches and proofs; quick: a few of each, of 16 nodes only."""
+    """Drains, room for a large VM, tight batches, proofs and requests; quick: a few of each, of 16 nodes only."""
     many = 3 if quick else 24
     sizes = FULL[:4] if quick else FULL
     drains = _table("Drain of the fullest node", sizes, many, lambda s: Goals(drain=frozenset({fullest(s)})))
     rooms = _table("Room for a VM of 64 GiB", sizes, many, lambda s: Goals(place=(Request("big", 8, 0, 64 * GIB),)))
-    return Section("plans", [drains, rooms, _batches(5 if quick else 100), _impossible()])
+    tables = [drains, rooms, _batches(5 if quick else 100), _impossible(), *drains_of_nodes.measure(quick)]
+    return Section("plans", tables)
 
 
 def _table(title: str, sizes: Sequence[tuple[int, int, float]], many: int, goals: Callable[[Snapshot], Goals]) -> Table:
@@ -84,6 +87,8 @@ def _counted(nodes: int, guests: int, used: float, many: int, goals: Callable[[S
     for seed in range(many):
         snapshot = full_cluster(nodes, guests, used, seed)
         state, mobility, wanted = ClusterState(snapshot), all_movable(snapshot), goals(snapshot)
+        # What former cases left behind is not collected at the cost of this one.
+        gc.collect()
         began = time.process_time()
         plan = make_plan(state, PROFILES, wanted, mobility)
         count.seconds.append(time.process_time() - began)
