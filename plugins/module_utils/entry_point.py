@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .engine.texts import alike
+from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted
 from .reservations.opening import passwords_in
 from .workflow.result import RunFailed
@@ -26,12 +26,15 @@ _UNSUPPORTED = re.compile(
 )
 """Ansible's message about options that a module does not have."""
 
+_NO_CHOICE = re.compile(r"value of .*? must be one of: (?P<choices>.*?), got: (?P<value>.*?)( found in .*)?", re.DOTALL)
+"""Ansible's message about a value that an option cannot have."""
+
 
 def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     """Return a module class that shows no secret option however the module fails.
 
     When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
-    them in C(invocation). For an option that does not exist, the one that may be meant is named.
+    them in C(invocation). For an option or a value that does not exist, the one that may be meant is named.
     """
 
     class Module(module_class):
@@ -45,7 +48,9 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
-    """Return Ansible's message about unsupported options with the options that may be meant."""
+    """Return Ansible's message about unsupported options, or an unsupported value, with those that may be meant."""
+    if (found := _NO_CHOICE.fullmatch(message)) is not None:
+        return message + hint(found["choices"].split(", "), found["value"])
     found = _UNSUPPORTED.fullmatch(message)
     if found is None:
         return message

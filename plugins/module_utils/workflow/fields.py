@@ -54,7 +54,7 @@ class Fields:
         expected = f"one of {', '.join(choices)}"
         found = self.needed(key, expected) if default is None else self.text(key) or default
         if found not in choices:
-            raise invalid(self.path(key), found, expected)
+            raise invalid(self.path(key), found, expected + hint(choices, found))
         return found
 
     def flag(self, key: str, default: bool) -> bool:

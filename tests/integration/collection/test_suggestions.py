@@ -18,6 +18,8 @@ from support.controller import Controller
         ({"vms": [{"name": "a", "crores": 2}]}, "module: vms.crores (did you mean vms.cores?). Supported"),
         ({"vms": [{"name": "a", "nic": 2, "memroy": 2}]}, "vms.memroy (did you mean vms.memory?), vms.nic"),
         ({"xyzzy": 1}, "module: xyzzy. Supported"),
+        ({"state": "startd"}, "got: startd; did you mean started?"),
+        ({"affinity": [{"type": "appart", "name": "x"}]}, "got: appart found in affinity; did you mean apart?"),
     ],
 )
 def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner: Controller) -> None:
@@ -36,6 +38,7 @@ def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner
         ({"plugin_config": {"filter": {}}}, "; did you mean filters?"),
         ({"nodes": {"pve11": {}}}, "the cluster's nodes: pve1, pve2, pve3; did you mean pve1?"),
         ({"net": {"net0": "virtio,brigde=vmbr0"}}, "; did you mean bridge?"),
+        ({"net": {"net0": "virtoi,bridge=vmbr0"}}, "; did you mean virtio?"),
         ({"priority": "vitl", "priority_classes": {"vital": 1}}, "vital; did you mean vital?"),
         ({"storage_classes": {"fast": {}}, "scsi": {"scsi0": {"size": 8, "storage_class": "fsat"}}}, "mean fast?"),
         ({"ha": {"rule": "x"}}, "unknown HA rule 'x'; known rules: none"),

@@ -61,7 +61,7 @@ class Property:
         if self.switch and (truth := boolean(text)) is not None:
             text = self.switch[truth]
         if self.choices and text not in self.choices:
-            raise invalid(option, value, "one of " + ", ".join(self.choices))
+            raise invalid(option, value, f"one of {', '.join(self.choices)}{hint(self.choices, text)}")
         if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text, re.ASCII)):
             raise invalid(option, value, self.expected or "a text without commas")
         if self.valid is not None and not self.valid(text):
