@@ -27,6 +27,8 @@ from .tasks import TaskFollower, Upid, begun_since, task_rows
 MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
 """The types of tasks that a request to migrate starts."""
 
+_LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -187,8 +189,14 @@ class Mover:
 
     def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
         """Return the arrival if the guest has arrived and only the last steps of its migration failed; else raise
-        MoveFailed.
+        MoveFailed, or PlanStale if another migration of the guest was quicker.
         """
+        status = str(error.details.get("exitstatus", ""))
+        if _LOCK_HELD.match(status):
+            # What there is of it on the target belongs to the task that holds the lock.
+            raise stale(move, "another task is working on it") from error
+        if is_missing(status):
+            raise stale(move, f"it is no longer on {move.source}") from error
         cause = cause_of(error.details.get("log", ())) or error.message
         found = self._found(move)
         if found.node == move.target and found.config is not None and not found.config.get("lock"):

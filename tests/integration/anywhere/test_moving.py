@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 from support.place import Cluster, Corner
 
 
@@ -49,6 +50,21 @@ def test_drain__moves_all_guests_once_and_brings_them_back(
         controller.run("node_drain", state="active", **drain)
     assert set(nodes_of(corner).values()) == {free_node}
     assert not done(controller, "node_drain", state="active", **drain)["changed"]
+
+
+def test_drains__of_one_node_by_controllers_without_a_common_ledger_both_end_well(
+    modules: ModuleServer, cluster: Cluster, corner: Corner, free_node: str, tmp_path: Path
+) -> None:
+    first, second = (Controller(modules, tmp_path / name, cluster.environment) for name in ("first", "second"))
+    first.schedule(node=free_node, vms=[corner.small(name, state="started") for name in ("one", "two", "three")])
+    drain: dict[str, Any] = {"name": [free_node], "parallel": {"cluster": 1}}
+    try:
+        results = [each.result() for each in [each.start("node_drain", **drain) for each in (first, second)]]
+        assert [result.get("msg") for result in results] == [None, None]
+        assert [result["stuck"] for result in results] == [[], []]
+        assert free_node not in nodes_of(corner).values()
+    finally:
+        first.run("node_drain", state="active", **drain)
 
 
 def test_rebalance__moves_what_breaks_a_rule(controller: Controller, corner: Corner, free_node: str) -> None:

@@ -131,6 +131,23 @@ def test_move__nothing_is_sent_when_the_guest_is_not_as_planned(
     assert not [call for call in calls(cluster) if call.startswith("POST")]
 
 
+@pytest.mark.parametrize(
+    ("ended", "what"),
+    [
+        ("can't lock file '/var/lock/pve-manager/pve-migrate-150' - got timeout", "another task is working on it"),
+        ("Configuration file 'nodes/pve1/qemu-server/150.conf' does not exist", "it is no longer on pve1"),
+    ],
+)
+def test_move__that_others_began_a_moment_before_is_theirs(
+    cluster: SimulatedCluster, mover: Mover, ended: str, what: str
+) -> None:
+    """Proxmox VE accepts both requests. The second task waits ten seconds for the first one."""
+    cluster.fault(method="POST", path="/150/migrate$", task_error=ended)
+
+    with pytest.raises(PlanStale, match=what):
+        mover.move(moving(150, storages={"scsi0": "fast"}))
+
+
 def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover) -> None:
     def fence() -> None:
         raise PermissionDenied("closed")
