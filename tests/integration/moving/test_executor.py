@@ -50,6 +50,7 @@ def test_executor__starts_nothing_after_a_failure_and_follows_what_is_under_way(
     cluster: SimulatedCluster, access: Access
 ) -> None:
     cluster.fault(method="POST", path="/101/migrate", task_error="migration problems")
+    cluster.fault(method="POST", path="/102/migrate", task_seconds=50)
     moves = (move(101, estimate=3.0), move(102, "pve3", estimate=2.0), move(103, estimate=1.0))
     assert executed(access, *moves, caps=Caps(cluster=2)) == [FAILED, MOVED, WAITING]
     # The one that has moved counts on both nodes until the cluster shows it.
