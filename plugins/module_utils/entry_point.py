@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module does around its work: errors become failures with a code, everything else stays as it is."""
+"""The frame of every module: errors become failures with a code."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NO_CHOICE = re.compile(r"value of .*? must be one of: (?P<choices>.*?), got: (?
 
 
 def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
-    """Return a module class that shows no secret option however the module fails.
+    """Return a module class that shows no secret option, whatever the failure.
 
     When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
     them in C(invocation). For an option or a value that does not exist, the one that may be meant is named.
     """
 
     class Module(module_class):
-        """Knows what is secret when it fails, and which option may be meant."""
+        """Hides secrets in failures, and suggests options."""
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
             self.no_log_values.update(_secrets(self.argument_spec, self.params))
@@ -59,7 +59,7 @@ def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
 
 
 def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
-    """An option that does not exist, as C(vms.memroy), with the one that may be meant."""
+    """The name of an unknown option such as C(vms.memroy), with the one that may be meant."""
     *path, last = name.split(".")
     options = argument_spec
     for part in path:
@@ -69,8 +69,8 @@ def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
 
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
-    """Do the work and leave the module with its result, or with the failure that it raised."""
-    # Ansible shows the options of a task when asked to be verbose, and knows only those that are secret as a whole.
+    """Do the work and exit the module with its result, or with the failure that it raised."""
+    # With verbosity, Ansible shows the options of a task, and only hides those that are secret as a whole.
     module.no_log_values |= passwords_in(module.params.get("reservations"))
     try:
         with _interruptible():
@@ -101,9 +101,10 @@ def _secrets(argument_spec: Mapping[str, t.Any], given: t.Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make of the first signal a KeyboardInterrupt, and ignore those after it: one Ctrl-C may arrive as several.
+    """Turn the first signal into a KeyboardInterrupt and ignore the following ones: one Ctrl-C may arrive as several
+    signals.
 
-    They are ignored after the block as well: the result still has to be printed, and then the process ends.
+    They stay ignored after the block: the result still has to be printed before the process ends.
     """
 
     def ignore() -> None:

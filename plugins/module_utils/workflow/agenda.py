@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which moves of a plan may start now: those that wait for nothing more, within the caps, longest first. Pure."""
+"""Decides which moves of a plan may start now: those that wait for no other move, within the caps, longest
+first. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How many moves are under way at once: in all, to one node, from one node, and between two nodes, either way."""
+    """The maximum number of concurrent moves: in total, to one node, from one node, and between two nodes in either
+    direction.
+    """
 
     cluster: int = 4
     per_node_in: int = 2
@@ -25,11 +29,11 @@ class Caps:
 
 
 class Agenda:
-    """The moves of a plan on their way. For one thread."""
+    """The moves of a plan that wait or are under way. For one thread."""
 
     def __init__(self, moves: Iterable[Move], caps: Caps) -> None:
         self._caps = caps
-        # Those that take longest first: the last one to end decides how long all take.
+        # The longest moves first, as the last move to end determines the total time.
         self._waiting = sorted(moves, key=lambda move: (-move.estimate, move.id))
         self._unfinished = {move.id for move in self._waiting}
         self._under_way: dict[int, Move] = {}

@@ -49,7 +49,7 @@ NO_CHANGE = (
     PluginFailed,
     SchedulingGated,
 )
-"""Errors that do not mean that the cluster is not as planned."""
+"""Errors that do not mean that the cluster has changed since the plan."""
 
 
 class Approved:
@@ -87,15 +87,15 @@ class Approved:
         ]
 
     def check_cluster(self, cluster: str) -> None:
-        """Raise PlanStale when the plan was made for another cluster."""
+        """Raise PlanStale if the plan was made for another cluster."""
         planned = self.plan.premises.cluster
         if planned and planned != cluster:
             changed = f"it was made for cluster {planned}, and this is {cluster}"
             raise PlanStale(f"apply: the cluster is not as planned: {changed}", changed=[changed])
 
     def objection(self, job: Job) -> PlanStale | None:
-        """Return why the run must not do what it is about to do with a VM; None when that is what the plan says, or
-        what is left to do of it.
+        """Return why the run must not carry out a job; None if the job is what the plan says, or what is left to do of
+        it.
         """
         planned = self._of(job.entry)
         if planned is None or isinstance(job.error, NO_CHANGE):
@@ -128,7 +128,7 @@ def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
 
 
 def _held(entry: Entry, planned: PlannedVM) -> Entry:
-    """The entry, to which the scheduler can give only what is planned."""
+    """The entry, restricted so that the scheduler can only decide as planned."""
     request = entry.request
     if planned.vmid is not None:
         request = replace(request, vmid=planned.vmid)
@@ -148,7 +148,7 @@ def _held(entry: Entry, planned: PlannedVM) -> Entry:
 
 
 def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
-    """The planned backup, its disks on the storage that is planned for those which the task does not name."""
+    """The planned backup, with its disks on the planned storage if the task names none."""
     if entry.backup is None:
         return None
     named = {disk.slot for disk in entry.request.disks}
@@ -170,7 +170,7 @@ def _with_drives(request: Request, storages: Mapping[str, str]) -> Request:
 
 
 def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
-    """What would be done otherwise than planned, as sentence parts."""
+    """The deviations from the plan, as sentence parts."""
     made = planned.is_new and not now.is_new
     if not (now.actions or made):
         return
@@ -222,7 +222,7 @@ def _other_pending(planned: Mapping[str, Change], now: Mapping[str, Change]) -> 
 
 
 def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
-    """Drives of a VM that was created meanwhile that are not on the planned storages."""
+    """The drives of a meanwhile created VM that are not on the planned storages."""
     if not planned.is_new or job.plan is None:
         return
     for slot, storage in sorted(planned.storages.items()):

@@ -25,7 +25,8 @@ Facts = Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
 FAIL, SKIP = "fail", "skip"
 
 CONNECT_WITHIN = 2.0
-"""Seconds to wait for the first connection to a host of one of several clusters: the others wait for one that is down.
+"""Seconds to wait for the first connection to a host of one of several clusters, as a cluster that is down delays the
+others.
 """
 
 OF_ONE_CLUSTER = {
@@ -34,13 +35,13 @@ OF_ONE_CLUSTER = {
     "address_pools": "pools only in tasks about one cluster",
     **dict.fromkeys(("make_room", "plan_file", "apply"), "it only in tasks about one cluster"),
 }
-"""Options about one cluster, and what to use instead where there are several."""
+"""Options about one cluster, and what to use instead if there are several."""
 
 _PASSWORD, _TOKEN = ("api_password",), ("api_token_id", "api_token_secret")
 
 
 def clusters_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Which clusters, and what holds when one of them cannot be reached."""
+    """The options for the clusters, and for what to do if one of them cannot be reached."""
     connection = {
         name: {key: value for key, value in spec.items() if key in ("type", "elements", "no_log")}
         for name, spec in connection_argument_spec().items()
@@ -62,9 +63,9 @@ class Cluster:
     """One of the clusters of a task.
 
     Attributes:
-        labels: what the user says of it; all of its nodes have these labels, and CLUSTER_KEY.
+        labels: its cluster labels; all of its nodes have them, and CLUSTER_KEY.
         params: the options of the task as they are for this cluster.
-        facts: what the user says of its nodes.
+        facts: returns what the user configured about its nodes.
     """
 
     name: str
@@ -74,8 +75,8 @@ class Cluster:
 
 
 def clusters_of(params: Mapping[str, t.Any]) -> list[Cluster]:
-    """Return the clusters of a task, in order of name. Raises InvalidRequest for what cannot be, or not with several
-    clusters.
+    """Return the clusters of a task, in order of name. Raises InvalidRequest for invalid options, and for those that
+    cannot be used with several clusters.
     """
     bodies: Sequence[Mapping[str, t.Any]] = params["clusters"]
     if not bodies:
@@ -96,9 +97,9 @@ def clusters_of(params: Mapping[str, t.Any]) -> list[Cluster]:
 
 
 def connect(clusters: Sequence[Cluster]) -> tuple[dict[str, Access], dict[str, ConnectionFailed]]:
-    """Connect to all clusters at the same time. Return those that answer, and why the others do not, by their names.
+    """Connect to all clusters at the same time. Return those that answer, and the errors of the others, by name.
 
-    Raises InvalidRequest for two names of one cluster, and what is wrong with the options or credentials of a cluster.
+    Raises InvalidRequest for two names of one cluster, and errors about the options or credentials of a cluster.
     """
     answers = in_parallel(lambda number: _connected(clusters[number]), range(len(clusters)))
     named = {clusters[number].name: answer for number, answer in answers.items()}
@@ -168,7 +169,7 @@ def _is_outage(answer: Access | CollectionError) -> t.TypeGuard[ConnectionFailed
 
 
 def _check_different(found: Mapping[str, Access]) -> None:
-    """The same cluster twice would count twice."""
+    """Refuse two names of one cluster, which would count twice."""
     names: dict[str, str] = {}
     for name, access in found.items():
         if access.offline:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents: JSON that is written whole, read back only if every key is as it must be, and told apart by a digest."""
+"""Documents: JSON files that are written atomically, read only if every key is valid, and identified by a digest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEAL = ("format", "version", "digest")
 """The keys that every document has."""
 
 Check = Callable[[str, t.Any], t.Any]
-"""Takes what stands before the value in messages, and the value; returns it, converted where needed, or raises
+"""Takes the name of the value for messages, and the value; returns it, converted if necessary, or raises
 InvalidRequest.
 """
 
@@ -52,7 +52,7 @@ def sealed(kind: str, body: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def digest_of(document: Mapping[str, t.Any]) -> str:
-    """Return what tells a document from every other, whatever its spacing and the order of its keys."""
+    """Return the digest of a document, which does not depend on spacing and the order of keys."""
     rest = {key: value for key, value in document.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -73,13 +73,13 @@ def unsealed(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
 
 
 def check_digest(document: Mapping[str, t.Any], where: str) -> None:
-    """Raise InvalidRequest when the digest is not that of the document."""
+    """Raise InvalidRequest if the digest does not match the document."""
     if document["digest"] != digest_of(document):
         raise InvalidRequest(f"{where}.digest: is not that of the plan, which was changed after it was made")
 
 
 def read_document(source: t.Any, option: str) -> t.Any:
-    """Return what an option holds: a document itself, or the one in the file that it names.
+    """Return the document that an option contains, or that is in the file which it names.
 
     Raises InvalidRequest, which names the option.
     """
@@ -99,7 +99,7 @@ def read_document(source: t.Any, option: str) -> t.Any:
 
 
 def wrong(where: str, value: t.Any, expected: str) -> InvalidRequest:
-    """Return the error for a value that is not what it must be."""
+    """Return the error for an invalid value."""
     return InvalidRequest(f"{where}: {shortened(repr(value), 57)} is not possible, expected {expected}")
 
 
@@ -194,15 +194,15 @@ def record(kind: type, keys: Mapping[str, Key]) -> Check:
 
 
 def written(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:
-    """Return what makes the mapping with these keys of an object, as record reads it."""
+    """Return a function that converts an object to a mapping with these keys, as record reads it."""
     return lambda value: {name: key.write(getattr(value, key.attribute)) for name, key in keys.items()}
 
 
 def each_written(write: Callable[[t.Any], t.Any]) -> Callable[[t.Any], t.Any]:
-    """Return what makes a list of objects, with write for each."""
+    """Return a function that converts a list of objects, each with write."""
     return lambda values: [write(value) for value in values]
 
 
 def values_written(write: Callable[[t.Any], t.Any]) -> Callable[[t.Any], t.Any]:
-    """Return what makes a mapping of one of objects, with write for each."""
+    """Return a function that converts the values of a mapping, each with write."""
     return lambda values: {str(key): write(value) for key, value in values.items()}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Empties nodes and keeps new guests off them, or lets them have guests again and brings theirs back."""
+"""Drains nodes and keeps new guests off them, or makes them active again and brings their guests back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def require_sight_of_guests(reader: Reader) -> None:
 
 
 class Drain:
-    """What one task wants of nodes, and the marks that keep new guests off them."""
+    """The goals of one task for nodes, and the marks that keep new guests off them."""
 
     def __init__(self, access: Access, names: Iterable[str], *, active: bool) -> None:
         self.active = active
@@ -90,17 +90,17 @@ class Drain:
 
     @property
     def complaint(self) -> str | None:
-        """What is said when guests stay on nodes to be drained. One that cannot come back is no failure."""
+        """The error text if guests stay on nodes to be drained. It is no failure if a guest cannot come back."""
         return None if self.active else f"{listed(self._names)} cannot be drained completely"
 
     def warnings(self, outcome: Outcome) -> list[str]:
-        """What the user should know beside what becomes of the task."""
+        """Warnings besides the result of the task."""
         stuck = outcome.last.stuck
         lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
         return [*outcome.warnings, *lacking]
 
     def goals(self, snapshot: Snapshot) -> Goals:
-        """What the cluster is to become. Raises InvalidRequest for a node that there is not."""
+        """The goals for the cluster. Raises InvalidRequest for an unknown node."""
         there = {node.name for node in snapshot.nodes}
         for name in self._names:
             if name not in there:
@@ -118,13 +118,13 @@ class Drain:
         return Goals(undo={vmid: home[vmid] for vmid in sorted(away)})
 
     def view(self, snapshot: Snapshot) -> Snapshot:
-        """The cluster with the nodes as if they were marked already, or, where they become active, not any more."""
+        """The cluster with the nodes as if they were marked already or, if they become active, no longer marked."""
         drained = not self.active
         nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
     def begin(self) -> None:
-        """Mark the nodes before anything moves, so that nothing new arrives meanwhile."""
+        """Mark the nodes before any move, so that no new guests arrive meanwhile."""
         if self.active:
             return
         for name in self._names:
@@ -132,7 +132,7 @@ class Drain:
                 self.remarked |= self._marks.set(name, self._guests[name])
 
     def end(self) -> None:
-        """Take the marks of nodes away that are active again, with their guests at home as far as that could be."""
+        """Remove the marks of nodes that are active again, after their guests have come back as far as possible."""
         if self.active:
             for name in sorted(self._marked):
                 self._marks.clear(name)

@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One scheduling cycle over several clusters: read all, find what exists, decide about the rest, and reserve it.
+"""One scheduling cycle over several clusters: read all of them, match existing VMs, place the others and reserve their
+places.
 
-The task holds the lease of every cluster meanwhile. It gets them in the order of the clusters' identities, which is the
-same on every controller, so that two tasks never wait for each other.
+The task holds the leases of all clusters meanwhile. It acquires them in the order of the clusters' identities, which is
+the same on every controller, so that two tasks never wait for each other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ T = t.TypeVar("T")
 
 
 class SiteLost(Exception):
-    """A cluster does not answer any more. The others go on without it, from the beginning of the cycle."""
+    """A cluster no longer answers. The cycle starts again with the others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +46,8 @@ class Site:
     """One cluster that answers.
 
     Attributes:
-        jobs: the VMs that the latest cycle found there or decided for it; placement is what that cycle saw there.
-        nodes: how full its nodes were before the task, and are after it.
+        jobs: the jobs of VMs that the latest cycle found there or placed there; placement is the result of that cycle.
+        nodes: the usage of its nodes before and after the task.
     """
 
     cluster: Cluster
@@ -66,7 +67,7 @@ class JointCycle:
     """The cycle of one task.
 
     Attributes:
-        sites: the clusters that answer. One that stops to do so goes over to silent.
+        sites: the clusters that answer. One that stops answering is moved to silent.
     """
 
     sites: list[Site]
@@ -75,11 +76,11 @@ class JointCycle:
     default_profile: str
 
     def place(self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool) -> list[Job]:
-        """Go through the cycle, and return the jobs of VMs that belong to no cluster: they failed, or are to be absent
-        and are. The others are noted in the sites.
+        """Run the cycle, and return the jobs of VMs that belong to no cluster: they failed, or shall be absent and are.
+        The other jobs are stored in the sites.
 
-        reserve and all_or_nothing as in Placer.place. Raises OtherCluster and LeaseLost when the cycle has to be gone
-        through again, and what reading raises.
+        reserve and all_or_nothing as in Placer.place. Raises OtherCluster and LeaseLost if the cycle has to be
+        repeated, and what reading raises.
         """
         with ExitStack() as leases:
             cycles: dict[str, Cycle | None] = {}
@@ -122,7 +123,7 @@ class JointCycle:
         return loose + self._schedule(seen, candidates)
 
     def _each(self, work: Callable[[Site], T]) -> dict[Site, T]:
-        """Do something with all clusters at the same time. Raises SiteLost when one of them did not answer."""
+        """Call work for all clusters at the same time. Raises SiteLost if one of them did not answer."""
 
         def done(site: Site) -> T | ConnectionFailed:
             try:
@@ -143,8 +144,8 @@ class JointCycle:
         return found
 
     def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
-        """Decide about the new VMs, by their names each with the clusters that it may be created on. Return those that
-        fit nowhere.
+        """Place the new VMs; candidates has, by name, the clusters on which each may be created. Returns those that fit
+        nowhere.
         """
         new: dict[Site, list[Job]] = {site: [] for site in self.sites}
         for options in candidates.values():
@@ -185,7 +186,7 @@ class JointCycle:
         return loose
 
     def _reserve(self, cycles: Mapping[str, Cycle | None]) -> None:
-        """Make the decisions known to others: those about all clusters, or none."""
+        """Reserve the decisions about all clusters, or none."""
         reserved: list[Site] = []
         try:
             for site in self.sites:
@@ -201,12 +202,14 @@ class JointCycle:
 
 
 def reserved_at(access: Access, identity: str) -> set[str]:
-    """The names of the VMs that the ledger, reached through any cluster, knows to be in the making on one."""
+    """The names of the VMs that are being created on a cluster, according to the ledger, reached through any
+    cluster.
+    """
     return {reservation.name for reservation in access.ledger.reservations(identity)}
 
 
 def _require_quorum(site: Site, new: Collection[Job]) -> None:
-    """Fail the new VMs where the cluster answers, but nothing can be written."""
+    """Fail the new VMs of a cluster that answers, but to which nothing can be written."""
     try:
         if new and not site.access.offline:
             Quorum(site.access.reader, time.monotonic).require("no VM can be created")
@@ -222,6 +225,6 @@ def _member(site: Site, scene: Scene, new: Collection[Job], requests: Mapping[Jo
 
 
 def _shown(seen: Seen) -> list[Found]:
-    """What one cluster shows of each VM, in the order of the entries."""
+    """What one cluster shows about each VM, in the order of the entries."""
     names = {guest.name for guest in seen.counted.snapshot.guests}
     return [Found(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lets a move pass that still is as planned, and makes it known to other controllers: one at a time per cluster."""
+"""Admits moves that are still as planned, and reserves them for other controllers to see: one at a time per cluster."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .lawful import require_lawful, rules_in_force
 
 
 class Pass:
-    """What the writes of one admitted move have to pass: all of its reservations are alive."""
+    """The check before each write of an admitted move: all of its reservations are alive."""
 
     def __init__(self, fences: Iterable[Fence]) -> None:
         self._fences = list(fences)
 
     def begin(self) -> None:
-        """Say that the move is about to be sent; raises as Fence.mark_binding does."""
+        """Note that the move is about to be sent; raises as Fence.mark_binding does."""
         for fence in self._fences:
             fence.mark_binding()
 
@@ -45,7 +45,7 @@ class MoveGate:
     """Admits moves of one run. May be used from many threads.
 
     Attributes:
-        in_progress: VMIDs whose reservations are to be renewed.
+        in_progress: VMIDs whose reservations have to be renewed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MoveGate:
         profile: Profile,
         view: Callable[[Snapshot], Snapshot],
     ) -> None:
-        """profile is that of guests, by which they were planned; view is how the plan looks at a snapshot."""
+        """profile is that of guests, by which the moves were planned; view is how the plan looks at a snapshot."""
         self._access = access
         self._profile = profile
         self._in_force = rules_in_force(profile)
@@ -62,11 +62,10 @@ class MoveGate:
         self.in_progress: set[int] = set(access.claimed)
 
     def admit(self, move: Move) -> Pass:
-        """Look at the cluster, with what others have reserved, and reserve the move. One request.
+        """Check a move against the cluster and the reservations of others, and reserve it. One request.
 
-        Raises PlanStale when the guest or its target is not as planned, or the room is gone, PlanUnlawful when the
-        law forbids the move all the same, and what the ledger raises: AlreadyReserved when another process moves the
-        guest.
+        Raises PlanStale if the guest or its target is not as planned or the capacity is gone, PlanUnlawful if the law
+        forbids the move nevertheless, and what the ledger raises: AlreadyReserved if another process moves the guest.
         """
         access = self._access
         cluster, holder = access.identity(), access.holder
@@ -80,9 +79,9 @@ class MoveGate:
         return Pass(Fence(access.ledger, cluster, vmid, holder) for vmid in vmids)
 
     def settle(self, move: Move, *, moved: bool) -> None:
-        """The move has ended, and the guest is on its target if it was moved.
+        """Note that a move has ended; moved tells whether the guest is on its target.
 
-        A row of the cluster's list may show it at the source for a moment yet: its reservation lasts until then.
+        The cluster's list may still show the guest at the source for a moment: the reservation lasts until then.
         """
         ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
         vmids = move.vmids
@@ -93,7 +92,7 @@ class MoveGate:
             ledger.release(cluster, vmids, holder)
 
     def abandon(self, move: Move) -> None:
-        """Nobody knows how the move ends: its reservations count until they expire."""
+        """Note that the outcome of a move is unknown: its reservations count until they expire."""
         self.in_progress.difference_update(move.vmids)
 
     def _counted(self, cycle: Cycle) -> Counted:
@@ -128,7 +127,9 @@ class MoveGate:
         require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
-        """What the filters are asked about a guest. Those that it must be with may come after it."""
+        """The request with which the filters evaluate a guest, without its affinity to others: these may move
+        after it.
+        """
         request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 

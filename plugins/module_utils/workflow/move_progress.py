@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telling of each move as soon as it has ended: a line of JSON in a file."""
+"""Reports each move as soon as it has ended: a line of JSON in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .progress import LineFile
 
 
 def move_progress(path: str | None) -> Callable[[MoveStep], None]:
-    """What is called for each move that has ended. Raises InvalidRequest when the file cannot be written."""
+    """The function to call for each move that has ended. Raises InvalidRequest if the file cannot be written."""
     if path is None:
         return lambda step: None
     file = LineFile(path)
@@ -21,7 +21,7 @@ def move_progress(path: str | None) -> Callable[[MoveStep], None]:
 
 
 def line_of(step: MoveStep) -> dict[str, t.Any]:
-    """What the file tells of a move."""
+    """The line about a move."""
     report, move = step.report, step.report.move
     return {
         "done": step.done,

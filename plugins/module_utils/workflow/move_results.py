@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What came of moves, as the result of a module."""
+"""The outcomes of moves, as the result of a module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .plan_run import Outcome, error_of
 from .result import RunFailed
 
 STUCK_TOLD = 10
-"""How many guests that stay a message names."""
+"""How many guests a message names that could not be moved."""
 
 
 def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
@@ -31,7 +31,7 @@ def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
 
 
 def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> None:
-    """Add the moves that a run made beside something else, or plans to make, to its result."""
+    """Add to a run's result the moves that it made, or plans to make, in addition to other work."""
     moves = result_of(outcome, wrote=wrote)
     result["changed"] |= moves["changed"]
     result.update(plan=moves["plan"], moves=moves["moves"])
@@ -62,12 +62,12 @@ def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | Non
 
 
 def failed(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
-    """What a module fails with: the error, with the result beside it."""
+    """The failure of a module: the error with the result."""
     return RunFailed(error.message, error.code, {**result, "error_details": error.details})
 
 
 def told(stuck: Sequence[Stuck]) -> str:
-    """Guests that stay, each with the reason and the cure, as the end of a sentence."""
+    """Guests that could not be moved, each with the reason and the remedy, as the end of a sentence."""
     each_told = [
         f"{each.name or 'guest'} ({each.vmid}) on {each.node}: {each.why}; cure: {each.cure}"
         for each in stuck[:STUCK_TOLD]

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carries out the moves of a plan: each starts as soon as what it waits for has ended, within the caps.
+"""Carries out the moves of a plan: each starts as soon as the moves it waits for have ended, within the caps.
 
-After a failure, and when the cluster turns out not to be as planned, nothing new starts and what is under way is
-followed to its end.
+After a failure, or if the cluster turns out to have changed, no further move starts, and those under way are followed
+to their end.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .stopping import Stop
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
 UNLAWFUL = "unlawful"
-"""The results of a move. stale: the cluster was not as planned, and it was not begun; unknown: it may still go on;
-unlawful: the law forbids it, and it was not begun.
+"""The results of a move. stale: not begun, as the cluster has changed; unknown: it may still go on; unlawful: not
+begun, as the law forbids it.
 """
 
 
@@ -36,7 +36,7 @@ unlawful: the law forbids it, and it was not begun.
 class MoveReport:
     """The result of one move.
 
-    seconds is how long it took; node is where the guest is, as far as that is known.
+    seconds is its duration; node is the node of the guest, as far as known.
     """
 
     move: Move
@@ -81,9 +81,10 @@ class Executor:
         self.reports: list[MoveReport] = []
 
     def execute(self, plan: Plan) -> list[MoveReport]:
-        """Carry the plan out, and return the result of each of its moves.
+        """Carry out the plan, and return the result of each of its moves.
 
-        A KeyboardInterrupt is raised when what is under way was followed for a while; reports tell how far it got.
+        An interrupted run follows the moves under way for a while and then raises KeyboardInterrupt; reports contains
+        the results so far.
         """
         self.reports = [MoveReport(move, node=move.source) for move in plan.moves]
         by_id = {report.move.id: report for report in self.reports}
@@ -111,7 +112,7 @@ class Executor:
                         halted = True
 
     def _carry_out(self, report: MoveReport) -> None:
-        """Do one move, and note what came of it."""
+        """Carry out one move, and note its result."""
         began = time.monotonic()
         try:
             self._move(report)
@@ -139,7 +140,7 @@ class Executor:
         except CollectionError as error:
             report.outcome = STALE if isinstance(error, PlanStale) else FAILED
             report.node = error.details.get("node", move.source)
-            # What went wrong with the move matters more than a reservation that expires by itself.
+            # The error of the move matters more; the reservation expires by itself.
             with suppress(CollectionError):
                 gate.settle(move, moved=False)
             raise

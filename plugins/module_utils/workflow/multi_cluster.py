@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk of a task about several clusters: a scheduling cycle over all of them, then a run for the share of each.
+"""The walk of a task about several clusters: one scheduling cycle over all of them, then a run for the share of each.
 
-The task goes around again with VMs whose cluster lost the room for them meanwhile, and with those that fit nowhere,
-once that is worth another try.
+The task repeats this with VMs that no longer fit on their cluster, and with those that fit nowhere, as soon as another
+try may succeed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MultiClusterRun:
         self._progress = progress or (lambda step: None)
         self._profile_of = lambda request: profiles[request.profile or default_profile]
         self._all_or_nothing: bool = params["all_or_nothing"]
-        # By the entries' positions.
+        # By position of the entry.
         self._jobs: dict[int, Job] = {}
         self.warnings: list[str] = []
         self.wrote = False
@@ -75,11 +75,11 @@ class MultiClusterRun:
 
     @property
     def nodes(self) -> list[NodeUsage]:
-        """How full the nodes of all clusters were before the run, and are after it."""
+        """The usage of the nodes of all clusters before and after the run."""
         return [usage for site in self._all_sites for usage in site.nodes]
 
     def guests(self) -> dict[str, Sequence[Guest]]:
-        """All guests of the clusters that answer, by the names of these."""
+        """All guests of the clusters that answer, by cluster name."""
         read = in_parallel(lambda site: read_settled(site.access.reader, patience=0).guests, self._cycle.sites)
         return {site.name: guests for site, guests in read.items()}
 
@@ -88,7 +88,7 @@ class MultiClusterRun:
             site.access.close()
 
     def execute(self, entries: Sequence[Entry], *, check_mode: bool) -> list[VMReport]:
-        """Go through the run and return a report per entry, in their order. As Run.execute."""
+        """Execute the run and return one report per entry, in order. As Run.execute."""
         write = not (check_mode or any(site.access.offline for site in self._all_sites))
         self._jobs = {entry.position: Job(entry) for entry in entries}
         try:
@@ -97,7 +97,7 @@ class MultiClusterRun:
         except KeyboardInterrupt:
             self.interrupted = True
             for site in self._all_sites if write else ():
-                # What could not be given back ends with this process.
+                # Reservations that cannot be released expire when this process ends.
                 with suppress(CollectionError):
                     site.placer.give_back([job for job in site.jobs if not job.begun])
         for job in self._jobs.values() if self.interrupted else ():
@@ -107,7 +107,7 @@ class MultiClusterRun:
         return [report_of(job) for job in self._jobs.values()]
 
     def _note_down(self) -> None:
-        """Note which clusters are down, and what the ledger knows to be in the making there."""
+        """Note which clusters are down, and which VMs are being created there according to the ledger."""
         access = self._all_sites[0].access
         for name, error in self._down.items():
             known = access.ledger.endpoint(*endpoint_of(self._clusters[name].params))
@@ -145,11 +145,11 @@ class MultiClusterRun:
                 return
             lost = [job for job in jobs if _lost_its_place(job)] if stands and write and rounds < TRIES else []
             again = lost or self._worth_a_try([] if stands else jobs, waiting)
-            # What a cluster made of an entry, such as the sizes in a backup, counts for that cluster only.
+            # Entries that a cluster completed, for example with the sizes in a backup, are valid for that cluster only.
             due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
 
     def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
-        """Wait for capacity, and return the jobs to go around again with: those held back, or that fit nowhere."""
+        """Wait for capacity, and return the jobs of the next round: those held back, or that fit nowhere."""
         failed = [job for job in self._jobs.values() if job.error is not None]
         unplaced = [job for job in failed if job.is_unplaced]
         vain = bool(held) and not all(job.is_hopeful for job in failed)
@@ -159,7 +159,7 @@ class MultiClusterRun:
         return (held or unplaced) if again else []
 
     def _carry_out(self, *, write: bool) -> bool:
-        """Run the shares of all clusters at the same time. Return whether they were let go ahead."""
+        """Run the shares of all clusters at the same time. Returns whether they were allowed to write."""
         sites = self._cycle.sites
         gate = Gate(len(sites), all_or_nothing=self._all_or_nothing and not self.wrote)
         steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
@@ -188,11 +188,11 @@ class MultiClusterRun:
         return not any(share.held for share in shares.values())
 
     def _seen(self) -> Snapshot:
-        """All clusters as the latest cycle saw them, as one."""
+        """All clusters as the latest cycle read them, combined into one snapshot."""
         return _as_one({site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None})
 
     def _glance(self) -> Snapshot:
-        """All clusters as one call each shows them, as one: enough to see that something happened in one of them."""
+        """All clusters as a single request each shows them, combined into one snapshot: enough to notice changes."""
         return _as_one(in_parallel(lambda site: site.access.glance(), self._cycle.sites))
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
@@ -200,7 +200,7 @@ class MultiClusterRun:
 
 
 def _as_one(snapshots: Mapping[Site, Snapshot]) -> Snapshot:
-    """Several clusters as one, to be compared with the same ones at another time."""
+    """Combine several clusters into one snapshot, to compare it with the same clusters at another time."""
     nodes, guests, storages = [], [], []
     for number, (site, snapshot) in enumerate(snapshots.items()):
         prefix, offset = f"{site.name}/", number * (VMID_MAX + 1)
@@ -211,7 +211,7 @@ def _as_one(snapshots: Mapping[Site, Snapshot]) -> Snapshot:
 
 
 def _lost_its_place(job: Job) -> bool:
-    """Whether a VM fits no more on the cluster that was chosen for it, and certainly was not created there."""
+    """Whether a VM no longer fits on its chosen cluster, and certainly was not created there."""
     return (
         job.cluster is not None
         and job.is_unplaced

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk of a plan: read, plan, keep or check it, carry it out, and plan again until there is nothing to move."""
+"""The walk of a plan: read, plan, keep or check the plan, carry it out, and plan again until nothing is left
+to move.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,16 @@ from .stopping import Stop
 View = Callable[[Snapshot], Snapshot]
 
 ROUNDS = 20
-"""How often in a row a run plans without having fewer moves left."""
+"""How many plans in a row may fail to reduce the number of remaining moves."""
 
 FRUITLESS = 3
-"""How many rounds in a row may begin no move as the cluster changes all the time."""
+"""How many rounds in a row may begin no move because the cluster keeps changing."""
 
 GUESSES = 10
-"""How often it is planned with guests of which not all is read, before all guests are read."""
+"""How often the run plans with partly read guests before it reads all guests completely."""
 
 SETTLING = 2.0
-"""Seconds to wait before planning again when the cluster was not as planned."""
+"""Seconds to wait before planning again after the cluster has changed."""
 
 TRIES = 2
 """How many moves of one guest may fail before it stays."""
@@ -57,10 +59,10 @@ class Sight:
     """What a run sees when it looks at the cluster.
 
     Attributes:
-        state: the cluster, with what others have reserved.
-        goals: what is wanted of it.
-        busy: the guests that others move or create, by VMID: why nobody else moves them.
-        coming: those of them that come to a node to be drained.
+        state: the cluster, with the reservations of others.
+        goals: the goals for it.
+        busy: the guests that others move or create, by VMID, with the reason why this run does not move them.
+        coming: those of them that are moving to a node to be drained.
     """
 
     state: ClusterState
@@ -74,12 +76,12 @@ Look = Callable[[], Sight]
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
-        plan, premises: the one that was made first, or applied.
-        last: the plan that was made last; what it holds stuck stays.
-        reports: the results of all moves that were begun or tried, in the order of their plans.
+        plan, premises: the first plan, or the applied one.
+        last: the latest plan; guests that are stuck in it stay.
+        reports: the results of all moves that were begun or attempted, in the order of their plans.
     """
 
     plan: Plan
@@ -94,7 +96,7 @@ class Outcome:
 
     @property
     def staying(self) -> list[Stuck]:
-        """The guests that stay: those that the last plan cannot move, and those of its moves that were not made."""
+        """The guests that stay: those that the latest plan cannot move, and those of its moves that were not made."""
         ends = {report.move.vmid: report for report in self.reports}
         left = [
             Stuck(move.vmid, move.name, move.source, _why(ends.get(move.vmid)), "remove the cause, and run again")
@@ -105,8 +107,8 @@ class Outcome:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of moves that were made, each text with its guest, and of guests that left their
-        node although their move had failed: they may be locked, or have left volumes behind.
+        """Warnings about moves, each with its guest; and about guests that left their node although their move failed:
+        they may be locked, or have left volumes behind.
         """
         texts = [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
         done = {report.move.vmid for report in self.moved} | {stuck.vmid for stuck in self.staying}
@@ -120,7 +122,9 @@ def as_it_is(snapshot: Snapshot) -> Snapshot:
 
 
 def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View = as_it_is) -> Look:
-    """Looks at a live cluster. goals_of says what is wanted, given the cluster; view is how the plan looks at it."""
+    """Return a function that reads a live cluster. goals_of returns the goals for a cluster; view is how the plan looks
+    at it.
+    """
 
     def look() -> Sight:
         reservations = access.of_others(access.ledger.reservations(access.identity()))
@@ -146,7 +150,7 @@ def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
 
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:
-    """What has to be known of a cluster before its guests are moved."""
+    """The data of a cluster that moving its guests requires."""
     return Needs(bridges=True, ha_rules=any(guest.ha_managed for guest in snapshot.guests))
 
 
@@ -227,9 +231,9 @@ class PlanRun:
         return self.outcome
 
     def execute(self) -> Outcome:
-        """Carry out what was prepared, and go on with new plans from what is.
+        """Carry out the prepared plan, then plan again from the current state.
 
-        A KeyboardInterrupt ends it early: nothing new is begun, and what is under way is followed for a while.
+        A KeyboardInterrupt ends it early: no further move begins, and those under way are followed for a while.
         """
         outcome = self.outcome
         if outcome is None:
@@ -313,7 +317,7 @@ class PlanRun:
         return self._plan(sight) if undone else plan
 
     def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
-        """Whether another plan is worth making, given the results of the last one."""
+        """Whether to make another plan, given the results of the latest one."""
         troubled = [report for report in reports if report.error is not None]
         for report in troubled:
             if report.outcome == FAILED and report.error is not None:
@@ -365,7 +369,7 @@ class PlanRun:
         return make_plan(state, self._profiles, goals, mobility, self._bounds(), self._default, now=time.time())
 
     def _bounds(self) -> Bounds:
-        """What is left of the bounds of the run after the moves that it has made."""
+        """The remaining bounds of the run after its moves so far."""
         moves = [report.move for report in self.outcome.moved] if self.outcome is not None else []
         bounds = self._options.bounds
         sent = sum(move.memory + move.copied for move in moves)
@@ -396,20 +400,20 @@ class PlanRun:
 
 
 def numbered_after(last: int, plan: Plan) -> Plan:
-    """The plan with the numbers of its moves after that one."""
+    """The plan with its moves numbered from last + 1."""
     moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
     return replace(plan, moves=tuple(moves))
 
 
 def _why(report: MoveReport | None) -> str:
-    """Why a guest was not moved, as a sentence part."""
+    """The reason why a guest was not moved, as a sentence part."""
     if report is None or report.error is None:
         return "its move was not begun, as another one failed"
     return report.error.message
 
 
 def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
-    """The first error that is not one of a move which was tried again with success."""
+    """The first error, without those of moves that succeeded when they were tried again."""
     reports = list(reports)
     moved = {report.move.vmid for report in reports if report.outcome == MOVED}
     errors: t.Iterator[CollectionError] = (

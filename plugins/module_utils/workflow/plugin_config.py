@@ -1,9 +1,8 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plugin config of a run:
-
-the user's file or mapping, with the module options that are plugins' settings laid into it.
+"""The plugin config of a run: the user's file or mapping, merged with the module options that are settings of
+plugins.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "storage_classes": (("filters", "VolumeBinding", "storage_classes"),),
     "open_gates": (("gates", "SchedulingGates", "open"),),
 }
-"""For each module option that is a plugin's setting: section, plugin and key."""
+"""The module options that are settings of plugins: section, plugin and key."""
 
 
 def profiles_of(
     params: Mapping[str, t.Any], above: Mapping[str, t.Any] | None = None
 ) -> tuple[dict[str, Profile], str]:
-    """The profiles by name, and the name of that of VMs which name none. above is merged into every profile.
+    """The profiles by name, and the name of the default profile. above is merged into every profile.
 
     Raises InvalidPluginConfig, InvalidRequest.
     """

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A task about several clusters is carried out as one run per cluster: its share. They run at the same time."""
+"""One run per cluster of a task about several clusters: its share. All shares run at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from .scene import Placement
 
 
 class Gate:
-    """Where the shares wait until all of them are planned: one that fails then may hold all of them back."""
+    """The point at which shares wait until all of them are planned: a share that fails before may hold all of them
+    back.
+    """
 
     def __init__(self, shares: int, *, all_or_nothing: bool) -> None:
         self._missing = shares
@@ -29,7 +31,7 @@ class Gate:
         self._changed = threading.Condition()
 
     def planned(self, *, failed: bool) -> None:
-        """Note that one more share is planned. To be called once by each."""
+        """Note that one more share is planned. Called once by each share."""
         with self._changed:
             self._missing -= 1
             self._failed = self._failed or failed
@@ -43,17 +45,17 @@ class Gate:
 
 
 class Steps:
-    """Puts the steps of all shares into one count. May be used from many threads."""
+    """Combines the progress of all shares. May be used from many threads."""
 
     def __init__(self, progress: Progress, expected: Mapping[str, int]) -> None:
-        """expected is how many VMs each cluster will create, as far as it is known."""
+        """expected is the number of VMs that each cluster will create, as far as known."""
         self._progress = progress
         self._lock = threading.Lock()
         self._done = dict.fromkeys(expected, 0)
         self._total = dict(expected)
 
     def of(self, cluster: str) -> Progress:
-        """What the share of one cluster tells its steps."""
+        """The progress function for the share of one cluster."""
 
         def tell(step: Step | Wait) -> None:
             if not isinstance(step, Step):
@@ -83,7 +85,7 @@ class Share(Run):
         gate: Gate,
         progress: Progress | None,
     ) -> None:
-        # What holds for all VMs together is decided where all clusters are known.
+        # Options that concern all VMs together are handled where all clusters are known.
         super().__init__({**params, "all_or_nothing": False, "wait_for_capacity": 0}, access, placer, [], progress)
         placer.prepared = placement
         self.jobs = list(jobs)
@@ -92,7 +94,7 @@ class Share(Run):
         self._at_gate = False
 
     def carry_out(self, *, write: bool) -> None:
-        """Do what is decided and planned. What comes of it is noted in the jobs."""
+        """Carry out the decisions and plans. The outcomes are noted in the jobs."""
         try:
             self.execute(check_mode=not write)
         finally:
@@ -116,5 +118,5 @@ class Share(Run):
         try:
             super()._bind(due)
         except Interrupted:
-            # Signals reach the first thread only, which has told this one.
+            # Signals reach only the first thread, which has told this one.
             raise KeyboardInterrupt from None

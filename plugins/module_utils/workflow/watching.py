@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster watched over time: what has become different since the last look, as events."""
+"""Watches a cluster over time and reports changes since the last look as events."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ OFFLINE, BACK = "node_offline", "node_back"
 CAPACITY, BROKEN, DRIFT = "capacity_below", "rule_broken", "drift"
 
 TYPES = (OFFLINE, BACK, CAPACITY, BROKEN, DRIFT)
-"""The types of events that can be chosen. Those about the cluster as a whole always come."""
+"""The types of events that can be selected. Those about the cluster as a whole are always reported."""
 
 ENDS: Mapping[str, str] = {UNREACHABLE: REACHABLE, OFFLINE: BACK}
-"""The event that tells of the end of what another told of."""
+"""The event that reports the end of the condition of another event."""
 
 SHAPE = "shape"
 
@@ -92,9 +92,9 @@ class Watch:
         self._next_drift = 0.0
 
     def look(self, now: float | None = None) -> list[Event]:
-        """Read the cluster once, and return what is different from the last look; the first tells of all that is amiss.
+        """Read the cluster once, and return the changes since the last look; the first look reports all problems.
 
-        now is in seconds, by default of the clock. A cluster that cannot be read is an event as well.
+        now is in seconds, by default the clock's time. A cluster that cannot be read is an event as well.
         """
         try:
             found = dict(self._found(time.time() if now is None else now))
@@ -119,7 +119,7 @@ class Watch:
         return {"type": ENDS[event["type"]], **({"node": event["node"]} if "node" in event else {})}
 
     def _found(self, now: float) -> Iterator[tuple[Key, Event]]:
-        """All that is amiss, each with a key that is the same as long as it lasts."""
+        """All problems, each with a key that stays the same as long as the problem lasts."""
         if self._access is None:
             self._access = Access.open({**self._params, "reservations": "none"}, facts_of(self._params["nodes"]))
         snapshot = self._access.glance()
@@ -137,7 +137,7 @@ class Watch:
             yield from self._drift.items()
 
     def _too_small(self, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
-        """Whether fewer VMs of the shape fit than there must."""
+        """Reports that fewer VMs of the shape fit than required."""
         shapes = [entry.request for entry in self._shape]
         report = how_many(
             ClusterState(snapshot), self._profiles, shapes, default_profile=self._profile, most=self._at_least
@@ -147,7 +147,7 @@ class Watch:
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
     def _broken(self, snapshot: Snapshot, access: Access) -> Iterator[tuple[Key, Event]]:
-        """The guests that stand where a rule or a limit forbids it."""
+        """The guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
         whole = completed(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
         guests = {guest.vmid: guest for guest in whole.guests}
@@ -156,7 +156,7 @@ class Watch:
             yield (BROKEN, str(vmid), why), {"type": BROKEN, **guest, "reason": why}
 
     def _drifted(self, now: float) -> Iterator[tuple[Key, Event]]:
-        """The VMs of the list that are not as it says."""
+        """The VMs of the list that have drifted from it."""
         params = {**self._params, "reservations": "none", "unmanaged": False}
         for vm in fleet_info(params, self._per_vm, now)["vms"]:
             if vm["state"] != OK:

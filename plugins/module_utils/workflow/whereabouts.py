@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On which of several clusters a VM is. As within a cluster, a doubt is an error, never a guess."""
+"""Finds which of several clusters a VM is on. A case of doubt is an error, never a guess."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .matching import Match
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one cluster shows of a VM: the job about it there, its match, and whether a VM there has its name."""
+    """What one cluster shows about a VM: its job there, its match, and whether a VM there has its name."""
 
     job: Job
     match: Match
@@ -25,7 +25,7 @@ class Found:
 
     @property
     def rules_out(self) -> bool:
-        """Whether the cluster shows no more than that the VM cannot be there: another guest has its VMID."""
+        """Whether the cluster only shows that the VM cannot be there, as another guest has its VMID."""
         return isinstance(self.match.error, VMIDConflict) and not self.namesake
 
 
@@ -35,7 +35,7 @@ class Silent:
 
     Attributes:
         reasons: why, by their names.
-        skip: whether the user says that no VM of the task is there.
+        skip: whether the user states that no VM of the task is there.
         reserved: by their names, the names of VMs that the ledger knows to be there, or to be under way.
     """
 
@@ -48,7 +48,7 @@ class Silent:
         self.reasons[name], self.reserved[name] = reason, reserved
 
     def may_have(self, entry: Entry) -> list[str]:
-        """Those on which the VM may be."""
+        """The unreachable clusters on which the VM may be."""
         return [
             name
             for name in self.reasons
@@ -58,10 +58,10 @@ class Silent:
 
 
 def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job | list[str]:
-    """Return the job of a VM that is not to be placed: it exists, is to be absent, or fails. Of another one return the
-    names of the clusters where it may be created.
+    """Return the job of a VM that is not placed, as it exists, shall be absent, or fails; else the names of the
+    clusters on which the VM may be created.
 
-    found has all clusters that answer. Those that the entry does not name count for nothing.
+    found has all clusters that answer. Clusters that the entry does not name are ignored.
     """
     asked = {name: each for name, each in found.items() if name in (entry.clusters or found)}
     holders = [name for name, each in asked.items() if each.match.guest is not None]
