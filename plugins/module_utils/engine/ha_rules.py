@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Proxmox's HA manager makes of its rules for one VM: where it will run the VM, and which rules it refuses.
+"""How the HA manager applies its rules to one VM: where it will run the VM, and which rules it refuses.
 
-Pure functions, all but find_rule over rules whose members already include the VM. An HA group is a node-affinity rule
-here.
+Pure functions. Except for find_rule, they take rules whose members already include the VM. HA groups are represented as
+node-affinity rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Enforced:
 
     Attributes:
         by_nodes: the node-affinity rule that holds for the VM.
-        together: the node of the VMs that it is kept with, and the rule's name; None: anywhere.
+        together: the node of the VMs that it is kept with, and the rule's name; None if it is kept with none.
         apart: nodes of the VMs that it is kept apart from, each with the rule's name.
     """
 
@@ -54,16 +54,16 @@ def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
 
 
 def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:
-    """located maps VMIDs to their nodes. Disabled rules do not count.
+    """Return where the HA manager will run the VM. located maps VMIDs to their nodes. Disabled rules do not count.
 
-    VMs that rules keep together share each other's rules. When they run on several nodes, the HA manager brings all to
-    the node with the most of them, of equal ones the first by name.
+    VMs that rules keep together share each other's rules. If they run on several nodes, the HA manager brings all of
+    them to the node with the most of them; of equal nodes, to the first by name.
     """
     active = [rule for rule in sorted(rules, key=lambda rule: rule.name) if not rule.disabled]
     group = kept_together(active, vmid)
     mine = [rule for rule in active if rule.vmids & group]
     by_nodes = [rule for rule in mine if rule.type == NODES]
-    # The VM's own rule goes before one that it has through another VM.
+    # The VM's own rule takes precedence over one that it has through another VM.
     by_nodes.sort(key=lambda rule: vmid not in rule.vmids)
     at = Counter(located[member] for member in group - {vmid} if member in located)
     together = next((rule.name for rule in mine if rule.type == RESOURCES and rule.positive), "")

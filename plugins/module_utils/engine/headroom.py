@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""N+1: would the guests of any one lost node find room on the others?
+"""N+1: checks whether the guests of any single lost node would fit on the other nodes.
 
-The lost node's running guests are placed on the remaining nodes one by one, largest first, each where the least memory
-is left over. What this finds is a real way out; that it finds none is, as with every quick packing, not quite a proof
-that there is none. CPU and memory count, storage does not.
+The lost node's running guests are placed on the remaining nodes one by one, largest first, each on the node on which it
+leaves the least memory. A plan that this finds is valid; that it finds none does not quite prove that there is none.
+CPU and memory count, storage does not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Limits:
     memory: Limit | None
 
     def room(self, info: NodeInfo) -> Room:
-        """What a node has left to allocate; below zero when too much is allocated."""
+        """What a node has left to allocate; negative if too much is allocated."""
         host = info.node
         return Room(
             math.inf if self.memory is None else self.memory.allocatable(host) - info.memory,
@@ -50,7 +50,7 @@ class Room(t.NamedTuple):
 
 
 class Load(t.NamedTuple):
-    """One guest that must find room; label is how the user knows it."""
+    """One guest that has to be placed; label is its name in messages."""
 
     size: Room
     label: str
@@ -64,18 +64,19 @@ class Stranding(t.NamedTuple):
 
 
 class Loads(t.NamedTuple):
-    """Guests of one size, which find room one after the other."""
+    """Guests of one size, which are placed one after the other."""
 
     size: Room
     labels: Sequence[str]
 
 
 class Plan(t.NamedTuple):
-    """A way out for the guests of a lost node.
+    """A placement of the guests of a lost node on the other nodes.
 
     Attributes:
-        rest: by index the nodes that take some of them, with what they then have left.
-        reach: the roomiest node that takes one, as in the order of nodes. What only changes beyond changes no plan.
+        rest: what the nodes that take some of them have left afterwards, by index.
+        reach: the node with the most memory left that takes one, as in the order of nodes. Changes of nodes beyond it
+            do not affect the plan.
     """
 
     rest: Mapping[int, Room]
@@ -83,10 +84,10 @@ class Plan(t.NamedTuple):
 
 
 class Headroom:
-    """The answers for a cluster, kept up to date: after a change only the plans that it may change are made again.
+    """The plans for a cluster. After a change, only the plans that it may affect are made again.
 
-    A new VM on a node is covered by the plans as long as every one of them leaves the node the room that it takes; only
-    where one does not is that loss worked through again.
+    A new VM on a node needs no new plan as long as every plan leaves that node enough for it. Only the losses whose
+    plans do not are planned again with the VM.
     """
 
     def __init__(self, cluster: ClusterState, limits: Limits) -> None:
@@ -120,7 +121,7 @@ class Headroom:
             found = self._absorb(node.index, _with(self._loads[node.index], new))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
             return found if isinstance(found, Stranding) else None
-        # What one node's new VM makes unbearable, another's most likely does too.
+        # A loss that a VM on one node makes impossible is probably also impossible with the VM on another node.
         for lost in sorted(self._plans, key=lambda lost: lost != self._suspect):
             if lost != node.index and not self._left(lost, node.index).holds(new.size):
                 found = self._absorb(lost, self._loads[lost], node.index, new.size)
@@ -130,12 +131,12 @@ class Headroom:
         return None
 
     def _left(self, lost: int, index: int) -> Room:
-        """What a node has left when the guests of the lost one have found room."""
+        """What a node has left after the guests of the lost node were placed."""
         plan = self._plans[lost]
         return plan.rest.get(index, self._room[index]) if isinstance(plan, Plan) else self._room[index]
 
     def _held(self, lost: int, new: Load) -> bool:
-        """Whether, once the guests of the lost node found room, some node has room for the new VM as well."""
+        """Whether, after the guests of the lost node were placed, another node still has room for the new VM."""
         return any(self._left(lost, index).holds(new.size) for _memory, index in reversed(self._order) if index != lost)
 
     # --- keeping up ---
@@ -240,7 +241,7 @@ class Headroom:
 
 
 def _loads(info: NodeInfo) -> list[Loads]:
-    """The guests that must find room when a node is lost, largest first."""
+    """The guests that have to be placed when the node is lost, largest first."""
     running = [guest for guest in info.guests.values() if guest.running and not guest.template]
     sizes: dict[Room, list[str]] = {}
     for guest in running:
@@ -250,7 +251,7 @@ def _loads(info: NodeInfo) -> list[Loads]:
 
 
 def _with(loads: Iterable[Loads], new: Load) -> list[Loads]:
-    """One guest more, the last of its size."""
+    """Add one guest, as the last of its size."""
     return _largest_first([*loads, Loads(new.size, [new.label])])
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counting guests by topology domain, up to date by difference."""
+"""Counts guests by topology domain, updated incrementally."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DomainCounts:
     """How many of the counted guests each domain of one topology key holds.
 
     Attributes:
-        key: the label that makes the domains; nodes without it belong to none.
+        key: the topology key; nodes without this label belong to no domain.
         total: over all domains.
     """
 
@@ -28,12 +28,12 @@ class DomainCounts:
         self._counts: Counter[str] = Counter()
 
     def count(self, node: Node) -> int:
-        """How many are in the node's domain; 0 where it has none."""
+        """The number of counted guests in the node's domain; 0 if it has no domain."""
         domain = node.name if self.key == NODE_KEY else node.labels.get(self.key)
         return 0 if domain is None else self._counts.get(domain, 0)
 
     def fill(self, found: Iterable[NodeInfo]) -> None:
-        """Start with these guests, all of which count, given by their nodes."""
+        """Start with the guests on these nodes, one entry per guest; all of them count."""
         for info in found:
             domain = label(info.node, self.key)
             if domain is not None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a request names and the cluster does not have: most often a slip of the pen."""
+"""The names in a request that the cluster does not have, usually because of typing errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
 
 
 def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
-    """Of the volumes that were looked for and are nowhere."""
+    """The texts about volumes that were looked for and exist on no node."""
     for volume in dict.fromkeys(name for disk in request.disks for name in (disk.volume, disk.source) if name):
         looked = [info.volumes for info in cluster.nodes if volume in info.volumes]
         if looked and all(there[volume] is None for there in looked):

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes on which the drives of a request go to the same storages: shared ones that all of these nodes see.
+"""Groups of nodes on which the drives of a request go to the same shared storages.
 
-That holds as long as the shared storage that each drive goes to has more room than every storage of the node's own that
-would do.
+A node belongs to its group as long as the shared storage of each drive has more free space than every suitable local
+storage of the node.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class View:
     Attributes:
         node: one of the nodes.
         disks: the drives to be made, largest first.
-        least: the least room of the storages that the drives go to; minus infinite when one of them finds none.
-        own: the negated room of the roomiest storage of each node's own, with the node; some outdated.
-        number: what its nodes are known by as a group.
+        least: the least free space of the storages that the drives go to; minus infinity if a drive does not fit.
+        own: the negated free space of the largest local storage of each node, with the node; some entries are outdated.
+        number: identifies the group.
     """
 
     node: NodeInfo
@@ -42,7 +42,7 @@ class View:
 
 
 class VolumeGroups:
-    """The groups for one kind of request, in which nodes are until their own storages count."""
+    """The groups for one kind of request. A node leaves its group when its local storages count."""
 
     def __init__(self, request: Request, classes: Mapping[str, StorageClass]) -> None:
         self._request = request
@@ -50,7 +50,7 @@ class VolumeGroups:
         self._views: dict[Hashable, View] = {}
 
     def group(self, node: NodeInfo) -> Hashable:
-        """The group of a node; None when its own storages count. Raises InvalidRequest."""
+        """The group of a node; None if its local storages count. Raises InvalidRequest."""
         made = drives_on(self._request, node)
         if isinstance(made, Status):
             return made
@@ -82,7 +82,7 @@ class VolumeGroups:
         return view.number
 
     def update(self, guest: Guest, node: NodeInfo) -> list[NodeInfo]:
-        """The nodes whose own storages may count, now that a guest came to a node or left it."""
+        """The nodes whose local storages may count after a guest came to a node or left it."""
         turned: list[NodeInfo] = []
         pending = guest.storage_pending
         if any((seen := node.storages.get(name)) is not None and seen.use.shared for name, _node in pending):
@@ -93,7 +93,7 @@ class VolumeGroups:
         return turned
 
     def _least(self, node: NodeInfo, disks: Sequence[Disk]) -> float:
-        """The least room of the shared storages that the drives go to, before each goes there."""
+        """The least free space of the shared storages that the drives go to, before each drive is put there."""
         least = math.inf
         taken: dict[str, int] = {}
         for disk in disks:
@@ -126,7 +126,7 @@ class SharedByVolumes(SharedPlugin):
         return request.disks, request.clone
 
     def find_groups(self, state: CycleState, request: Request) -> None:
-        """Leave the groups of the request in the state."""
+        """Store the groups of the request in the state."""
         state[self.name] = state.once(VolumeGroups, VolumeGroups, request, self.policy.storage_classes)
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:

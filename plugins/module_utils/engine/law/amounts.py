@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sums: no more of a node, a storage or a device is taken than there is."""
+"""The law about amounts: no more of a node, a storage or a device may be taken than there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .state import Overcommit, State, drives
 
 
 class Claim(t.NamedTuple):
-    """So much of something is taken by a decision, which found so much room for itself and those before it."""
+    """The amount that a decision takes of something, and the amount that it found free for itself and those
+    before it.
+    """
 
     of: str
     room: float
@@ -22,7 +24,7 @@ class Claim(t.NamedTuple):
 
 
 def overfull(state: State) -> Iterator[str]:
-    """What more is taken of than there is."""
+    """Everything of which more is taken than there is."""
     claims: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for claim in (*_compute(state), *_guests(state), *_space(state), *_devices(state)):
         claims[claim.of].append((claim.room, claim.size))
@@ -30,7 +32,9 @@ def overfull(state: State) -> Iterator[str]:
 
 
 def _exceeded(claims: Iterable[tuple[float, float]]) -> bool:
-    """Whether in every order some claim exceeds its room: those with the least room cannot have come sooner."""
+    """Whether, in every order of the claims, some claim exceeds its room: those with the least room cannot have come
+    earlier.
+    """
     total = 0.0
     for room, size in sorted(claims):
         total += size
@@ -40,7 +44,7 @@ def _exceeded(claims: Iterable[tuple[float, float]]) -> bool:
 
 
 def _room(limit: float, taken: float) -> float:
-    """What is left of a limit, of which the last digit may be rounded."""
+    """What is left of a limit, with a tolerance for rounding."""
     return limit + 1e-9 * abs(limit) - taken
 
 

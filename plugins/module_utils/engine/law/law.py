@@ -19,5 +19,5 @@ RULES = (overfull, identity, node, volumes, hardware, affinity, spread, ha)
 
 
 def broken(state: State) -> list[str]:
-    """Why the state must not come about, in sentences; empty when it is lawful."""
+    """The reasons why the state is unlawful, as sentences; empty if it is lawful."""
     return sorted({reason for rule in RULES for reason in rule(state)})

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a decision must keep towards others: affinity, spread and the rules of the HA manager."""
+"""The law about relations to other guests: affinity, spread and the rules of the HA manager."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _count(nodes: Mapping[str, Node], guests: Iterable[Guest], selector: Selecto
 
 
 def affinity(state: State) -> Iterator[str]:
-    """What is not apart from, or not with, the VMs of a required term."""
+    """Decisions that break a required affinity or anti-affinity term."""
     under, nodes = state.under("VMAffinity"), {node.name: node for node in state.snapshot.nodes}
     there = [guest for guest in state.snapshot.guests if not guest.template]
     every = [_guest(decision) for decision, _in_force in state.decided]
@@ -77,7 +77,7 @@ def affinity(state: State) -> Iterator[str]:
 
 
 def spread(state: State) -> Iterator[str]:
-    """What is not spread within the skew of a hard constraint."""
+    """Decisions that exceed the skew of a required spread constraint."""
     there = [guest for guest in state.snapshot.guests if not guest.template]
     everywhere = {node.name: node for node in state.snapshot.nodes}
     kinds: dict[tuple[t.Any, ...], list[Decision]] = defaultdict(list)
@@ -99,7 +99,7 @@ def spread(state: State) -> Iterator[str]:
         for constraint in hard:
             key = constraint.topology_key
             kept = _count(nodes, [*there, *bound], constraint.selector, key)
-            # Others, which the constraint does not bind, may have come later.
+            # VMs that the constraint does not bind may have come later.
             late = _count(nodes, free, constraint.selector, key)
             domains = {label(node, key) or "" for node in nodes.values()}
             lowest = min((kept[domain] + late[domain] for domain in domains), default=0)
@@ -110,7 +110,7 @@ def spread(state: State) -> Iterator[str]:
 
 
 def ha(state: State) -> Iterator[str]:
-    """What the HA manager would move."""
+    """Decisions that the HA manager would undo by moving the VM."""
     rules = {rule.name: rule for rule in state.snapshot.ha_rules if not rule.disabled}
     before = {guest.vmid for guest in state.snapshot.guests}
     on: dict[str, set[int]] = defaultdict(set)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a decision must keep by itself: its identity, its node, its storages and its devices."""
+"""The law about single decisions: identity, node, storages and devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .state import NAMES, State, asked_nodes, called, drives, matches
 
 
 def identity(state: State) -> Iterator[str]:
-    """VMIDs and names that others have."""
+    """Decisions whose VMIDs or names belong to others."""
     taken = state.snapshot.vmids_unseen | {guest.vmid for guest in state.snapshot.guests}
     names = {guest.name for guest in state.snapshot.guests if guest.kind == "qemu" and guest.status != "assumed"}
     vmids = Counter(decision.vmid for decision, _in_force in state.decided)
@@ -29,7 +29,7 @@ def identity(state: State) -> Iterator[str]:
 
 
 def node(state: State) -> Iterator[str]:
-    """Nodes that the request, or the node itself, forbids."""
+    """Decisions for nodes that the request, or the node itself, forbids."""
     nodes = {node.name: node for node in state.snapshot.nodes}
     for decision, in_force in state.decided:
         node, request = nodes.get(decision.node), decision.request
@@ -64,7 +64,7 @@ def _tolerated(request: Request, node: Node) -> bool:
 
 
 def volumes(state: State) -> Iterator[str]:
-    """Drives, images and templates that are not on a storage that will do."""
+    """Drives, images and templates that are not on a suitable storage."""
     rows = {(row.name, row.node): row for row in state.snapshot.storages}
     for decision, in_force in state.under("VolumeBinding"):
         name, node, volumes = called(decision), decision.node, state.snapshot.volumes
@@ -100,7 +100,7 @@ def volumes(state: State) -> Iterator[str]:
 
 
 def hardware(state: State) -> Iterator[str]:
-    """Claims without their devices, and devices that will not do."""
+    """Claims without devices, and devices that do not meet their claims."""
     faults = {(each.node, each.driver, each.mapping, each.id): each.fault for each in state.snapshot.devices}
     holders = [(guest.node, *device) for guest in state.snapshot.guests for device in guest.devices]
     holders += [(d.node, got.driver, got.device) for d, _in_force in state.under("DeviceClaims") for got in d.devices]

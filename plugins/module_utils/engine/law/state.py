@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the law is asked about: a cluster, what a run decided for it, and the rules that were in force."""
+"""The input of the law: a cluster, the decisions of a run, and the rules that were in force."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Overcommit:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The rules that hold for a decision, by the names of their plugins, with their settings."""
+    """The rules in force for a decision, by the names of their plugins, with their settings."""
 
     rules: frozenset[str] = RULES
     cpu: Overcommit = Overcommit(4.0)
@@ -47,7 +47,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The cluster before a run, with what others have reserved, and the run's decisions with the rules for each."""
+    """The cluster before a run, with the reservations of others, and the run's decisions with the rules for each."""
 
     snapshot: Snapshot
     decided: tuple[tuple[Decision, InForce], ...]
@@ -90,7 +90,7 @@ def drives(decision: Decision, volumes: Mapping[tuple[str, str], int | None]) ->
 
 
 def called(decision: Decision) -> str:
-    """What reasons call a decision."""
+    """The name of a decision in reasons."""
     return f'VM "{decision.request.name}" ({decision.vmid}) on {decision.node}'
 
 

@@ -14,20 +14,20 @@ from .law import broken
 from .state import NAMES, InForce, State
 
 TAKEN_ELSEWHERE = frozenset({NAMES, "DeviceClaims", "VolumeBinding", "TemplateLocality"})
-"""Rules that are about what a new VM makes; a guest that moves has it already."""
+"""Rules about what a new VM creates or claims, which a moving guest has already."""
 
 BETWEEN_GUESTS = frozenset({"GuestLimit", "HARules", "TopologySpread", "VMAffinity"})
-"""Rules that are not about templates."""
+"""Rules that do not concern templates."""
 
 
 def broken_step(
     state: Snapshot, in_flight: Iterable[Move | Creation], step: Move | Creation, in_force: InForce | None = None
 ) -> list[str]:
-    """Why the step must not start now, in sentences; empty when it may.
+    """The reasons why the step must not start now, as sentences; empty if it may.
 
-    state is the cluster with every guest where it is now, in_flight is what is under way: it counts on both nodes.
-    in_force are the rules that hold for the step, all of them by default. Rules that keep guests together must hold
-    when all has been moved, not on the way; the HA manager's must always hold.
+    state is the cluster with every guest on its current node, in_flight are the steps under way, which count on both
+    nodes. in_force are the rules that apply to the step, all of them by default. Rules that keep guests together must
+    hold after all moves, but not in between; those of the HA manager must always hold.
     """
     in_force = in_force or InForce()
     there = {guest.vmid: guest for guest in state.guests}

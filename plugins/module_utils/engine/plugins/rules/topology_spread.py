@@ -152,7 +152,7 @@ def normalized(scores: Sequence[float]) -> list[float]:
 
 
 def _by_node(request: Request) -> bool:
-    """Whether single nodes are among the domains, so that no two nodes need be alike."""
+    """Whether every node is a domain of its own, so that nodes cannot be grouped."""
     return any(constraint.topology_key == NODE_KEY for constraint in request.topology_spread)
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""VMAffinity: with some VMs, apart from others."""
+"""VMAffinity: affinity and anti-affinity to other VMs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPELLED = "held VMs that must be apart from the VM"
 
 @dataclass(slots=True)
 class Counted:
-    """One term of a rule with the VMs that it is about, counted by domain."""
+    """One term of a rule with the selected VMs, counted by domain."""
 
     term: AffinityTerm
     counts: DomainCounts
@@ -34,15 +34,15 @@ class Counted:
 
 @dataclass(slots=True)
 class Affinity:
-    """What VMAffinity remembers about one kind of request.
+    """The state of VMAffinity for one kind of request.
 
     Attributes:
-        attracting: what the VM must be with.
-        repelling: what the VM must be apart from.
-        repelled: terms of decided VMs that keep this VM away; counted are the VMs that have the term.
+        attracting: the terms about VMs that the VM must be with.
+        repelling: the terms about VMs that it must be apart from.
+        repelled: the terms of other VMs that repel this VM; counted are the VMs that have the term.
         preferred: the preferred terms of both kinds.
-        first_of_group: the VM itself is among all of what it must be with.
-        grouped_by: the labels by which nodes are alike for all terms; empty when they are looked at one by one.
+        first_of_group: whether the VM itself is selected by all terms in attracting.
+        grouped_by: the labels whose values determine all terms of a node; empty if nodes are evaluated one by one.
         domains: the nodes of each (label, value).
         nodes: all of them.
     """
@@ -128,13 +128,13 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
 
 def is_first_of_group(request: Request) -> bool:
-    """Whether the request has terms that it must be with, and is itself among the VMs of each of them."""
+    """Whether the request has required affinity terms, and is itself selected by each of them."""
     together = [term for term in request.affinity if term.required and term.together]
     return bool(together) and all(selects_request(term.selector, request) for term in together)
 
 
 def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
-    """None when all required terms hold on node, else the status."""
+    """None if all required terms hold on node, else the status."""
     host = node.node
     for counted in affinity.attracting:
         if label(host, counted.term.topology_key) is None:
