@@ -155,13 +155,20 @@ class History:
                 result = self._clean_run(part)
                 if result.get("failed"):
                     raise Failed(f"a clean run of {part} does not reach the goal: {result['msg']}")
-        for task in tasks:
-            result = self._clean_run(task)
-            if result.get("failed") or result["changed"]:
-                raise Failed(f"a second clean run of {task} is not without a change: {result.get('msg', 'changed')}")
+        # Once a VM joins a rule, the HA manager moves a guest that a human has put beside it, even to a drained node.
+        if (changing := self._changing(tasks)) and (not self.ruled or (changing := self._changing(tasks))):
+            raise Failed(f"another clean run of {changing[0]} is not without a change")
         self.referee.check_goal(NAMES)
         for node in tasks[0].names if self.roomy else ():
             self.referee.check_drained(node)
+
+    def _changing(self, tasks: Collection[Task]) -> list[Task]:
+        """Run tasks that have reached their goals, and return those that change something nevertheless."""
+        results = [(task, self._clean_run(task)) for task in tasks]
+        for task, result in results:
+            if result.get("failed"):
+                raise Failed(f"another clean run of {task} fails: {result['msg']}")
+        return [task for task, result in results if result["changed"]]
 
     def _goals(self) -> list[Task]:
         """What is wanted at the end: all VMs and, in a roomy cluster, a node without guests, and all rules kept.

@@ -31,7 +31,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 from .actors import Process
 from .moves import Moves
 
-RULES = InForce(frozenset({"HARules", "MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
+RULES = InForce(frozenset({"MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
+HA_RULES = InForce(frozenset({"HARules"}))
+RULES_OF_MOVES = replace(RULES, rules=RULES.rules | HA_RULES.rules)
 _CREATES = re.compile(r"/nodes/([^/]+)/qemu(?:/\d+/clone)?$")
 
 
@@ -59,6 +61,7 @@ class Referee:
         self._seen: list[t.Any] = []
         self._whole = {vmid: guest.name for vmid, guest in cluster.guests.items()}
         self._at: dict[int, str] = {}
+        self._placed: set[int] = set()
         self._touched: set[int] = set()
         self._approved: dict[int, set[tuple[int, str]]] = {}
         self._unplanned: list[str] = []
@@ -150,7 +153,7 @@ class Referee:
             step = each.move
             others = [other for other in under_way if other.vmid != step.vmid]
             there = [self._guest(vmid) for vmid in sorted({*counted, step.vmid} & guests.keys())]
-            reasons = broken_step(self._snapshot(there), others, step, RULES)
+            reasons = broken_step(self._snapshot(there), others, step, RULES_OF_MOVES)
             reasons += self._beside_the_plan(each.by, step.vmid, step.target)
             if reasons:
                 raise Broken(f"{each.by.name} must not move {step.vmid}: {'; '.join(reasons)}")
@@ -166,6 +169,19 @@ class Referee:
             if guest.vmid not in self._touched
         )
         reasons = broken(State(self._snapshot((*base, *copies)), decided))
+        if reasons:
+            raise Broken(f"the law is broken: {'; '.join(reasons)}")
+        for guest in ours:
+            if guest.vmid not in self._placed:
+                self._placed.add(guest.vmid)
+                self._check_ha_rules(guest, (*base, *copies, *map(self._guest, counted - self._base - {guest.vmid})))
+
+    def _check_ha_rules(self, placed: SimulatedGuest, others: Iterable[Guest]) -> None:
+        """Ask the law about the place of a new VM. Later the HA manager keeps its rules, and nobody else knows which
+        one a VM is to join that has not joined it yet.
+        """
+        decision = Decision(self._requests[placed.name], placed.node, placed.vmid)
+        reasons = broken(State(self._snapshot(others), ((decision, HA_RULES),)))
         if reasons:
             raise Broken(f"the law is broken: {'; '.join(reasons)}")
 
@@ -190,7 +206,8 @@ class Referee:
         request = self._requests.get(guest.name)
         if request is None:
             return Guest(*place, status="running", cores=1, memory=guest.maxmem, template=guest.template)
-        rules = request.constraints
+        # Which HA rules hold for it, Proxmox knows: those that it has joined.
+        rules = replace(request.constraints, ha=None)
         return Guest(*place, status="running", cores=1, memory=request.memory, constraints=rules)
 
     def check_goal(self, names: Sequence[str]) -> None:

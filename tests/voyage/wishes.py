@@ -5,7 +5,8 @@
 
 A cluster is tight or roomy. In a tight one each node has room for one web server, so that all four nodes are needed for
 them. In a roomy one controllers drain nodes and rebalance, too; some VMs are HA resources, and one has a local disk.
-There may be HA rules: the databases are kept apart from the container, and a web server off a node.
+There may be HA rules: the databases are kept apart from one container, and a web server and another container
+off a node.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ def cluster(*, roomy: bool, ruled: bool = False) -> dict[str, t.Any]:
     """The description of a cluster."""
     # A rule has a resource at least.
     rules = {
-        "resources": [{"sid": "ct:100", "state": "started"}],
+        "resources": [{"sid": "ct:100", "state": "started"}, {"sid": "ct:199", "state": "started"}],
         "rules": [
             {"rule": "apart", "type": "resource-affinity", "affinity": "negative", "resources": "ct:100"},
             {"rule": "not-pve4", "type": "node-affinity", "nodes": "pve1,pve2,pve3", "strict": 1,
-             "resources": "ct:100"},
+             "resources": "ct:199"},
         ],
     }  # fmt: skip
+    mail = {"vmid": 199, "name": "mail", "node": "pve3", "type": "lxc", "cores": 1, "memory": 64, "status": "running",
+            "config": {"rootfs": "shared:vm-199-disk-0,size=8G"}}  # fmt: skip
     memory = ROOMY_MEMORY if roomy else TIGHT_MEMORY
     return {
         "version": "9.2",
@@ -60,6 +63,7 @@ def cluster(*, roomy: bool, ruled: bool = False) -> dict[str, t.Any]:
              "status": "running", "config": {"rootfs": "shared:vm-100-disk-0,size=8G"}},
             {"vmid": 9000, "name": "golden", "node": "pve1", "cores": 1, "memory": 2048, "template": True,
              "disks": {"scsi0": "shared:4"}, "config": {"net0": "virtio,bridge=vmbr0"}},
+            *([mail] if ruled else []),
         ],
         "ha": rules if ruled else {},
     }  # fmt: skip
