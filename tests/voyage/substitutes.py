@@ -14,6 +14,7 @@ import inspect
 import os
 import random
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -232,6 +233,16 @@ class System:
         return getattr(os, name)
 
 
+class Signal:
+    """In place of the module signal: a thread that leaves signals to the first one is that one here."""
+
+    def pthread_sigmask(self, _how: int, _mask: object) -> None:
+        """Block nothing."""
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(signal, name)
+
+
 class Secrets:
     """In place of the module secrets: the same for a seed each time."""
 
@@ -292,7 +303,12 @@ class Module:
 
 
 STAND = Stand()
-MODULES = ((time, Module(STAND, "time")), (threading, Module(STAND, "threading")), (secrets, Module(STAND, "secrets")))
+MODULES = (
+    (time, Module(STAND, "time")),
+    (threading, Module(STAND, "threading")),
+    (secrets, Module(STAND, "secrets")),
+    (signal, Module(STAND, "signal")),
+)
 DEFAULTS = (
     (time.time, lambda: STAND.values["time"].time()),
     (time.monotonic, lambda: STAND.values["time"].monotonic()),
@@ -341,6 +357,7 @@ def begin(actors: Actors, rng: random.Random) -> None:
         "time": Time(actors),
         "threading": Threading(actors),
         "secrets": Secrets(rng),
+        "signal": Signal(),
         "pool": lambda max_workers, **_options: Pool(actors, max_workers),
         "wait": lambda futures, return_when: first_completed(actors, futures),
         "as_completed": lambda futures: as_completed(actors, futures),

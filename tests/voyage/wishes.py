@@ -27,8 +27,8 @@ MODULES: dict[str, t.Any] = {
     "node_drain": node_drain,
     "cluster_rebalance": cluster_rebalance,
 }
-TIGHT_MEMORY, ROOMY_MEMORY = 2700, 4500
-"""MiB of each node: room for one web server and a database, or for two of each, beside a container."""
+TIGHT_MEMORY, ROOMY_MEMORY = 2700, 4600
+"""MiB of each node: room for one web server and a database, or for two of each, beside containers."""
 
 HA_RULES = {"web-1": "not-pve4", "db-1": "apart", "db-2": "apart"}
 """The rules that VMs join. Whichever VM comes last, there is room for it with one node drained, and no guest moved."""
