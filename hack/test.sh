@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# hack/test.sh TARGET...: run these targets of the Makefile at the same time, then unit and integration tests together.
+# hack/test.sh TARGET...: run these targets of the Makefile and, at the same time, unit and integration tests together.
 # All of them run even if others fail. pytest's summary comes last; the exit status is that of all together.
 
 source "$(dirname "$0")/common.sh"
@@ -16,26 +16,24 @@ for target in "$@"; do
   jobs+=($!)
 done
 
-failed=()
+# Prints all lines but the last, which goes to a file.
+hold_last_line() {
+  awk -v file="$1" 'NR > 1 { print held; fflush() } { held = $0 } END { print held >file }'
+}
+
+status=0
+"$BIN/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile |
+  hold_last_line "$LOGS/summary" || status=$?
+
 for target in "$@"; do
   if wait "${jobs[0]}"; then
     echo "$target: ok"
   else
     echo "$target: FAILED"
     sed 's/^/    /' "$LOGS/$target"
-    failed+=("$target")
+    status=1
   fi
   jobs=("${jobs[@]:1}")
 done
-
-# Delays each line until the next one, to print other failures above the last line.
-last_word() {
-  awk -v failed="${failed[*]}" '
-    NR > 1 { print held; fflush() }
-    { held = $0 }
-    END { if (failed) print "also FAILED, see above: " failed; print held }'
-}
-
-status=0
-"$BIN/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile | last_word || status=$?
-[ "$status" -eq 0 ] && [ ${#failed[@]} -eq 0 ]
+cat "$LOGS/summary"
+exit "$status"
