@@ -128,41 +128,21 @@ class Run:
             try:
                 placement = self._schedule(due, write=write)
                 looked = True
-                if self._moves_are_held(due, write=write):
+                if not self._is_decided(due, placement, write=write):
                     continue
-                self._plan(due, placement, write=write)
-                self._hold_to_plan(due, write=write)
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
                     continue
                 if not looked:
                     raise
-                # The outcomes of the others still have to be reported.
-                for job in due:
-                    job.fail(error)
-                break
-            if self._forget_vanished(due):
-                self._placer.give_back(due)
-                continue
-            self.nodes = keep_before(self.nodes, placement.nodes)
-            try:
-                if self._room_is_planned(due, placement, write=write):
-                    continue
-            except CollectionError as error:
-                for job in due:
-                    job.fail(error)
+                self._fail(due, error)
                 break
             self._keep_plan(write=write)
             # After the first write, all_or_nothing can no longer hold the other jobs back.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
             if write and stands and self.room is not None and self.room.is_due:
-                try:
-                    self.room.carry_out(due)
-                    continue
-                except CollectionError as error:
-                    for job in due:
-                        job.fail(error)
-                    break
+                due = self._make_room(self.room, due)
+                continue
             if write and stands:
                 self._bind(due)
             elif write:
@@ -173,6 +153,36 @@ class Run:
                 self._advise(decided, placement)
         for job in self.jobs:
             job.held_back = not stands
+
+    def _is_decided(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+        """Decide what to do with the existing VMs, and which guests move to make room for the others.
+
+        Returns False if the jobs have to be scheduled again.
+        """
+        if self._moves_are_held(due, write=write):
+            return False
+        self._plan(due, placement, write=write)
+        self._hold_to_plan(due, write=write)
+        if self._forget_vanished(due):
+            self._placer.give_back(due)
+            return False
+        self.nodes = keep_before(self.nodes, placement.nodes)
+        return not self._room_is_planned(due, placement, write=write)
+
+    def _make_room(self, room: RoomMaker, due: Sequence[Job]) -> Sequence[Job]:
+        """Move guests as planned. Returns the jobs that have to be scheduled again: none if a move failed."""
+        try:
+            room.carry_out(due)
+        except CollectionError as error:
+            self._fail(due, error)
+            return ()
+        return due
+
+    @staticmethod
+    def _fail(jobs: Sequence[Job], error: CollectionError) -> None:
+        """Note the error in all jobs: unlike an error that is raised, this keeps the outcomes of the other jobs."""
+        for job in jobs:
+            job.fail(error)
 
     def _due_next(self, due: Sequence[Job], placement: Placement, waiting: Waiting, *, stands: bool) -> Sequence[Job]:
         """Return the jobs of the next round: those that returned to the queue, or else all that did not fit, as soon as
