@@ -21,9 +21,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.row
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import agent_addresses
 
-# Proxmox reports this status for a running VM until some seconds after a live migration.
-_STATUS = {"postmigrate": "running"}
-
 
 class GuestReader:
     """Reads guests and their details, each once.
@@ -90,7 +87,7 @@ def variables_of(row: Row) -> dict[str, t.Any]:
         "proxmox_name": guest.name,
         "proxmox_type": guest.kind,
         "proxmox_node": guest.node,
-        "proxmox_status": _STATUS.get(guest.status, guest.status),
+        "proxmox_status": guest.status,
         "proxmox_pool": guest.pool,
         "proxmox_tags": sorted(guest.tags),
         "proxmox_cores": int(guest.cores) if guest.cores == int(guest.cores) else guest.cores,

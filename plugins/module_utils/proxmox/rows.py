@@ -15,6 +15,9 @@ Row = Mapping[str, t.Any]
 
 GUEST_KINDS = frozenset({"qemu", "lxc"})
 
+RUNNING = {"postmigrate": "running"}
+"""Statuses of running VMs: Proxmox reports this one until some seconds after a live migration."""
+
 
 def node_of_row(row: Row) -> Node:
     """Return the node of a row of C(/cluster/resources). Figures are 0 if it is offline or the user lacks rights."""
@@ -34,13 +37,14 @@ def guest_of_row(row: Row) -> Guest:
     """Return the guest of a row of C(/cluster/resources), or of a node's own list with node and type added to it."""
     vmid = int(row["vmid"])
     name = row.get("name")
+    status = row.get("status") or "unknown"
     return Guest(
         vmid=vmid,
         # Proxmox shows this name for a VM whose config is not written yet; no real name contains a space.
         name=None if name == f"VM {vmid}" else name,
         node=row["node"],
         kind=row["type"],
-        status=row.get("status") or "unknown",
+        status=RUNNING.get(status, status),
         template=bool(int(row.get("template") or 0)),
         cores=float(row.get("maxcpu") or row.get("cpus") or 0),
         memory=int(row.get("maxmem") or 0),

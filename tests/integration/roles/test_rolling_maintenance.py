@@ -88,7 +88,7 @@ def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
     assert noout(cluster) == (6, [])
     assert not (tmp_path / "progress.json").exists()
     assert "<h1>Drain pve2</h1>" in (tmp_path / "pve2-drained.html").read_text(encoding="utf-8")
-    assert "back</h1>" in (tmp_path / "pve2-active.html").read_text(encoding="utf-8")
+    assert "<h1>Bring guests back to pve2</h1>" in (tmp_path / "pve2-active.html").read_text(encoding="utf-8")
 
 
 def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_with_it(

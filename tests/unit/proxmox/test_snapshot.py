@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot, Storage
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rows import guest_of_row
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
     Needs,
     identity,
@@ -163,3 +164,8 @@ def test_identity__is_the_names_of_all_nodes_in_a_recording_without_the_authorit
     reader = RecordedReader({RESOURCES: recording("8.4", "cluster-resources-as-nobody_pve_tok")["body"]})
 
     assert identity(reader) == "pve1,pve2,pve3"
+
+
+def test_vm_that_has_just_been_migrated__is_running():
+    row = {"vmid": 101, "name": "web-1", "node": "pve1", "type": "qemu", "status": "postmigrate"}
+    assert guest_of_row(row).status == "running"
