@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ..model import Request
 from .cache import ClusterState
-from .node_selection import compiled_regex
+from .node_selection import NODE_KEY, compiled_regex
 from .texts import known
 
 NO_STORAGES = "no storage is visible: the user needs Datastore.Audit on /storage"
@@ -27,6 +27,7 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     pattern = compiled_regex(request)
     if pattern is not None and not any(pattern.matches(name) for name in nodes):
         texts.append(f"no node matches '{pattern.text}', known: {known(nodes, pattern.text)}")
+    texts += _labels(request, cluster)
     storages = {name for info in cluster.nodes for name in info.storages}
     if not storages and (request.disks or request.clone is not None):
         return [*texts, NO_STORAGES]
@@ -34,6 +35,16 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
         if name not in storages:
             texts.append(f"no storage '{name}', known: {known(storages, name)}")
     return [*texts, *_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
+
+
+def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
+    """The texts about labels of required rules that no node has."""
+    there = {NODE_KEY, *(key for info in cluster.nodes for key in info.node.labels)}
+    wanted = [each.topology_key for each in request.topology_spread if each.hard]
+    wanted += [each.topology_key for each in request.affinity if each.required]
+    for key in dict.fromkeys(wanted):
+        if key not in there:
+            yield f"no node has the label '{key}', known: {known(there, key)}"
 
 
 def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:

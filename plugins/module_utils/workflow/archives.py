@@ -85,10 +85,13 @@ class Archives:
         what = wanted.volume or f"backup of VM {vmid}"
         where = f"storage {wanted.kept_on}" if wanted.kept_on else "any storage"
         others = known((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
+        storages = {storage.name for storage in snapshot.storages if "backup" in storage.content}
+        misnamed = wanted.kept_on is not None and wanted.kept_on not in {each.name for each in snapshot.storages}
         raise ArchiveNotFound(
             f"archive: there is no {what} on {where} that this user may restore, for {entry.label}"
             + (f"; {unread}" if unread else "")
             + (f"; known backups: {others}" if others else "")
+            + (f"; storages with backups: {known(storages, wanted.kept_on or '')}" if misnamed else "")
         )
 
     def _config(self, entry: Entry, backup: backups.Backup) -> Mapping[str, t.Any]:

@@ -176,6 +176,7 @@ def test_backup__is_restored_where_it_can_be_read_and_fits(controller: Controlle
     [
         ({"archive": "999"}, "ArchiveNotFound", "no backup of VM 999 on any storage that this user may restore"),
         ({"archive": "pbs:170"}, "ArchiveNotFound", "there is no backup of VM 170 on storage pbs"),
+        ({"archive": "nsf:170"}, "ArchiveNotFound", "; storages with backups: "),
         ({"archive": OLD.replace("_01-", "_02-")}, "ArchiveNotFound", f"known backups: {OLD}, {LATEST}"),
         ({"archive": "nas"}, "InvalidRequest", "archive: 'nas' is not valid, expected a backup such as"),
         ({"archive": "170", "clone": "plain"}, "InvalidRequest", "archive: '170' contradicts clone: 'plain'"),

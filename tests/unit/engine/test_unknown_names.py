@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import known
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    AffinityTerm,
     CloneSource,
     DeviceClaim,
     Disk,
     Request,
+    Selector,
+    SpreadConstraint,
     Storage,
     Template,
 )
@@ -43,6 +48,24 @@ def test_message__ends_with_the_names_that_there_are(request_: Request, end: str
     outcome = scheduler(cluster(NODES, storages=STORAGES)).schedule(request_)
     assert outcome.message.endswith(end)
     assert outcome.message.count("known:") == 1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"topology_spread": (SpreadConstraint("rak", Selector(name="a")),)},
+        {"affinity": (AffinityTerm(True, Selector(name="a"), topology_key="rak"),)},
+    ],
+)
+def test_label_that_no_node_has__is_told_with_those_that_there_are(rule: dict[str, Any]) -> None:
+    nodes = [node("pve1", labels={"rack": "r1"}), node("pve2")]
+    message = scheduler(cluster(nodes)).schedule(vm(**rule)).message
+    assert message.endswith("; no node has the label 'rak', known: node, rack; did you mean rack?")
+
+
+def test_label_of_a_preference__does_not_have_to_exist() -> None:
+    preferred = SpreadConstraint("rak", Selector(name="a"), hard=False)
+    assert "rak" not in scheduler(cluster(NODES)).schedule(vm(gib=999, topology_spread=(preferred,))).message
 
 
 @pytest.mark.parametrize(
