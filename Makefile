@@ -15,7 +15,7 @@ COLLECTIONS := $(VENV)/collections
 PYTEST_ARGS ?=
 # How many processes pytest spreads the tests over: one more than there are CPUs, as tests wait for clusters now and then
 export PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The machine's own Ansible settings and collections must not change what is tested.
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)

@@ -41,7 +41,7 @@ for python in $(interpreters); do
     log=$LOGS/$name-core$core.log
     result=$(prepare "$python" "$core" "$environment")
     if [ -z "$result" ]; then
-      if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile "$@" >"$log" 2>&1; then
+      if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile --no-loadscope-reorder "$@" >"$log" 2>&1; then
         result=$(tail -n 1 "$log")
       else
         result="FAILED, see ${log#"$CHECKOUT"/}: $(tail -n 1 "$log")"

@@ -22,7 +22,7 @@ hold_last_line() {
 }
 
 status=0
-"$BIN/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile |
+"$BIN/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile --no-loadscope-reorder |
   hold_last_line "$LOGS/summary" || status=$?
 
 for target in "$@"; do

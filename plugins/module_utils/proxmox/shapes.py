@@ -37,7 +37,7 @@ class Row:
     optional: Mapping[str, Kind] = field(default_factory=dict)
 
     def __call__(self, value: t.Any) -> t.Any:
-        if type(value) is not dict and not isinstance(value, Mapping):
+        if not isinstance(value, (dict, Mapping)):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         checked = dict(value)
         key = ""
