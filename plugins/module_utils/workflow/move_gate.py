@@ -107,9 +107,6 @@ class MoveGate:
         guest, target = state.get(move.vmid), state.node(move.target)
         if guest is None:
             raise stale(move, "it is gone")
-        if any(reservation.vmid in move.vmids for reservation in counted.pending):
-            # Its own reservation is in the place of the one for the move.
-            raise stale(move, "it is still being created")
         if guest.node != move.source:
             raise stale(move, f"it is on {guest.node} instead of {move.source}")
         if target is None:

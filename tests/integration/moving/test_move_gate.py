@@ -16,7 +16,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.over
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
 
@@ -77,15 +76,3 @@ def test_gate__counts_a_guest_as_planned_that_the_list_shows_late(cluster: Simul
     seen = {each.vmid: (each.running, each.memory) for each in access.ledger.reservations(access.identity())}
     assert seen[105] == (True, 3 * GIB)
     assert not seen[150][0]
-
-
-def test_gate__leaves_a_guest_alone_that_another_process_is_still_creating(
-    cluster: SimulatedCluster, access: Access
-) -> None:
-    gate, name = MoveGate(access, profile(), lambda snapshot: snapshot), access.identity()
-    creation = Reservation(name, 105, "vm105", "pve1", cores=1, memory=GIB)
-    with access.ledger.scheduling_cycle(name, holder=replace(access.holder, id="another")) as cycle:
-        cycle.reserve([creation])
-
-    with pytest.raises(PlanStale, match="it is still being created"):
-        gate.admit(move(105, memory=3 * GIB))
