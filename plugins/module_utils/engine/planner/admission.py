@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters of the profiles, asked about one VM on one node of a cluster that changes from step to step.
+"""Run the filters of a profile for one VM on one node, on a cluster state that changes with every step.
 
-The scheduling cycle asks about every node and keeps scores as well. A search asks about single nodes, thousands of
-times: here only the filters are asked, and what they keep is shared by VMs that are alike to them.
+The scheduling cycle filters and scores all nodes. A search asks about single nodes, thousands of times: this module
+runs only the filters, and VMs with equal signatures share the state that the filters keep.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from ..framework.status import Category, Code, Status
 from ..guard import asked, guarded
 
 REREAD = 64
-"""After so many changes of the cluster, what a plugin keeps is rebuilt instead of updated."""
+"""After more changes than this, a plugin's state is rebuilt instead of updated."""
 
 _SILENT = (Code.SKIP, Code.SKIP_FILTER)
 
 
 @dataclass(slots=True)
 class Kind:
-    """What the sharing filters keep for VMs that are alike to them.
+    """The state that the sharing filters keep for VMs with equal signatures.
 
     Attributes:
-        filters: those that have something to say.
-        refusing: what one of them says that refuses every node.
-        keeping: those that keep something in state that follows the cluster.
-        cursor: how much of the cluster's journal state has seen.
+        filters: the filters that apply to these VMs.
+        refusing: a PreFilter status that rejects every node, or None.
+        keeping: the plugins whose state follows the changes of the cluster.
+        cursor: the number of entries of the cluster's journal that state includes.
     """
 
     filters: list[FilterPlugin]
@@ -56,7 +56,7 @@ class Kind:
 
 
 class Admission:
-    """Says whether a VM may go to a node, by all filters of its profile."""
+    """Decides by all filters of its profile whether a VM may be placed on a node."""
 
     def __init__(self, state: ClusterState, profile_of: Callable[[Request], Profile], now: float) -> None:
         """now is in seconds, on the clock of Request.created."""
@@ -66,11 +66,11 @@ class Admission:
         self._kinds: dict[Hashable, Kind] = {}
 
     def refusal(self, request: Request, info: NodeInfo) -> Status | None:
-        """The first reason why the request may not go to the node; None when it may."""
+        """Return the first reason against the request on the node, or None."""
         return next(self.refusals(request, (info,)), (None, None))[1]
 
     def refusals(self, request: Request, nodes: t.Iterable[NodeInfo]) -> t.Iterator[tuple[NodeInfo, Status]]:
-        """Every reason of every filter against each of the nodes."""
+        """Yield every filter's reason against each of the nodes."""
         state, filters, refusing = self._prepared(request)
         for info in nodes:
             if refusing is not None:
@@ -81,7 +81,7 @@ class Admission:
                     yield info, status
 
     def shared(self, request: Request) -> Hashable | None:
-        """What the request has in common with all those that the filters treat alike; None when it is one of a kind."""
+        """Return a key that is equal for requests which the filters treat alike; None if no other request is alike."""
         plain, key = self._signatures(request)
         state = CycleState()
         for plugin in plain:
@@ -93,7 +93,7 @@ class Admission:
         return key
 
     def reserve(self, request: Request, info: NodeInfo, vmid: int) -> Draft | Status:
-        """What the request takes on the node beside CPU and memory, or why it cannot."""
+        """Return the volumes and devices that the request would get on the node, or why it gets none."""
         state, _filters, _refusing = self._prepared(request)
         draft = Draft(request, info.name, 0.0, vmid)
         plugins: list[ReservePlugin] = self.profile_of(request).plugins("reserves")
@@ -108,14 +108,14 @@ class Admission:
     # --- inside ---
 
     def _prepared(self, request: Request) -> tuple[CycleState, list[FilterPlugin], Status | None]:
-        """The state of a cycle for the request, the filters that have something to say, and what refuses everywhere."""
+        """Return the cycle state of the request, the filters that apply, and a status that rejects every node."""
         plain, key = self._signatures(request)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._new_kind(request, plain)
         elif kind.keeping and kind.cursor < len(self.state.journal):
             self._catch_up(kind, request)
-        # What is found once per cycle goes into the copy.
+        # What plugins find once per cycle goes into the copy.
         state = CycleState(kind.state)
         filters, refusing = kind.filters, kind.refusing
         for plugin in plain:
@@ -129,7 +129,7 @@ class Admission:
         return state, filters, refusing
 
     def _signatures(self, request: Request) -> tuple[list[t.Any], Hashable]:
-        """The plugins that have to be asked as plain ones, and what the others look at."""
+        """Return the plugins that share no state, and the combined signature of the others."""
         profile = self.profile_of(request)
         looking = [plugin for plugin in profile.pre_filters if concerns(plugin, request)]
         plain: list[t.Any] = [p for p in looking if not isinstance(p, (FilterPlugin, SharedPlugin))]
@@ -176,5 +176,5 @@ class Admission:
 
 
 def lasting(status: Status) -> bool:
-    """Whether a refusal stands whatever guests are moved."""
+    """Return whether no move of guests can resolve the refusal."""
     return not status.resolvable or status.category is Category.PLACEMENT

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A batch of new VMs as a whole: one after the other first, and searched where that leaves some without a place."""
+"""Place a batch of new VMs: one by one first, and all together by the planner where some found no place."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def place_batch(
     present: Collection[Request] = (),
     bounds: Bounds | None = None,
 ) -> list[Outcome]:
-    """What Scheduler.schedule_all does; but where it leaves VMs without a place, places are searched for all together.
+    """Schedule the requests by Scheduler.schedule_all; where some find no place, search places for all together.
 
-    What was found is taken only if every VM has a place then and Permit plugins let all of them stand; otherwise the
+    The result of the search counts only if every VM has a place and the Permit plugins allow all of them. Otherwise the
     outcomes are those of schedule_all. VMIDs follow the order of the requests in both cases. bounds limits the steps of
     the search.
     """
@@ -55,7 +55,7 @@ def place_batch(
 
 
 def _searched(scheduler: Scheduler, requests: Sequence[Request], now: float, bounds: Bounds | None) -> list[Outcome]:
-    """The outcomes, in the order of the requests, when all of them are placed together; fewer when they cannot be."""
+    """Return the outcomes of the joint placement, in the order of the requests; fewer than those if it fails."""
     # Few runs need the planner, which is a tenth of the code that a module would load.
     from ...plans import Goals
     from .planner import NO_BOUNDS, make_plan

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where everything is: a model of the cluster that is quick to change and to take back.
+"""The board: a model of the cluster in which the search can change placements and undo them quickly.
 
-It counts CPU and memory itself. Whether a filter has anything else against a place is asked of the real filters, on a
-state of the cluster that is brought up to date just before.
+The board counts CPU and memory itself. For everything else it asks the filters, on a cluster state that it brings up to
+date just before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOWHERE = -1
 
 
 class Step(t.NamedTuple):
-    """One change: an item went to a node from where it was before."""
+    """One change: an item that moved from its earlier positions to the node target."""
 
     item: Item
     before: tuple[Position, ...]
@@ -38,11 +38,11 @@ class Board:
     """Items on nodes.
 
     Attributes:
-        nodes: those of the cluster; items name them by index.
-        cpu, memory: what is allocated on each.
-        on: the movable items on each, by index.
-        at: for each item what it takes where.
-        reach: where items may go at all.
+        nodes: the nodes of the cluster; items refer to them by index.
+        cpu, memory: the cores and bytes allocated on each node.
+        on: the items on each node, by the index of the item.
+        at: the positions of each item.
+        reach: which nodes each item may use.
         trail: all changes so far, in order.
     """
 
@@ -67,7 +67,7 @@ class Board:
     # --- items ---
 
     def add_guests(self, guests: Sequence[Guest], mobility: Mapping[int, Mobility]) -> Item:
-        """Make an item of guests that move as one."""
+        """Add guests that move together as one item."""
         rules = self.state.snapshot.ha_rules
         parts = [guest_part(guest, mobility[guest.vmid], self.reach.policy, rules) for guest in guests]
         hosts = {guest.node: host.index for guest in guests if (host := self.state.node(guest.node)) is not None}
@@ -93,7 +93,7 @@ class Board:
         return item
 
     def add_new(self, parts: Sequence[Part]) -> Item:
-        """Make an item of new VMs that go to one node."""
+        """Add new VMs that must share a node as one item."""
         return self._item(parts)
 
     def _item(self, parts: Sequence[Part], **fields: t.Any) -> Item:
@@ -106,19 +106,19 @@ class Board:
         return item
 
     def share(self, cores: float, memory: float) -> float:
-        """The larger of the parts of a mean node that so much takes."""
+        """Return the dominant share: the larger of the shares of CPU and memory."""
         return max(self.shares(cores, memory))
 
     def shares(self, cores: float, memory: float) -> tuple[float, float]:
-        """The parts of a mean node's CPU and memory that so much takes."""
+        """Return these cores and this memory as fractions of an average node."""
         return cores / self.reach.mean[0], memory / self.reach.mean[1]
 
     def rows(self, item: Item) -> Rows:
-        """Where the item may go at all, and how much may be allocated there then."""
+        """Return which nodes the item may use, and how much each may allocate with it."""
         return self.reach.rows(item)
 
     def close(self, nodes: Iterable[int]) -> None:
-        """Let nothing go to these nodes, and to no others than these."""
+        """Close exactly these nodes: nothing may be placed on them."""
         changed = self.reach.close(nodes)
         self._alike.clear()
         for item in self.items if changed else ():
@@ -128,7 +128,7 @@ class Board:
     # --- looking ---
 
     def fits(self, item: Item, node: int) -> bool:
-        """Whether there is room for an item that is not on the node."""
+        """Return whether the node has CPU and memory for an item that is elsewhere."""
         rows = self.rows(item)
         return (
             self.cpu[node] + item.cores <= rows.cpu[node]
@@ -136,13 +136,13 @@ class Board:
         )  # fmt: skip
 
     def node_of(self, item: Item) -> int:
-        """The node that all of the item is on; NOWHERE if there is none."""
+        """Return the node that holds the whole item, or NOWHERE."""
         at = self.at[item.index]
         return at[0].node if len(at) == 1 else NOWHERE
 
     def alike(self, node: int) -> list[list[Item]]:
-        """The items that may be moved off a node, those of one size together, the largest first. What has moved once
-        does not move again, unless that costs nothing.
+        """Return the items that may leave a node, grouped by size, largest first. An item that has moved does not move
+        again unless its move is free.
         """
         found = self._alike.get(node)
         if found is None:
@@ -158,11 +158,11 @@ class Board:
         return found
 
     def refusal(self, item: Item, node: int) -> Status | None:
-        """What the filters have against the item on a node where it is not, or is; nothing is changed by asking."""
+        """Return why a filter refuses the item on the node, or None. The board stays as it is."""
         return self._ask(item, node, lambda status: True)
 
     def broken_rule(self, item: Item) -> Status | None:
-        """The rule, or the limit other than that of CPU and memory, that the item breaks where it is."""
+        """Return the rule that the item breaks on its node, or the limit (other than CPU and memory), or None."""
         return self._ask(
             item,
             self.node_of(item),
@@ -170,8 +170,9 @@ class Board:
         )
 
     def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
-        """Whether the filters have anything else against the item on a node than too little CPU or memory; with copies
-        of parts beside it that are shown elsewhere.
+        """Return whether a filter refuses the item on a node for a reason other than CPU and memory.
+
+        beside are parts that are on other nodes and count on this one as well.
         """
         for number, part in enumerate(beside, start=VMID_MAX + 1):
             host = self.nodes[node].name
@@ -182,7 +183,7 @@ class Board:
         return found is not None
 
     def _ask(self, item: Item, node: int, counts: Callable[[Status], bool]) -> Status | None:
-        """The first answer of a filter about the item on a node that counts."""
+        """Return the first refusal of the item on the node for which counts returns True."""
         self.show_all()
         for part in item.parts:
             self._hide(part)
@@ -203,17 +204,17 @@ class Board:
     # --- changing ---
 
     def move(self, item: Item, node: int, why: str) -> None:
-        """Put the item on a node; the filters are not asked."""
+        """Put the item on a node without asking the filters."""
         self.trail.append(Step(item, self.at[item.index], node, why))
         self._put(item, (Position(node, item.cores, item.memory, len(item.parts)),))
 
     def lift(self, item: Item) -> None:
-        """Put the item nowhere."""
+        """Take the item off the board."""
         self.trail.append(Step(item, self.at[item.index], NOWHERE, ""))
         self._put(item, ())
 
     def undo(self, mark: int) -> None:
-        """Take back all changes since the trail was so long."""
+        """Undo all changes made since the trail had this length."""
         while len(self.trail) > mark:
             step = self.trail.pop()
             self._put(step.item, step.before)
@@ -236,7 +237,7 @@ class Board:
     # --- the state that the filters see ---
 
     def show_all(self) -> None:
-        """Bring the state of the cluster up to date."""
+        """Bring the cluster state that the filters see up to date."""
         for index, item in self._stale.items():
             now = self.node_of(item)
             if now == NOWHERE and self.at[index]:
@@ -254,7 +255,7 @@ class Board:
             self.state.remove(part.vmid)
 
     def _show(self, part: Part, node: int) -> None:
-        """Count the part on a node; one that is back where it was is as it was."""
+        """Add the part to a node in the cluster state. On its original node, a guest is restored unchanged."""
         if node == NOWHERE:
             return
         info, guest = self.nodes[node], part.guest
@@ -283,7 +284,7 @@ class Board:
 
 
 def _of_room(status: Status) -> bool:
-    """Whether a refusal is about nothing but CPU and memory."""
+    """Return whether a refusal is about CPU and memory only."""
     return bool(status.shortages) and all(short.resource in ("cpu", "memory") for short in status.shortages)
 
 

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search: where something goes, and what has to go elsewhere first so that it can.
+"""Search by ejection chains: find a node for an item, and move other guests away first where that is needed.
 
-An item goes to the node that it fits best. Where it fits nowhere, the fewest smaller guests of one node are moved on
-first, and where one of those fits nowhere either, the same is done for it: an ejection chain. Each chain is tried in
-the order of how many guests it moves.
+An item goes to the node that it fits best. If it fits nowhere, the search moves the fewest smaller guests off one node.
+If one of those fits nowhere, the search does the same for it: an ejection chain. Chains that move fewer guests are
+tried first.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from .board import NOWHERE, Board
 from .items import Item
 
 LEVELS = 3
-"""How long a chain may be: what makes room for what makes room."""
+"""The maximum length of a chain."""
 
 VICTIMS = 4
-"""The most guests that are moved off one node to make room for one item."""
+"""At most this many guests leave one node to make room for one item."""
 
 RELIEVING = 4
-"""The most guests that are moved off a node to remove one excess."""
+"""At most this many guests leave a node on which more is allocated than allowed."""
 
 MANY_SHAPES = 12
-"""On a node with more different guests than that, at most two are moved off it."""
+"""At most two guests leave a node whose guests have more different sizes than this."""
 
 WIDTH = 400
-"""How many ways to make room for one item are tried at each level."""
+"""At most this many ways to make room for one item are tried at each level of a chain."""
 
 Rank = Callable[[Item, Sequence[int]], Sequence[int]]
-"""The nodes that an item fits on, best first."""
+"""Orders the nodes that an item fits on, best first."""
 
 
 class OutOfStepsError(Exception):
-    """The search has used all the steps that it may take."""
+    """The search has used up its steps."""
 
 
 class Search:
-    """Finds places on a board, with a number of steps to spend.
+    """Finds places on a board within a budget of steps.
 
     Attributes:
-        steps: how many places were looked at so far.
-        exhausted: whether the steps did not suffice; from then on items go only where there is room.
-        rank: which of the nodes that have room comes first.
+        steps: the number of places examined so far.
+        exhausted: whether the budget ran out; from then on items go only where there is room.
+        rank: orders the nodes that have room.
     """
 
     def __init__(self, board: Board, steps: int, rank: Rank | None = None) -> None:
@@ -55,14 +55,14 @@ class Search:
         self.rank: Rank = rank or self.tightest
         self._most = steps
         self._limit: float = math.inf
-        # Whether something was left out that more moves, or more steps, would allow.
+        # Whether more moves, or more steps, would have allowed another way.
         self._cut = False
         self._free = [item for item in board.items if item.movable and item.free]
 
     def place(self, item: Item, extra: int | None, why: str) -> bool:
-        """Put the item somewhere by moving at most so many guests that need not move; None moves no other item.
+        """Place the item, moving at most extra guests that could stay; None moves no other item.
 
-        why is the reason of its move.
+        why is the reason that the item's move gets.
         """
         self._limit = math.inf
         if self._direct(item, NOWHERE, why):
@@ -72,7 +72,7 @@ class Search:
         return self._with_others(item, extra, why)
 
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
-        """Put the item on one node by moving at most so many others off it; None moves none."""
+        """Place the item on the node, moving at most extra others off it; None moves none."""
         self._limit = math.inf
         if self.board.fits(item, node) and self._admitted(item, node, why):
             return True
@@ -81,7 +81,7 @@ class Search:
         return self._with_others(item, extra, why, frozenset({node}))
 
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
-        """Free so much CPU and memory on a node by moving off it the fewest items, and at most so many others."""
+        """Free CPU and memory on a node by moving the fewest items off it, and at most extra other guests."""
         board, mark = self.board, len(self.board.trail)
         found: list[tuple[int, float, tuple[Item, ...]]] = []
         self._limit = self._most
@@ -99,8 +99,8 @@ class Search:
         return False
 
     def _with_others(self, item: Item, extra: int, why: str, only: frozenset[int] | None = None) -> bool:
-        """Put the item somewhere by moving as few others as that takes, and at most so many."""
-        # Half of the steps are kept for finding any way at all.
+        """Place the item by moving as few others as possible, and at most extra."""
+        # Half of the steps are kept for finding any way, however many guests it moves.
         half = self.steps + (self._most - self.steps) // 2
         for allowed in range(extra + 1):
             if self._deepen(item, allowed, half if allowed < extra else self._most, why, only):
@@ -110,7 +110,7 @@ class Search:
         return False
 
     def _deepen(self, item: Item, extra: int, limit: int, why: str, only: frozenset[int] | None) -> bool:
-        """Put the item somewhere by moving so many others, within a limit of steps."""
+        """Place the item by moving this many others, within a limit of steps."""
         mark = len(self.board.trail)
         self._limit = limit
         self._cut = self.steps >= limit
@@ -124,7 +124,7 @@ class Search:
             return False
 
     def tightest(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
-        """The nodes by what is left on them when the item is there, least first."""
+        """Return the nodes ordered by what remains free with the item on them, least first."""
         rows, board = self.board.rows(item), self.board
         return sorted(
             nodes,
@@ -138,14 +138,14 @@ class Search:
     # --- inside ---
 
     def _direct(self, item: Item, avoid: int, why: str) -> bool:
-        """Put the item where there is room."""
+        """Place the item on a node with room."""
         nodes = [node for node in self._with_room(item) if node != avoid]
         if len(nodes) > 1:
             nodes = list(self.rank(item, nodes))
         return any(self._admitted(item, node, why) for node in nodes)
 
     def _admitted(self, item: Item, node: int, why: str) -> bool:
-        """Put the item on the node unless a filter refuses that."""
+        """Place the item on the node unless a filter refuses."""
         board = self.board
         if board.refusal(item, node) is not None:
             return False
@@ -162,7 +162,7 @@ class Search:
         why: str,
         only: frozenset[int] | None = None,
     ) -> bool:
-        """Put the item where others make room for it, moving exactly as many as extra allows or fewer."""
+        """Place the item on a node that other guests leave for it, moving at most extra of them."""
         board = self.board
         if level == 0:
             return False
@@ -194,11 +194,11 @@ class Search:
     def _options(
         self, item: Item, extra: int, level: int, nodes: Sequence[int], held: frozenset[int]
     ) -> list[tuple[int, tuple[Item, ...]]]:
-        """The nodes with the guests that would have to leave them, fewest moves and least memory first."""
+        """Return the nodes with the guests that would have to leave; fewest moves first, then least memory."""
         board = self.board
         rows = board.rows(item)
         roomy: dict[tuple[float, int], list[int]] = {}
-        # What moves on for nothing may make room for what else would cost another move.
+        # An item whose move is free may make room for one whose move is not.
         detour = int(not any(board.at[each.index] for each in self._free))
         found = []
         for node in nodes:
@@ -221,13 +221,13 @@ class Search:
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
     def _smaller(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
-        """Whether another item has a smaller share of what is short, be it CPU, memory or both."""
+        """Return whether the other item has a smaller share of what is short: CPU, memory or both."""
         share, cpu, memory = self.board.share, short_cpu > 0, short_memory > 0
         size = share(item.cores * cpu, item.memory * memory)
         return lambda other: share(other.cores * cpu, other.memory * memory) < size
 
     def _groups(self, node: int, held: frozenset[int], smaller: Callable[[Item], bool]) -> Iterator[list[Item]]:
-        """The items that may be moved off a node for what needs the room: smaller ones, those of one size together."""
+        """Return the items that may leave a node for the one that needs room: smaller ones, grouped by size."""
         for group in self.board.alike(node):
             if smaller(group[0]):
                 left = [item for item in group if item.index not in held]
@@ -237,7 +237,7 @@ class Search:
     def _covering(
         self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
     ) -> Iterator[tuple[Item, ...]]:
-        """Sets of items that free so much when they leave, of which no part would do; alike ones only once."""
+        """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one."""
         most = VICTIMS if len(groups) <= MANY_SHAPES else 2
         for items in self._chosen(groups, 0, 0, most, short_cpu, short_memory, extra):
             cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
@@ -254,7 +254,7 @@ class Search:
         short_memory: float,
         extra: int,
     ) -> Iterator[tuple[Item, ...]]:
-        """Up to so many items that cover what is short, from the groups after the first ones and the items used.
+        """Yield sets of items that cover what is short, built from the remaining groups and the items already chosen.
 
         Each group comes with the fewest moves that one of its items costs.
         """
@@ -276,7 +276,7 @@ class Search:
                     yield (item, *others)
 
     def _with_room(self, item: Item) -> list[int]:
-        """The nodes, other than its own, where there is room for the item."""
+        """Return the other nodes that have room for the item."""
         board = self.board
         rows, here = board.rows(item), board.node_of(item)
         cpu, memory = board.cpu, board.memory

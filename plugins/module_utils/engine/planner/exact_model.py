@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan's problem as an integer program: how many items of each kind end up on each node.
+"""The planning problem as an integer program: how many items of each kind end up on each node.
 
-Items of one size that may go to the same nodes are not told apart. Of the rules only those that forbid a node for good
-are in it, and the order of the moves is not. So it is a relaxation: no plan has fewer moves than its optimum, and where
-it has no solution there is no plan.
+Items of one size that may use the same nodes are one kind. The program contains only those rules that always forbid a
+node, and it ignores the order of the moves. So it is a relaxation: no plan has fewer moves than its optimum, and if it
+has no solution, no plan exists.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Program:
 
 @dataclass(slots=True)
 class Alike:
-    """Items that the program does not tell apart: how many are where, NOWHERE included."""
+    """A kind of items: how many of them are on each node, or NOWHERE."""
 
     item: Item
     rows: Rows
@@ -51,8 +51,9 @@ class Alike:
 
 
 def program(board: Board, wanted: Collection[Item]) -> Program:
-    """The problem of a board: items leave closed nodes, and the wanted ones that are nowhere go somewhere. Items that
-    cannot be moved stay; so do those whose guests are on several nodes.
+    """Return the program of a board: items leave closed nodes, and the wanted new items get a node.
+
+    Items that cannot be moved stay, and so do those whose guests are on several nodes.
     """
     kinds: dict[tuple[float, int, int, tuple[int, ...]], Alike] = {}
     base = [list(board.cpu), list(board.memory)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Goals about guests that could stay where they are: repair, undo, balance, consolidate."""
+"""The goals that move guests which could stay: repair, undo, balance, consolidate."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .items import Item
 from .placing import Placer, Task
 
 EXTRA = 4
-"""The most other guests that are moved so that one of these can be."""
+"""At most this many other guests move so that one guest can reach its goal."""
 
 COMPARED = 20
-"""Up to so many guests that break rules are compared by how many others would keep them if they left."""
+"""At most this many guests that break rules are compared by how many violations their leaving fixes."""
 
 
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
 def repair(board: Board, placer: Placer) -> dict[int, str]:
-    """Move guests until no rule and no limit is broken; return what still is, by the index of the item: the reason."""
+    """Move guests until no rule or limit is broken. Return the reasons that remain, by the index of the item."""
     for node in range(len(board.nodes)):
         _relieve(board, placer, node)
     tried: set[int] = set()
@@ -42,7 +42,7 @@ def repair(board: Board, placer: Placer) -> dict[int, str]:
 
 
 def broken_now(board: Board) -> dict[int, str]:
-    """What breaks a rule or a limit where it is, by the index of the item: the reason."""
+    """Return the items that break a rule or a limit on their node, by index, each with the reason."""
     found = {item.index: status.text for item, status in broken_rules(board).items()}
     for node in range(len(board.nodes)):
         if _excess(board, node) is not None:
@@ -51,7 +51,7 @@ def broken_now(board: Board) -> dict[int, str]:
 
 
 def broken_rules(board: Board) -> dict[Item, Status]:
-    """The items that a filter would not let stay where they are for another reason than too little CPU or memory."""
+    """Return the items that a filter refuses on their own node for a reason other than CPU and memory."""
     found = {}
     for item in board.items:
         node = board.node_of(item)
@@ -64,7 +64,7 @@ def broken_rules(board: Board) -> dict[Item, Status]:
 
 
 def _first_to_move(board: Board, open_now: list[Item], broken: Mapping[Item, Status]) -> Item:
-    """The item whose leaving fixes the most; of equal ones the one that costs the least."""
+    """Return the item whose leaving fixes the most violations; among equals, the cheapest."""
     if len(open_now) > COMPARED:
         return min(open_now, key=lambda item: (item.cost, item.index))
     worth: dict[int, int] = {}
@@ -84,7 +84,7 @@ def _relieve(board: Board, placer: Placer, node: int) -> None:
 
 
 def _excess(board: Board, node: int) -> tuple[float, float] | None:
-    """How much more CPU and memory is allocated than is allowed; None when it is not."""
+    """Return the CPU and memory allocated beyond the limit, or None."""
     limits = board.reach.limits(node)
     short = (board.cpu[node] - limits[0], board.memory[node] - limits[1])
     return short if short[0] > 0 or short[1] > 0 else None
@@ -94,7 +94,7 @@ def _excess(board: Board, node: int) -> tuple[float, float] | None:
 
 
 def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[int, str]:
-    """Move guests to the nodes that are wanted; return why not for those that cannot get there, by VMID."""
+    """Move guests to the given nodes. Return the reasons for those that cannot go there, by VMID."""
     targets: dict[int, int] = {}
     failed: dict[int, str] = {}
     for vmid, name in sorted(wanted.items()):
@@ -106,7 +106,7 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
         elif board.node_of(item) != info.index:
             targets[item.index] = info.index
     while targets:
-        # What can go at once may make room for the others; only when nothing can, others are moved away.
+        # Guests that can return at once may make room for the rest. Others move away only when none can.
         if not (_brought(board, placer, targets, None, len(targets)) or _brought(board, placer, targets, EXTRA, 1)):
             break
     for index, node in targets.items():
@@ -119,7 +119,7 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
 
 
 def _brought(board: Board, placer: Placer, targets: dict[int, int], extra: int | None, most: int) -> int:
-    """Bring up to so many of the items to their targets, the largest first; return how many there are now."""
+    """Bring items to their targets, largest first; return how many arrived."""
     done = 0
     for index in sorted(targets, key=lambda index: (-board.items[index].share, index)):
         node = targets[index]
@@ -133,7 +133,7 @@ def _brought(board: Board, placer: Placer, targets: dict[int, int], extra: int |
 
 
 def balance(board: Board, placer: Placer, wanted: Balance) -> None:
-    """Move guests from the fullest nodes to the emptiest one, while that gains enough."""
+    """Move guests from the fullest nodes to the emptiest one while each move gains more than the margin."""
     hosts = {node for item in board.items if item.movable for node in board.rows(item).nodes}
     refused: set[tuple[int, int]] = set()
     while len(hosts) > 1:
@@ -153,7 +153,7 @@ def balance(board: Board, placer: Placer, wanted: Balance) -> None:
 def _best_move(
     board: Board, load: Mapping[int, float], target: int, margin: float, refused: set[tuple[int, int]]
 ) -> tuple[Item, int] | None:
-    """The move to the target that lowers the fuller of two nodes the most, from the fullest node that has one."""
+    """Return the move to the target that lowers the fuller of the two nodes most; the fullest sources come first."""
     for source in sorted(load, key=lambda node: (-load[node], node)):
         best: tuple[float, int, int] | None = None
         for item in board.on[source].values():
@@ -170,7 +170,7 @@ def _best_move(
 
 
 def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> float:
-    """The larger of the allocated parts of CPU and memory of a node, with or without an item."""
+    """Return the larger of a node's allocated fractions of CPU and memory, with or without an item."""
     cpu, memory = board.reach.limits(node, enforced=False)
     cores = board.cpu[node] + (sign * item.cores if item is not None else 0)
     used = board.memory[node] + (sign * item.memory if item is not None else 0)
@@ -181,7 +181,7 @@ def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> f
 
 
 def consolidate(board: Board, placer: Placer) -> list[str]:
-    """Empty as many nodes as possible, those with the least to move first; return their names."""
+    """Empty as many nodes as possible, starting with those that need the least moved. Return their names."""
     closed = set(board.reach.closed)
     empty = {node for node, info in enumerate(board.nodes) if not info.guests and not board.on[node]}
     emptied: list[str] = []

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is placed as a whole: a guest, guests that must stay together, or new VMs that must be together."""
+"""Items: what the planner places as one. An item is a guest, guests that must stay together, or new VMs that must."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..node_selection import NODE_KEY
 from ..selectors import selects, selects_request
 
 IMMOVABLE = Mobility(stuck=("nothing is known of how it can be moved", "let it be moved by hand"))
-"""Stands for the mobility of guests for which none is given."""
+"""The mobility of guests for which the caller gives none."""
 
 
 class Position(t.NamedTuple):
-    """What an item takes on one node; an item whose guests are on several nodes has several."""
+    """The resources of an item on one node. An item whose guests are on several nodes has several positions."""
 
     node: int
     cores: float = 0.0
@@ -36,9 +36,9 @@ class Part:
 
     Attributes:
         vmid: its VMID; the one that a new VM will get.
-        request: what the filters are asked about.
-        guest: as it is now; None for a new VM.
-        cores, memory: what counts on its node.
+        request: what the filters check.
+        guest: its present state; None for a new VM.
+        cores, memory: what it allocates on its node.
     """
 
     vmid: int
@@ -50,17 +50,17 @@ class Part:
 
     @property
     def copied(self) -> list[LocalDisk]:
-        """What a move copies, the disks of each storage as one: they all go to one storage, as Proxmox VE maps whole
-        storages.
-        """
+        """The volumes that a move copies, one per source storage: Proxmox VE maps whole storages, not single disks."""
         of: dict[str, list[LocalDisk]] = {}
         for disk in self.mobility.disks:
             of.setdefault(disk.storage, []).append(disk)
         return [replace(disks[0], size=sum(disk.size for disk in disks)) for disks in of.values()]
 
     def request_on(self, info: NodeInfo) -> Request:
-        """What the filters are asked about on one node: disks that are copied keep their storage where there is one of
-        that name, if it can be chosen at all.
+        """Return the request that the filters check on one node.
+
+        Disks that are copied keep their storage if the node has one of that name; otherwise any storage may be chosen,
+        if the choice is possible at all.
         """
         copied = self.copied if self.guest is not None else ()
         if not copied:
@@ -72,17 +72,17 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """What goes to one node as a whole.
+    """A unit that goes to one node.
 
     Attributes:
         index: its number; items are compared by it.
-        weight: how many guests move when it does; 0 for new VMs.
-        cost: bytes that its move sends.
-        movable: whether it can be moved at all.
-        homes: the nodes, by index, where its guests are at the start.
-        free: whether its move costs nothing and can be put off: it is new, or nothing else may come to its homes.
-        share: its part of a mean node: the larger of those of CPU and memory.
-        not_to: nodes that it must not go to, by name: why.
+        weight: the number of guests that move with it; 0 for new VMs.
+        cost: the bytes that its move sends.
+        movable: whether it can move at all.
+        homes: the indexes of the nodes where its guests are at the start.
+        free: whether its move adds no cost: it is new, or it must leave a closed node anyway.
+        share: its dominant share of an average node.
+        not_to: the names of nodes that it must not use, each with the reason.
     """
 
     index: int
@@ -103,17 +103,17 @@ class Item:
 
     @property
     def extra(self) -> int:
-        """How many guests its move costs beyond those that have to move anyway."""
+        """The number of moved guests that it adds to those that must move anyway."""
         return 0 if self.free else self.weight
 
     @property
     def priority(self) -> int:
-        """The highest of its new VMs; 0 for guests."""
+        """The highest priority of its new VMs; 0 for guests."""
         return max(part.request.priority for part in self.parts)
 
     @property
     def plain(self) -> bool:
-        """Whether no rule of its own makes a difference between it and another item of its size."""
+        """Whether no rule of its own distinguishes it from another item of its size."""
         request = self.parts[0].request
         return len(self.parts) == 1 and not (
             request.affinity or request.topology_spread or request.ha or request.node_required or self.not_to
@@ -121,15 +121,15 @@ class Item:
 
     @property
     def label(self) -> str:
-        """What users call it."""
+        """The names of its guests, for messages."""
         return ", ".join((part.guest or part.request).name or str(part.vmid) for part in self.parts)
 
 
 def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable[HARule]) -> Part:
-    """What of a guest the filters look at and what of it counts: nothing of one that is off, unless such count too.
+    """Return a guest as a part: the request that the filters check, and what it allocates.
 
-    Rules between guests are not about templates: the filters see neither the name, the tags and the pool of one, nor
-    its rules about others.
+    A stopped guest allocates nothing unless the policy includes stopped guests. Rules do not apply to templates: the
+    filters see neither the name, tags and pool of a template nor its own rules.
     """
     there = not guest.template
     cores = guest.cores if there and (guest.running or policy.cpu.include_stopped) else 0.0
@@ -157,7 +157,7 @@ def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable
 
 
 def with_disks(request: Request, disks: Iterable[Disk]) -> Request:
-    """The request with these disks; faster than dataclasses.replace, which checks every field."""
+    """Return the request with these disks. This is faster than dataclasses.replace, which checks every field."""
     copy = object.__new__(Request)
     for name in Request.__slots__:
         object.__setattr__(copy, name, getattr(request, name))
@@ -166,7 +166,7 @@ def with_disks(request: Request, disks: Iterable[Disk]) -> Request:
 
 
 def as_guest(part: Part) -> Guest:
-    """The part as a selector sees it."""
+    """Return the part as a guest that selectors can match."""
     if part.guest is not None:
         return part.guest
     request = part.request
@@ -179,8 +179,8 @@ def as_guest(part: Part) -> Guest:
 def guests_together(
     guests: Mapping[int, Guest], mobility: Mapping[int, Mobility], rules: Sequence[HARule]
 ) -> list[tuple[int, ...]]:
-    """The VMIDs of the guests that move as one: those that the HA manager takes along, and those on one node that must
-    be together there. A guest that moves alone is in none.
+    """Return groups of VMIDs that move as one: guests that the HA manager moves along, and guests on one node that a
+    rule keeps together. A guest that moves alone is in no group.
     """
     links: list[set[int]] = [{vmid, *each.together} & guests.keys() for vmid, each in mobility.items() if each.together]
     for rule in rules:
@@ -195,7 +195,7 @@ def guests_together(
 
 
 def requests_together(requests: Sequence[Request]) -> list[tuple[int, ...]]:
-    """The positions of the new VMs that must be on one node."""
+    """Return groups of positions of new VMs that must share a node."""
     links: list[set[int]] = []
     for position, request in enumerate(requests):
         for term in request.affinity:
@@ -206,7 +206,7 @@ def requests_together(requests: Sequence[Request]) -> list[tuple[int, ...]]:
 
 
 def _joined(links: Iterable[set[int]]) -> list[tuple[int, ...]]:
-    """Sets that have a member in common become one; those of a single member are left out."""
+    """Merge sets that share a member, and drop sets with a single member."""
     group_of: dict[int, set[int]] = {}
     for link in links:
         whole = set(link).union(*(group_of.get(member, ()) for member in link))

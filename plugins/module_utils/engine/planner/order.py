@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order of a plan: what has to wait for what, and how full each node gets on the way.
+"""The order of a plan: which step waits for which, and how full each node gets meanwhile.
 
-A step that needs room which another one frees waits for that one. Room is handed out byte by byte: what is free at the
-start first, then what the steps free in their order, each byte once. So the steps may be carried out in any order, and
-any number of them at a time, as long as each waits for those that it got its room from: what is under way counts on
-both nodes, and no node is ever too full.
+A step that needs room which another step frees waits for that step. Every byte is assigned once: first what is free at
+the start, then what the steps free, in their order. So the steps may run in any order and any number at a time, as long
+as each waits for the steps that gave it room. A guest that is being moved counts on both nodes, and no node is ever
+overfull.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .items import Part, Position, as_guest
 
 @dataclass(slots=True)
 class Leg:
-    """One step of a plan: parts that go to a node at one time; new VMs come from nowhere.
+    """One step of a plan: parts that go to one node at the same time. New VMs have no source.
 
     Attributes:
         number: its position in the plan.
-        cores, memory, guests: what comes to the target.
-        sources: what leaves which nodes.
-        room: what may be allocated on the target when it is there, of CPU and of memory.
-        after: the numbers of the legs that have to end before it starts.
+        cores, memory, guests: what the target gains.
+        sources: what each source node loses.
+        room: the CPU and memory that the target may allocate with this leg on it.
+        after: the numbers of the legs that must end before it starts.
     """
 
     number: int
@@ -47,16 +47,16 @@ class Leg:
 
 @dataclass(slots=True)
 class _Freed:
-    """What a leg leaves behind on a node and nobody has taken yet: CPU and memory."""
+    """CPU and memory that a leg frees on a node and no later leg has taken yet."""
 
     number: int
     amounts: list[float]
 
 
 def put_in_order(legs: Sequence[Leg], start: Sequence[tuple[float, float]], relations: Relations) -> None:
-    """Fill in what each leg waits for. The legs are in an order in which they can be carried out one by one.
+    """Set the after of each leg. The legs must be in an order in which they can run one by one.
 
-    start is what is allocated on each node before: CPU and memory. Steps that a rule relates keep their order.
+    start is the CPU and memory allocated on each node at the start. Steps that a rule relates keep their order.
     """
     taken = [list(used) for used in start]
     freed: dict[int, list[_Freed]] = defaultdict(list)
@@ -82,7 +82,7 @@ def put_in_order(legs: Sequence[Leg], start: Sequence[tuple[float, float]], rela
 
 
 def _take_freed(leg: Leg, resource: int, taken: list[float], freed: Sequence[_Freed]) -> None:
-    """Cover what the leg takes beyond the room that was there by what others leave; it waits for those."""
+    """Cover what the leg needs beyond the free room with what earlier legs free; the leg waits for those."""
     missing = taken[resource] - leg.room[resource]
     for each in freed:
         if missing <= 0:
@@ -96,7 +96,7 @@ def _take_freed(leg: Leg, resource: int, taken: list[float], freed: Sequence[_Fr
 
 
 def shorten(legs: Sequence[Leg]) -> None:
-    """Leave out of after what follows from the rest of it."""
+    """Remove from each after what the rest of it implies."""
     before: list[set[int]] = []
     for leg in legs:
         implied: set[int] = set().union(*(before[number] for number in leg.after))
@@ -105,7 +105,7 @@ def shorten(legs: Sequence[Leg]) -> None:
 
 
 def ancestors(legs: Sequence[Leg]) -> list[set[int]]:
-    """For each leg the numbers of all that have ended when it starts."""
+    """Return for each leg the numbers of all legs that have ended when it starts."""
     behind: list[set[int]] = []
     for leg in legs:
         behind.append(leg.after.union(*(behind[number] for number in leg.after)))
@@ -113,9 +113,9 @@ def ancestors(legs: Sequence[Leg]) -> list[set[int]]:
 
 
 def peaks(legs: Sequence[Leg], node: int) -> Position:
-    """The most CPU, memory and guests, above those at the start, that count on a node at any time and in any order.
+    """Return the highest CPU, memory and number of guests on a node, relative to the start, over all allowed orders.
 
-    The worst is reached when all has come that may come before the first, the second, ... of those that leave is gone.
+    A maximum is reached when everything has arrived that may arrive before the first, the second, ... departure ends.
     """
     behind = ancestors(legs)
     leaving = [(leg, source) for leg in legs for source in leg.sources if source.node == node]
@@ -134,15 +134,13 @@ def peaks(legs: Sequence[Leg], node: int) -> Position:
 
 
 class Relations:
-    """Which guests a rule is about, taken from the rules themselves: those that select both are carried out one after
-    the other, in the order of the plan.
-    """
+    """Tells which parts a rule relates. Steps of related parts run one after the other, in the order of the plan."""
 
     def __init__(self, rules: Iterable[HARule]) -> None:
         self._rules = [rule.vmids for rule in rules if not rule.disabled]
 
     def concern(self, part: Part) -> bool:
-        """Whether the part has rules, or an HA rule is about it."""
+        """Return whether the part has rules of its own or an HA rule names it."""
         request = part.request
         own = request.affinity or request.topology_spread or request.ha is not None
         return bool(own) or any(part.vmid in vmids for vmids in self._rules)
@@ -160,7 +158,7 @@ def _joins(request: Request) -> str | None:
 
 
 def _about(one: Part, other: Part) -> bool:
-    """Whether a required rule of the one is about the other."""
+    """Return whether a required rule of one part selects the other."""
     request = one.request
     if not request.affinity and not request.topology_spread:
         return False

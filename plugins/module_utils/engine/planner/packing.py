@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packing: all items at once, where none of them has to stay anywhere.
+"""Packing: place all free items at once by tabu search.
 
-New VMs, and guests that leave drained nodes, cost nothing to put elsewhere while a plan is made. All are put on nodes,
-even where there is too little room; then single items change nodes, or two items swap theirs, each time so that the
-excess falls the most or rises the least, until there is none. What has just changed stays where it is for a while, so
-that the search does not go in circles (tabu search). Rules are kept from the start.
+While a plan is made, new VMs and guests that leave drained nodes can be placed anywhere at no cost. First every item
+gets a node, even one with too little room. Then single items change nodes, or two items swap nodes, each time with the
+change that lowers the excess most or raises it least, until no node is overfull. An item that has just changed stays
+for a while, so that the search does not go in circles. Rules hold from the start.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from .board import NOWHERE, Board
 from .items import Item
 
 TENURE = 6
-"""For how many changes an item stays where it is after it was put there, and for up to so many more by its number."""
+"""A changed item stays for at least this many turns, and for less than twice as many."""
 
 PER_STEP = 8
-"""So many changes are weighed at the price of one step of the search."""
+"""The number of compared changes that cost one step of the budget."""
 
 PER_QUESTION = 100
-"""The same for a question to the filters."""
+"""The number of compared changes that a call of the filters costs."""
 
 MOST_IDLE = 50
-"""After so many turns in which nothing could be changed the search ends."""
+"""The search ends after this many turns without a change."""
 
 EPSILON = 1e-9
 
 PIECES = 50
-"""So many of the largest sizes of the items are compared with the room of the nodes before anything is tried."""
+"""Before the search, this many of the largest item sizes are checked against the room of the nodes."""
 
 
 class Packing:
-    """Items on a board that may all be placed again.
+    """Places a set of items on a board together.
 
     Attributes:
-        steps: how many steps were taken.
+        steps: the number of steps used.
     """
 
     def __init__(self, board: Board, items: Sequence[Item], most: int) -> None:
-        """most is the number of steps that may be taken."""
+        """most is the budget of steps."""
         self.board = board
         self.steps = 0
         self._most = most * PER_STEP
@@ -56,9 +56,9 @@ class Packing:
         self._best = 0.0
 
     def run(self, why: dict[int, str]) -> bool:
-        """Place all items where there is room for them; leave the board as it was when none was found.
+        """Place all items within the room of the nodes and return True, or leave the board as it was.
 
-        why has the reason of each item's move by its index.
+        why has the reason for each item's move, by the index of the item.
         """
         mark = len(self.board.trail)
         self._why = why
@@ -72,7 +72,7 @@ class Packing:
     # --- inside ---
 
     def _plausible(self) -> bool:
-        """Whether each item has room by itself, and all of them together may have."""
+        """Return whether each item fits alone and all of them may fit together."""
         board = self.board
         if not all(any(board.fits(item, node) for node in board.rows(item).nodes) for item in self._items):
             return False
@@ -84,13 +84,13 @@ class Packing:
         )  # fmt: skip
 
     def _room(self, node: int) -> tuple[float, float]:
-        """The CPU and the memory that are left on a node for the items."""
+        """Return the CPU and memory that a node has left for the items."""
         board = self.board
         rows = next(board.rows(item) for item in self._items if node in board.rows(item).nodes)
         return rows.cpu[node] - board.cpu[node], rows.memory[node] - board.memory[node]
 
     def _start(self) -> bool:
-        """Put every item where it exceeds the room by the least; those with rules first, as they have less choice."""
+        """Put every item where it exceeds the room least; items with rules first, as they have less choice."""
         board = self.board
         self._left = {node: list(board.shares(*self._room(node))) for node in self._nodes}
         self._on: dict[int, dict[int, Item]] = {node: {} for node in self._nodes}
@@ -129,7 +129,7 @@ class Packing:
         self.board.move(item, target, self._why[item.index])
 
     def _improve(self) -> bool:
-        """Change places until nothing exceeds its node."""
+        """Change places until no node is overfull."""
         excess = {node: self._excess(*self._left[node]) for node in self._nodes}
         self._best = sum(excess.values())
         turn = changed = 0
@@ -144,7 +144,7 @@ class Packing:
             found = self._next(turn, excess, total)
             if idle > MOST_IDLE:
                 break
-            # Asking the filters takes as long as weighing many changes.
+            # A call of the filters takes as long as comparing many changes.
             self._weighed += PER_QUESTION
             if found is None or not self._change(*found, turn):
                 continue
@@ -156,7 +156,7 @@ class Packing:
         return False
 
     def _next(self, turn: int, excess: dict[int, float], total: float) -> tuple[Item, int, int, Item | None] | None:
-        """The best change that is open now: an item of an overfull node, where it goes, and what comes back for it."""
+        """Return the best change: an item, its overfull node, its new node, and the item that it swaps with or None."""
         best = float("inf")
         found: tuple[Item, int, int, Item | None] | None = None
         record = self._best - total - EPSILON
@@ -204,12 +204,12 @@ class Packing:
         return found
 
     def _may_return(self, other: Item, node: int, leaving: Item, turn: int) -> bool:
-        """Whether an item may come to a node that another leaves, as far as was learnt."""
+        """Return whether, by what was learnt so far, an item may go to a node that another leaves."""
         apart = self._apart[other.index] - {leaving.index}
         return self._barred.get((other.index, node), 0) <= turn and apart.isdisjoint(self._on[node])
 
     def _change(self, item: Item, source: int, target: int, other: Item | None, turn: int) -> bool:
-        """Carry a change out, unless a rule is against it; then that is remembered."""
+        """Make a change unless a rule forbids it; remember what a rule forbids."""
         board, mark = self.board, len(self.board.trail)
         until = turn + TENURE
         if other is not None:
@@ -231,7 +231,7 @@ class Packing:
         return True
 
     def _refused(self, item: Item, node: int, until: int) -> bool:
-        """Whether a rule is against the item on the node; the items that it must be apart from are learnt."""
+        """Return whether a rule forbids the item on the node, and learn which items it must be apart from."""
         board = self.board
         if not board.forbidden(item, node):
             return False
@@ -252,8 +252,9 @@ class Packing:
 
 
 def _enough(sizes: Sequence[float], rooms: Sequence[float]) -> bool:
-    """Whether the rooms may be enough: in sum, and counted in whole pieces of each size. A larger item takes as many
-    pieces as fit into it, and a room gives as many as fit into it.
+    """Return whether the rooms may be enough, in total and counted in whole pieces of each size.
+
+    An item counts as the number of whole pieces in it, and so does a room.
     """
     rooms = [max(room, 0.0) for room in rooms]
     if sum(sizes) > sum(rooms):

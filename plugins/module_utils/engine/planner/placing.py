@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several items, each placed somewhere: tried in several ways, of which the best is kept."""
+"""Place several items: try several orders and keep the best result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .packing import Packing
 
 
 class Task(t.NamedTuple):
-    """An item that has to go somewhere else, or anywhere if it is new; why is the reason."""
+    """An item that needs another node, or a first one if it is new. why is the reason."""
 
     item: Item
     why: str
@@ -30,16 +30,16 @@ ORDERS: Sequence[Order] = (
     lambda task: (-task.item.priority, -task.item.memory, -task.item.cores, task.item.index),
     lambda task: (-task.item.priority, -task.item.cores, -task.item.memory, task.item.index),
 )
-"""In which orders items are placed: by priority, and then the largest first, by the larger share, memory or CPU."""
+"""The orders in which items are placed: by priority, then largest first by dominant share, by memory or by CPU."""
 
 
 @dataclass(slots=True)
 class Placed:
-    """What came of one way to place the items.
+    """The result of one attempt to place the items.
 
     Attributes:
         failed: the tasks whose items found no place.
-        extra: how many guests were moved that need not have moved.
+        extra: the number of moved guests that could have stayed.
         cost: the bytes that all moves send.
         steps: (item, node, why) of all changes.
     """
@@ -51,17 +51,17 @@ class Placed:
 
     @property
     def worth(self) -> tuple[int, int, int]:
-        """Less is better."""
+        """Compares attempts; the smaller one is better."""
         return len(self.failed), self.extra, self.cost
 
 
 class Placer:
-    """Places items on a board, with a number of steps to spend in all and within bounds of moves and bytes.
+    """Places items on a board within a budget of steps and within bounds on moves and bytes.
 
     Attributes:
-        steps: how many steps were taken.
-        exhausted: whether the steps did not suffice for something.
-        bounded: the items that had a place which the bounds do not allow.
+        steps: the number of steps used.
+        exhausted: whether the budget ran out.
+        bounded: the indexes of items whose places the bounds do not allow.
     """
 
     def __init__(self, board: Board, bounds: Bounds, by_score: Rank) -> None:
@@ -73,9 +73,9 @@ class Placer:
         self._by_score = by_score
 
     def place(self, tasks: Sequence[Task], most_extra: int | None, *, by_score: bool = True) -> list[Task]:
-        """Place all items, moving at most so many others for each; return the tasks that failed.
+        """Place all items, moving at most most_extra others for each; return the tasks that failed.
 
-        The profile's scores choose among the nodes as long as all fit without moving others, if that is wanted.
+        With by_score the profile's scores choose the nodes, as long as all items fit without moving others.
         """
         if not tasks:
             return []
@@ -101,21 +101,21 @@ class Placer:
         return best.failed
 
     def one(self, item: Item, extra: int, why: str) -> bool:
-        """Place one item, by the scores if there is room and else by moving at most so many others."""
+        """Place one item by the scores if there is room, otherwise by moving a limited number of others."""
         return not self.place([Task(item, why)], extra)
 
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
-        """Put an item on one node, moving at most so many others off it; None moves none."""
+        """Place an item on one node, moving a limited number of others off it; None moves none."""
         return item.movable and self._tried(item, lambda search: search.bring(item, node, extra, why))
 
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
-        """Free so much CPU and memory on a node."""
+        """Free this much CPU and memory on a node."""
         return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why))
 
     # --- inside ---
 
     def _tried(self, item: Item | None, action: Callable[[Search], bool]) -> bool:
-        """Whether the action succeeds within the bounds; if not, the board is as before."""
+        """Run the action and return whether it succeeds within the bounds; if not, undo it."""
         mark = len(self.board.trail)
         search = Search(self.board, max(self._bounds.steps - self.steps, 0))
         done = action(search)
@@ -123,7 +123,7 @@ class Placer:
         return done and self._within(item, mark)
 
     def _within(self, item: Item | None, mark: int) -> bool:
-        """Whether the moves so far are within the bounds; if not, those since the mark are taken back."""
+        """Return whether the moves so far are within the bounds; if not, undo those since the mark."""
         most, most_bytes = self._bounds.max_moves, self._bounds.max_bytes
         if most is None and most_bytes is None:
             return True
@@ -141,7 +141,7 @@ class Placer:
         self.exhausted |= search.exhausted
 
     def _packed(self, tasks: Sequence[Task]) -> Placed | None:
-        """Place all items without moving others by packing them, if they are such as can be."""
+        """Place all items by packing, without moving others, where the items allow that."""
         items = [task.item for task in tasks]
         if len(items) < 2 or not all(item.free for item in items):
             return None
@@ -165,7 +165,7 @@ class Placer:
         *,
         until_failure: bool = False,
     ) -> Placed:
-        """Place the items in an order. With until_failure the first that fails ends it, and nothing is placed."""
+        """Place the items in an order. With until_failure the first failure ends the attempt, and nothing is placed."""
         search = Search(self.board, max(self._bounds.steps - self.steps, 0), rank)
         mark = len(self.board.trail)
         failed: list[Task] = []
@@ -190,6 +190,6 @@ class Placer:
 
 
 def compressed(steps: Sequence[Step]) -> list[Step]:
-    """Of an item whose move can be put off, only the last of several steps."""
+    """Keep only the last step of each item whose move is free."""
     last = {step.item.index: number for number, step in enumerate(steps)}
     return [step for number, step in enumerate(steps) if number == last[step.item.index] or not step.item.free]

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Goals in, a plan out. Everything is decided on a copy of the cluster; nothing is changed.
+"""Make a plan that reaches the goals. The planner works on a copy of the cluster state and changes nothing.
 
-What must go somewhere (guests of drained nodes, new VMs, guests that stand where a rule forbids it) is placed largest
-first. The places come from the profile's scores while that needs no move of other guests; where it does, the search
-packs as tightly as it can, as it then moves the fewest.
+It places what needs a node (guests of drained nodes, new VMs, guests whose node a rule forbids) largest first. The
+profile's scores choose the nodes as long as no other guest has to move. Otherwise the search packs as tightly as it
+can, because that moves the fewest guests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_BOUNDS = Bounds()
 NO_ORDER = "no order of the steps was found in which every filter agrees to each"
 
 MOST_EXTRA = 12
-"""The most guests that need not move which are moved to find a place for one item."""
+"""To place one item, the search moves at most this many guests that could stay."""
 
 
 def make_plan(
@@ -47,7 +47,7 @@ def make_plan(
     default_profile: str = "balanced",
     now: float = math.inf,
 ) -> Plan:
-    """Make a plan that reaches the goals with as few moves as the search finds; state is left as it is.
+    """Make a plan that reaches the goals with as few moves as the search finds. It does not change state.
 
     mobility says how each guest can be moved; a guest without one is not moved. default_profile is that of guests, and
     of requests that name none. now is in seconds, on the clock of Request.created. Raises InvalidRequest and
@@ -63,7 +63,7 @@ def problem(
     mobility: Mapping[int, Mobility],
     default_profile: str = "balanced",
 ) -> Program:
-    """What has to be solved to place the new VMs and to drain the nodes of the goals; the other goals are left out."""
+    """Return the exact model for placing the new VMs and draining the nodes. It ignores the other goals."""
     planner = _Planner(state, profiles, goals, mobility, NO_BOUNDS, default_profile, math.inf)
     return program(planner.board, [task.item for task in (*planner.drains(), *planner.creations())])
 
@@ -71,13 +71,13 @@ def problem(
 def broken_guests(
     state: ClusterState, profiles: Mapping[str, Profile], default_profile: str = "balanced"
 ) -> dict[int, str]:
-    """The guests that break a rule or a limit where they are, by VMID: the reason."""
+    """Return the guests that break a rule or a limit on their node, by VMID, each with the reason."""
     board = _Planner(state, profiles, Goals(), {}, NO_BOUNDS, default_profile, math.inf).board
     return {part.vmid: why for index, why in broken_now(board).items() for part in board.items[index].parts}
 
 
 class _Planner:
-    """One plan in the making."""
+    """Builds one plan."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Planner:
         self._before = loads(self.board)
 
     def plan(self) -> Plan:
-        """Reach one goal after the other, each beside what was found for those before."""
+        """Reach the goals one after the other. Each keeps what the earlier ones decided."""
         board, goals = self.board, self.goals
         closed = board.reach.closed
         broken = repair(board, self.placer) if goals.repair else {}
@@ -133,7 +133,7 @@ class _Planner:
         )
 
     def by_score(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
-        """The nodes by the profile's scores, best first."""
+        """Return the nodes ordered by the profile's scores, best first."""
         self.board.show_all()
         scores = self.scheduler.scores(item.parts[0].request, self.board.admission.now)
         return sorted(nodes, key=lambda node: (-scores.get(self.board.nodes[node].name, -1.0), node))
@@ -148,7 +148,7 @@ class _Planner:
             self.board.add_guests([guest], self.mobility)
 
     def drains(self) -> Iterable[Task]:
-        """The guests of drained nodes; those that cannot be moved are stuck."""
+        """Yield the guests of drained nodes, and record those that cannot move as stuck."""
         for item in list(self.board.items):
             names = sorted(self.board.nodes[home].name for home in item.homes & self.board.reach.closed)
             if not names:
@@ -161,7 +161,7 @@ class _Planner:
                     self._stays(part.guest, *self._what_holds(item, part))
 
     def _what_holds(self, item: Item, part: Part) -> tuple[str, str]:
-        """Why a part of an item that cannot be moved stays, and what would cure it."""
+        """Return why a part of an immovable item stays, and the remedy."""
         for each in (part, *item.parts):
             if each.mobility.stuck[0]:
                 why, cure = each.mobility.stuck
@@ -170,7 +170,7 @@ class _Planner:
         return f"{node} is offline", f"bring {node} back, or remove it from the cluster"
 
     def creations(self) -> Iterable[Task]:
-        """The new VMs, each with the VMID that it will get; those that must be together are one item."""
+        """Yield the new VMs, each with its VMID. VMs that must share a node form one item."""
         requests = list(self.goals.place)
         vmids: list[int | None] = []
         for request in requests:
@@ -192,7 +192,7 @@ class _Planner:
                 yield Task(self.board.add_new(parts), "")
 
     def _give_up(self, task: Task) -> None:
-        """Say of an item that found no place why not."""
+        """Record why an item found no place."""
         item = task.item
         why, cure = reasons(self.board, item)
         if item.index in self.placer.bounded:
@@ -205,7 +205,7 @@ class _Planner:
                 self._stays(guest, why, cure)
 
     def _leave(self, item: Item, why: str, cure: str) -> None:
-        """Say of an item that it stays where a goal wants it away."""
+        """Record that an item stays although a goal wants it to leave its node."""
         for part in item.parts:
             if part.guest is None:
                 self.unplaced[part.request.name] = why
@@ -219,7 +219,7 @@ class _Planner:
 
 
 def reasons(board: Board, item: Item) -> tuple[str, str]:
-    """Why the item may go to no node as things are, and what would cure that."""
+    """Return why no node takes the item at present, and the remedy."""
     rows, found, kinds = board.rows(item), Counter[str](), Counter[Category]()
     for info in board.nodes:
         if info.index in board.reach.closed or info.index in item.homes:
@@ -249,7 +249,7 @@ CURES = {
 
 
 def in_words(goals: Goals) -> str:
-    """The goals as the user would say them."""
+    """Return the goals in words, for the user."""
     parts = [f"place {len(goals.place)} VM(s)"] if goals.place else []
     parts += [f"drain {', '.join(sorted(goals.drain))}"] if goals.drain else []
     parts += ["repair"] if goals.repair else []

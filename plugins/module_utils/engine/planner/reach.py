@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where an item may go at all, and how much may be allocated there then: what no move changes."""
+"""Reach: which nodes an item may use, and how much each may allocate with it. No move of guests changes that."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NO_REQUEST = Request("")
 NO_NODE = Node("", cores=1, memory=1)
 
 ROUNDING = 1e-9
-"""The part of a limit by which sums may exceed it here. The filters, which round as they do, are asked as well."""
+"""The fraction of a limit that sums may exceed it by. The filters decide such cases, with their own rounding."""
 
 
 class Rows(t.NamedTuple):
-    """For one kind of item, by node: what may be allocated when it is there; below 0 where it may never be.
+    """For one kind of item: what each node may allocate with it; negative where it may never be.
 
-    nodes are the others; refusals are the reasons, by node.
+    nodes are the indexes of the nodes that it may use; refusals are the reasons against the rest, by index.
     """
 
     cpu: list[float]
@@ -36,12 +36,12 @@ class Rows(t.NamedTuple):
 
 
 class Reach:
-    """The rows of items.
+    """Finds the rows of items.
 
     Attributes:
-        policy: that of guests.
-        closed: nodes to which nothing may go.
-        mean: what a mean node may allocate of CPU and of memory.
+        policy: the allocation policy for guests.
+        closed: the indexes of nodes on which nothing may be placed.
+        mean: the CPU and memory that an average node may allocate.
     """
 
     def __init__(self, admission: Admission, closed: frozenset[str]) -> None:
@@ -56,7 +56,7 @@ class Reach:
         self._closed_rows: dict[int, Rows] = {}
 
     def rows(self, item: Item) -> Rows:
-        """Where the item may go, and how much may be allocated there then."""
+        """Return which nodes the item may use, and how much each may allocate with it."""
         index = item.index
         found = self._open_rows.get(index)
         if found is None:
@@ -66,7 +66,7 @@ class Reach:
         return found
 
     def close(self, nodes: Iterable[int]) -> frozenset[int]:
-        """Let nothing go to these nodes, and to no others than these; return those for which that is new."""
+        """Close exactly these nodes; return those whose state changed."""
         changed, self.closed = self.closed.symmetric_difference(nodes), frozenset(nodes)
         if changed:
             self._open_rows.clear()
@@ -74,8 +74,8 @@ class Reach:
         return changed
 
     def limits(self, node: int, *, enforced: bool = True) -> tuple[float, float]:
-        """What a node may allocate of CPU and memory to guests without a ratio of their own; infinite where that is not
-        enforced.
+        """Return the CPU and memory that a node may allocate to guests without a ratio of their own; infinite where the
+        limit is not enforced.
         """
         policy, host = self.policy, self._nodes[node].node
         cpu = policy.cpu.allocatable(host) if not enforced or "cpu" in policy.enforced else math.inf
@@ -112,7 +112,7 @@ class Reach:
         return Rows(cpu, memory, nodes, refusals)
 
     def _without_closed(self, rows: Rows) -> Rows:
-        """The same with the nodes left out to which nothing may go; alike for items that are alike."""
+        """Return the rows without closed nodes. Alike items share them."""
         found = self._closed_rows.get(id(rows))
         if found is None:
             cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what was found on the board to a plan: in order, with its reasons, and what becomes of each node."""
+"""Turn the changes on the board into a plan: ordered moves and creations, reasons, and the load of each node."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .placing import compressed
 
 BYTES_PER_SECOND = 100 * 1024**2
 SECONDS_PER_MOVE = 5.0
-"""What a move is estimated to take beside sending its bytes, and how fast these are sent."""
+"""Estimate of a move: a fixed time, plus the time to send its bytes at this rate."""
 
 
 def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> tuple[list[Leg], list[Step]]:
-    """Carry out the board's trail again from the start, step by step, in an order in which every filter agrees.
+    """Replay the board's trail from the start, step by step, in an order in which the filters allow every step.
 
-    Nothing goes to closed nodes. Steps that a filter refuses in their turn are tried again after the others; those
-    that are refused even then are returned as well.
+    Nothing goes to closed nodes. A step that a filter refuses is tried again after the others. Returns the legs, and
+    the steps that stayed refused.
     """
     due = compressed(board.trail)
     board.undo(0)
@@ -70,7 +70,7 @@ def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[L
 
 
 def _at_once(board: Board, item: Item) -> bool:
-    """Whether the HA manager moves all of the item when it is asked to move one."""
+    """Return whether the HA manager moves the whole item when asked to move one of its guests."""
     vmids = {part.vmid for part in item.parts}
     lead = item.parts[0]
     return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= kept_together(
@@ -88,7 +88,7 @@ def _position(board: Board, item: Item, part: Part) -> tuple[Position, ...]:
 
 
 def moves_of(board: Board, legs: Sequence[Leg]) -> tuple[tuple[Move, ...], tuple[Creation, ...]]:
-    """The legs as moves and creations; creations have the higher ids."""
+    """Return the legs as moves and creations. Creations have the higher ids."""
     moving = [leg for leg in legs if leg.parts[0].guest is not None]
     making = [leg for leg in legs if leg.parts[0].guest is None]
     ids = {leg.number: position for position, leg in enumerate((*moving, *making), start=1)}
@@ -129,7 +129,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
 
 
 def _storages(board: Board, part: Part, target: str) -> dict[str, str]:
-    """The storage on the target of each disk that is copied."""
+    """Return the target storage of each disk that the move copies, by slot."""
     draft = board.drafts.get(part.vmid)
     if draft is None or draft.node != target:
         return {}
@@ -146,17 +146,17 @@ def _decision(board: Board, leg: Leg) -> Decision:
 
 
 def ordered(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
-    """Fill in what each leg waits for."""
+    """Set which legs each leg waits for."""
     put_in_order(legs, start, Relations(board.state.snapshot.ha_rules))
     _keep_limits(board, legs)
     shorten(legs)
 
 
 def _keep_limits(board: Board, legs: Sequence[Leg]) -> None:
-    """Have legs wait where a limit of a node other than CPU and memory asks for it, as that of its guests does.
+    """Make legs wait where a limit other than CPU and memory needs it, such as the number of guests on a node.
 
-    A leg must be allowed though all that may still be on its target, or there already, is there. If it is not, it waits
-    for all that leaves the target before it, and all that comes later waits for it.
+    A leg must be allowed with everything on its target that may still be there or may already have arrived. If it is
+    not, it waits for all that leaves the target before it, and all that arrives later waits for it.
     """
     board.undo(0)
     for leg in legs:
@@ -182,7 +182,7 @@ def _keep_limits(board: Board, legs: Sequence[Leg]) -> None:
 
 
 def courses(board: Board, legs: Sequence[Leg], start: Sequence[Load]) -> dict[str, NodeCourse]:
-    """What becomes of every node that the plan touches."""
+    """Return the load before, at the peak and after, for every node that the plan touches."""
     touched = {leg.target for leg in legs} | {source.node for leg in legs for source in leg.sources}
     return {board.nodes[node].name: _course(board, legs, node, start[node]) for node in sorted(touched)}
 
@@ -205,7 +205,7 @@ def _course(board: Board, legs: Sequence[Leg], node: int, before: Load) -> NodeC
 
 
 def loads(board: Board) -> list[Load]:
-    """What is allocated on each node now."""
+    """Return what is allocated on each node now."""
     return [
         Load(round(cpu, 6), int(memory), len(info.guests))
         for cpu, memory, info in zip(board.cpu, board.memory, board.nodes, strict=True)
