@@ -185,6 +185,7 @@ class PlanRun:
         self._fruitless = 0
         self._patience = options.timeout
         self._held: frozenset[int] = frozenset()
+        self._busy: Mapping[int, str] = {}
         self._coming: frozenset[int] = frozenset()
         self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
@@ -272,7 +273,8 @@ class PlanRun:
                 rounds, fewest, self._fruitless = 0, len(outcome.last.moves), 0
 
     def _others_have_ended(self, plan: Plan) -> bool:
-        """Whether others had something under way that the goals wait for, and it has ended by now.
+        """Whether others had something under way that the goals wait for, and it has ended by now, perhaps even between
+        two looks at the cluster.
 
         plan has no moves. A guest that found no room may find it once theirs have ended; one that cannot be moved does
         not wait for them.
@@ -280,7 +282,7 @@ class PlanRun:
         staying = {guest.vmid for guest in plan.stuck}
         if self._options.apply is not None or not (staying or self._coming):
             return False
-        busy = at_work(self._access)
+        busy = {**self._busy, **at_work(self._access)}
         awaited = set(self._coming)
         if staying - self._held or staying & busy.keys():
             awaited |= {vmid for vmid, why in busy.items() if why == MOVED_BY_OTHERS or vmid in staying}
@@ -334,7 +336,7 @@ class PlanRun:
 
     def _looked(self) -> Sight:
         sight = self._look()
-        self._ha_rules, self._coming = sight.state.snapshot.ha_rules, sight.coming
+        self._ha_rules, self._busy, self._coming = sight.state.snapshot.ha_rules, sight.busy, sight.coming
         return sight
 
     def _as_planned(self, snapshot: Snapshot) -> Snapshot:
