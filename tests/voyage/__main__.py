@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import importlib
 import itertools
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
+CODE = (TESTS.parent / "plugins", TESTS / "voyage", TESTS / "simulated_cluster")
+"""What decides a history besides its seed."""
 PACKAGES = ("ansible_collections.qemu_scheduler.proxmox.", "simulated_cluster.")
 
 
@@ -28,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="show this history")
     parser.add_argument("--first", type=int, default=0, help="the first of many")
     parser.add_argument("--count", type=int, default=100, help="how many, one after the other")
-    parser.add_argument("--new", type=int, default=0, help="how many more of random seeds")
+    parser.add_argument("--more", type=int, nargs="*", default=(), metavar="SEED", help="further ones")
+    parser.add_argument("--new", type=int, default=0, help="how many more, of seeds that only this code has")
     parser.add_argument("--workers", type=int, default=1, help="in how many processes")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails")
     options = parser.parse_args(arguments)
@@ -41,8 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         History(options.seed, print).sail()
         return 0
-    new = (secrets.randbelow(2**31) for _number in range(options.new))
-    return many([*range(options.first, options.first + options.count), *new], go_on=options.go_on)
+    new = new_seeds(code_digest(CODE), range(options.first, options.first + options.new)) if options.new else ()
+    return many([*range(options.first, options.first + options.count), *options.more, *new], go_on=options.go_on)
+
+
+def code_digest(folders: Iterable[Path]) -> str:
+    """Return what is the same for the same code, and another text after any change to it."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(f"{file.relative_to(folder).as_posix()} {file.stat().st_size}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def new_seeds(digest: str, numbers: Iterable[int]) -> list[int]:
+    """Return a seed for each number, always the same ones for a digest."""
+    return [int(hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:8], 16) for number in numbers]
 
 
 def many(seeds: Sequence[int], *, go_on: bool) -> int:

@@ -14,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from .__main__ import code_digest, new_seeds
+
+FOUND = (276, 578091972)
+"""Seeds that once found something: a move without a reservation, a move that ended between two looks."""
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -22,9 +27,9 @@ def voyage(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("first", [0, 21])
-def test_voyage__every_history_keeps_the_law_and_reaches_the_goal(first: int) -> None:
-    done = voyage("--first", first, "--count", 21, "--new", 21)
+@pytest.mark.parametrize(("first", "more"), [(0, FOUND), (21, ())])
+def test_voyage__every_history_keeps_the_law_and_reaches_the_goal(first: int, more: tuple[int, ...]) -> None:
+    done = voyage("--first", first, "--count", 21, "--new", 21, "--more", *more)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -33,3 +38,19 @@ def test_voyage__is_the_same_for_a_seed_each_time() -> None:
     assert first.stdout == second.stdout
     assert "run 1" in first.stdout
     assert "the faults are over" in first.stdout
+
+
+def test_voyage__new_seeds_are_the_same_until_the_code_changes(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("1")
+    before = code_digest([tmp_path])
+    (tmp_path / "a.py").write_text("2")
+    changed = code_digest([tmp_path])
+    (tmp_path / "a.py").rename(tmp_path / "b.py")
+    renamed = code_digest([tmp_path])
+    (tmp_path / "b.py").rename(tmp_path / "a.py")
+    (tmp_path / "a.py").write_text("1")
+
+    assert code_digest([tmp_path]) == before
+    seeds = {digest: new_seeds(digest, range(3)) for digest in (before, changed, renamed)}
+    assert len({seed for each in seeds.values() for seed in each}) == 9
+    assert new_seeds(before, range(1, 3)) == seeds[before][1:]
