@@ -7,7 +7,9 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragments C(scheduling), and C(scheduling.requests) for modules that decide about requests."""
+    """The fragments C(scheduling), C(scheduling.requests) and C(scheduling.search): for all modules, for those that
+    decide about requests, and for those that search.
+    """
 
     DOCUMENTATION = r"""
 options:
@@ -118,4 +120,17 @@ options:
     type: list
     elements: str
     default: []
+"""
+
+    SEARCH = r"""
+options:
+  search_time:
+    description:
+      - Maximum length of one search for places or for moves, in seconds.
+      - A second stands for 100,000 steps of the search, however long these take. So the result does not depend on
+        the speed of the machine.
+      - New VMs are placed one after the other first. A search only follows if that leaves VMs without a node.
+    type: float
+    default: 2.0
+    version_added: 1.1.0
 """

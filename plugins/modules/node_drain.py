@@ -49,6 +49,7 @@ seealso:
 extends_documentation_fragment:
   - qemu_scheduler.proxmox.moves
   - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
   - qemu_scheduler.proxmox.attributes

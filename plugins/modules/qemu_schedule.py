@@ -181,6 +181,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.scheduling.requests
+  - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.clusters
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
@@ -602,6 +603,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     cluster_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
+    search_argument_spec,
     vms_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
@@ -613,6 +615,7 @@ def argument_spec() -> Spec:
         **cluster_argument_spec(),
         **clusters_argument_spec(),
         **run_argument_spec(),
+        **search_argument_spec(),
         **vms_argument_spec(),
         "all_or_nothing": {"type": "bool", "default": True},
         "decision_nodes": {"type": "int", "default": 50},

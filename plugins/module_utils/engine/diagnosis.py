@@ -43,6 +43,7 @@ class Outcome:
         findings: those of the PostFilter plugins, by plugin.
         rejected_by: the plugins that rejected nodes; an event of one of them may make the request fit.
         resolvable: whether a change in the cluster can help.
+        exhausted: whether a search for places of all requests together ended at its limit.
         until: the time at which it fits without any change, on the clock of Request.created; None if there is none.
     """
 
@@ -53,6 +54,7 @@ class Outcome:
     findings: Mapping[str, t.Any] = field(default_factory=dict)
     rejected_by: frozenset[str] = frozenset()
     resolvable: bool = False
+    exhausted: bool = False
     until: float | None = None
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:

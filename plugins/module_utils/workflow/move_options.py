@@ -13,7 +13,7 @@ from ..engine.texts import number_text
 from ..errors import InvalidRequest
 from ..model import GIB
 from .agenda import Caps
-from .options import Spec, live_argument_spec, profile_argument_spec
+from .options import Spec, live_argument_spec, profile_argument_spec, search_argument_spec, search_steps
 
 if t.TYPE_CHECKING:
     from ..plans import Bounds
@@ -46,7 +46,7 @@ class MoveOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
-        """Raises InvalidRequest for a number that is too small; where stands before the options in its message."""
+        """Raises InvalidRequest for a number that is not possible; where stands before the options in its message."""
         from ..plans import Bounds
         from ..proxmox.mobility_rules import Permitted
 
@@ -61,7 +61,7 @@ class MoveOptions:
             if value < 1:
                 text = number_text(value)
                 raise InvalidRequest(f"{where}parallel.{key}: {text} is not possible, expected at least 1")
-        transfer = params.get("max_transfer")
+        steps, transfer = search_steps(params), params.get("max_transfer")
         return cls(
             permitted=Permitted(
                 offline=params["offline"],
@@ -69,7 +69,7 @@ class MoveOptions:
                 local_disks=params["local_disks"],
                 tag_rules=params["tag_rules"],
             ),
-            bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB)),
+            bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB), steps),
             caps=Caps(**given),
             timeout=float(params["timeout"]),
             bwlimit=params.get("bwlimit"),
@@ -85,7 +85,8 @@ def room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
     given = params.get("make_room")
     if given is None:
         return None
-    return MoveOptions.of({**given, "tag_rules": params["tag_rules"], "on_failure": REPLAN}, "make_room.")
+    of_task = {name: params[name] for name in ("tag_rules", "search_time")}
+    return MoveOptions.of({**given, **of_task, "on_failure": REPLAN}, "make_room.")
 
 
 def move_argument_spec() -> Spec:
@@ -93,6 +94,7 @@ def move_argument_spec() -> Spec:
     return {
         **live_argument_spec(),
         **profile_argument_spec(),
+        **search_argument_spec(),
         **moves_argument_spec(),
         "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
         "plan_file": {"type": "path"},

@@ -8,8 +8,12 @@ one place for what several modules share.
 
 from __future__ import annotations
 
+import math
 import typing as t
+from collections.abc import Mapping
 
+from ..engine.texts import number_text
+from ..errors import InvalidRequest
 from ..proxmox.login import connection_argument_spec
 from ..proxmox.options.table import vm_argument_spec
 from .address_pools import address_pools_argument_spec
@@ -20,6 +24,11 @@ from .guest_rules import guest_rules_argument_spec
 from .host_facts import host_argument_spec
 from .rules import rules_argument_spec
 from .states import STATES
+
+STEPS_PER_SECOND = 100_000
+"""How many steps of a search stand for one second of C(search_time), so that results do not depend on the machine."""
+
+MOST_SECONDS = 1e9
 
 Spec = dict[str, dict[str, t.Any]]
 
@@ -111,6 +120,20 @@ def profile_argument_spec() -> Spec:
         "storage_classes": {"type": "dict", "default": {}},
         **guest_rules_argument_spec(),
     }
+
+
+def search_argument_spec() -> Spec:
+    """The option for how long places and moves are searched."""
+    return {"search_time": {"type": "float", "default": 2.0}}
+
+
+def search_steps(params: Mapping[str, t.Any]) -> int:
+    """How many steps C(search_time) allows. Raises InvalidRequest."""
+    seconds: float = params["search_time"]
+    if not 0 < seconds <= MOST_SECONDS:
+        expected = f"a number of seconds greater than 0 and at most {MOST_SECONDS:.0f}"
+        raise InvalidRequest(f"search_time: {number_text(seconds)} is not possible, expected {expected}")
+    return math.ceil(seconds * STEPS_PER_SECOND)
 
 
 def run_argument_spec() -> Spec:

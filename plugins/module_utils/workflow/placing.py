@@ -73,12 +73,15 @@ class Placer:
         default_profile: str,
         device_attributes: Mapping[str, Mapping[str, t.Any]],
         addresses: AddressBook,
+        steps: int | None = None,
     ) -> None:
+        """steps limits a search for places; None: the default."""
         self._access = access
         self._profiles = profiles
         self._default = default_profile
         self._device_attributes = device_attributes
         self.addresses = addresses
+        self._steps = steps
         self._subjects = subjects_of(profiles.values())
         self._templates = Templates(access.reader)
         self._archives = Archives(access.reader)
@@ -245,7 +248,7 @@ class Placer:
     def _schedule(self, scene: Scene) -> None:
         requests = self.requests_of(scene)
         present = self.present(scene)
-        outcomes = place_batch(scene.scheduler, list(requests.values()), time.time(), present)
+        outcomes = place_batch(scene.scheduler, list(requests.values()), time.time(), present, self._steps)
         for job, outcome in zip(requests, outcomes, strict=True):
             self.note(job, outcome, scene)
 

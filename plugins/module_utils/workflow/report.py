@@ -70,6 +70,8 @@ class VMReport:
         if error is None:
             return None
         message = bound.message if isinstance(bound, LeftBehind) and bound.error is error else error.message
+        if self.job.outcome is not None and self.job.outcome.exhausted:
+            message = f"{message}; the search for places of all VMs ended at search_time"
         if self.job.advice is not None:
             message = f"{message}; {self.job.advice}"
         if self.job.hopeless:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..engine.cache import ClusterState
 from ..engine.framework.profile import Profile
 from ..engine.planner.planner import make_plan
-from ..engine.texts import first
+from ..engine.texts import first, listed
 from ..errors import CollectionError, InvalidRequest, PlanUnlawful
 from ..plans import Bounds, Goals, Move, Plan
 from ..proxmox.mobility_rules import Permitted, Surroundings, presumed
@@ -70,7 +70,7 @@ class RoomMaker:
         self._options = None if access.offline else options
         self._progress = move_progress(progress_file)
         self._run: PlanRun | None = None
-        self._held = False
+        self._held = self._exhausted = False
         self.outcome: Outcome | None = None
         self.is_due = False
 
@@ -101,6 +101,7 @@ class RoomMaker:
             progress=self._progress,
         )
         outcome = run.prepare()
+        self._exhausted = outcome.plan.exhausted
         if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(outcome.plan, jobs)):
             access.claimed = frozenset()
             return False
@@ -151,8 +152,9 @@ class RoomMaker:
             return None
         if self._options is not None:
             bounds = self._options.bounds
-            bounded = bounds.max_moves is not None or bounds.max_bytes is not None
-            return f"make_room: no moves make it fit{' within max_moves and max_transfer' if bounded else ''}"
+            limits = ["max_moves"] * (bounds.max_moves is not None) + ["max_transfer"] * (bounds.max_bytes is not None)
+            limits += ["search_time"] * self._exhausted
+            return f"make_room: no moves make it fit{f' within {listed(limits)}' if limits else ''}"
         return self._suggestion(jobs, placement)
 
     def add_moves(self, result: dict[str, t.Any], *, wrote: bool) -> None:

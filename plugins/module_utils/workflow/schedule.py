@@ -27,6 +27,7 @@ from .host_facts import check_host_vars
 from .job import Job
 from .move_options import room_options
 from .node_facts import facts_of
+from .options import search_steps
 from .placing import Placer
 from .plugin_config import profiles_of
 from .progress import Progress, ProgressFile
@@ -49,6 +50,7 @@ class Task:
 
     Attributes:
         series: the entries that have a count.
+        steps: how long a search may take.
     """
 
     entries: Sequence[Entry]
@@ -57,6 +59,7 @@ class Task:
     default_profile: str
     device_attributes: Mapping[str, Mapping[str, t.Any]]
     progress: Progress | None
+    steps: int
 
 
 class Done(t.NamedTuple):
@@ -84,6 +87,7 @@ def schedule(
     failed, and other CollectionErrors if the task failed before it looked at any VM.
     """
     _check_numbers(params)
+    steps = search_steps(params)
     if params["apply"] is not None:
         # A plan that is carried out only in part is a different plan.
         params = {**params, "all_or_nothing": True}
@@ -98,7 +102,7 @@ def schedule(
     profiles, profile = profiles_of(params)
     check_entries(entries, profiles, profile)
     attributes = device_attributes(params.get("device_attributes"))
-    task = Task(entries, expanded.series if expanded else (), profiles, profile, attributes, progress)
+    task = Task(entries, expanded.series if expanded else (), profiles, profile, attributes, progress, steps)
     work = _on_clusters if params.get("clusters") is not None else _on_one
     run, reports, cautions, room, plan = work(params, task, check_mode=check_mode)
     for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
@@ -136,7 +140,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
         removals, cautions = _surplus(task, lambda: read_settled(access.reader, patience=0).guests)
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         profiles, profile = task.profiles, task.default_profile
-        placer = Placer(access, profiles, profile, task.device_attributes, book)
+        placer = Placer(access, profiles, profile, task.device_attributes, book, task.steps)
 
         def room_maker() -> RoomMaker:
             from .room import RoomMaker

@@ -78,8 +78,9 @@ def test_make_room__moves_nothing_where_that_does_not_help(cluster: SimulatedClu
     too_many = {"vms": [{**BIG, "memory": 16384}, {"name": "small", "memory": 4096}]}
     cases: list[tuple[dict[str, Any], str]] = [
         ({**too_many, **ROOM}, "make_room: no moves make it fit"),
-        ({**BIG, "make_room": {"max_moves": 0}}, "make_room: no moves make it fit within max_moves and max_transfer"),
-        ({**BIG, "make_room": {"max_transfer": 3.9}}, "within max_moves and max_transfer"),
+        ({**BIG, "make_room": {"max_moves": 0}}, "make_room: no moves make it fit within max_moves"),
+        ({**BIG, "make_room": {"max_transfer": 3.9}}, "within max_transfer"),
+        ({**BIG, "make_room": {}, "search_time": 0.00001}, "within search_time"),
         ({"vms": [BIG, large], **ROOM}, "large"),
         ({**BIG, "make_room": {"max_moves": -1}}, "make_room.max_moves: -1 is not possible, expected at least 0"),
         (too_many, "3 node(s) would exceed the memory overcommit ratio 1.0"),

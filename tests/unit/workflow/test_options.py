@@ -14,10 +14,15 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.identity import ModuleDocFragment as Identity
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.placement import ModuleDocFragment as Placement
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vms import ModuleDocFragment as VMs
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import number_text
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     DEFAULTS,
     one_vm_argument_spec,
+    search_argument_spec,
+    search_steps,
     vms_argument_spec,
 )
 
@@ -61,3 +66,19 @@ def test_affinity__has_its_defaults_in_entries_as_well() -> None:
     for entry in (*entries(name="web-1", affinity=[rule]), *entries(vms=[{"name": "web-1", "affinity": [rule]}])):
         (term,) = entry.request.affinity
         assert (term.together, term.required, term.topology_key, term.weight) == (False, True, "node", 1)
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(2.0, 200_000), (0.5, 50_000), (0.000001, 1), (60.0, 6_000_000)])
+def test_search_time__stands_for_a_fixed_number_of_steps(seconds: float, steps: int) -> None:
+    assert search_steps({"search_time": seconds}) == steps
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 2e9])
+def test_search_time__must_be_a_positive_number(seconds: float) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        search_steps({"search_time": seconds})
+    assert error.value.message.startswith(f"search_time: {number_text(seconds)} is not possible, expected a number of")
+
+
+def test_search_time__is_by_default_what_the_planner_takes() -> None:
+    assert search_steps({"search_time": search_argument_spec()["search_time"]["default"]}) == Bounds().steps

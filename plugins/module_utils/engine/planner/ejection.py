@@ -67,7 +67,7 @@ class Search:
         self._limit = math.inf
         if self._direct(item, NOWHERE, why):
             return True
-        if extra is None or self.steps >= self._most:
+        if extra is None:
             return False
         return self._with_others(item, extra, why)
 
@@ -115,6 +115,7 @@ class Search:
         self._limit = limit
         self._cut = self.steps >= limit
         if self._cut:
+            self.exhausted = True
             return False
         try:
             return self._eject(item, extra, LEVELS, NOWHERE, frozenset(), why, only)

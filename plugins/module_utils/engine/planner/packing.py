@@ -40,12 +40,14 @@ class Packing:
 
     Attributes:
         steps: the number of steps used.
+        exhausted: whether the search ended because the steps were used up.
     """
 
     def __init__(self, board: Board, items: Sequence[Item], most: int) -> None:
         """most is the budget of steps."""
         self.board = board
         self.steps = 0
+        self.exhausted = False
         self._most = most * PER_STEP
         self._weighed = 0
         self._items = items
@@ -153,6 +155,7 @@ class Packing:
             for node in (source, target):
                 excess[node] = self._excess(*self._left[node])
         self.steps += self._weighed // PER_STEP
+        self.exhausted = self._weighed >= self._most
         return False
 
     def _next(self, turn: int, excess: dict[int, float], total: float) -> tuple[Item, int, int, Item | None] | None:

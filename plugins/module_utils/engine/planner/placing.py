@@ -147,10 +147,12 @@ class Placer:
             return None
         mark, left = len(self.board.trail), max(self._bounds.steps - self.steps, 0) // 2
         if len(items) * len(self.board.nodes) > left:
+            self.exhausted = True
             return None
         packing = Packing(self.board, items, left)
         found = packing.run({task.item.index: task.why for task in tasks})
         self.steps += packing.steps
+        self.exhausted |= packing.exhausted
         if not found or not self._within(None, mark):
             return None
         steps = [(task.item, self.board.node_of(task.item), task.why) for task in tasks]

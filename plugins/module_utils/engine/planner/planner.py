@@ -196,7 +196,9 @@ class _Planner:
         item = task.item
         why, cure = reasons(self.board, item)
         if item.index in self.placer.bounded:
-            why, cure = "the plan would exceed its bounds", "raise max_moves or max_bytes"
+            why, cure = "the plan would exceed its bounds", "raise max_moves or max_transfer"
+        elif self.placer.exhausted and cure == CURES[Category.CAPACITY]:
+            cure = f"{cure}, or raise search_time"
         for part in item.parts:
             guest = part.guest
             if guest is None:

@@ -37,6 +37,15 @@ def test_place_batch__searches_where_one_after_the_other_does_not_fit() -> None:
     assert {each and each[0] for each in (found[2], found[3])} == {"a", "b"}
 
 
+def test_place_batch__tells_that_its_search_reached_the_limit() -> None:
+    batch = [vm(f"vm-{n}", gib=gib) for n, gib in enumerate([6, 3, 3, 4, 4, 4])]
+    nodes = [node("a", gib=12), node("b", gib=12)]
+    short = place_batch(scheduler(cluster(nodes)), batch, steps=1)
+    assert [outcome.exhausted for outcome in short] == [outcome.decision is None for outcome in short]
+    assert any(outcome.exhausted for outcome in short)
+    assert all(outcome.decision for outcome in place_batch(scheduler(cluster(nodes)), batch))
+
+
 def test_place_batch__leaves_what_fits_when_not_all_do() -> None:
     assert placed([6, 6, 6]) == [("a", 100), ("b", 101), None]
 
