@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,11 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 copies.put(copy)
 
-        def caught(mutant: Mutant) -> str | None:
+        def caught(mutant: Mutant) -> tuple[str | None, float]:
             copy = copies.get()
             try:
                 with mutant.planted(copy):
-                    return first_failure(copy, mutant.tests)
+                    began = time.monotonic()
+                    return first_failure(copy, mutant.tests), time.monotonic() - began
             finally:
                 copies.put(copy)
 
@@ -109,16 +111,15 @@ def first_failure(copy: Path, tests: Sequence[str]) -> str | None:
     return None
 
 
-def told(tried: Iterable[tuple[Mutant, str | None]]) -> int:
-    """Print the table as it comes, and return the exit status."""
+def told(tried: Iterable[tuple[Mutant, tuple[str | None, float]]]) -> int:
+    """Print the table as it comes, with the seconds that each fault took, and return the exit status."""
     total, survivors = 0, 0
-    for mutant, failure in tried:
+    for mutant, (failure, seconds) in tried:
         total += 1
         survivors += failure is None
-        print(f"{'SURVIVES' if failure is None else 'caught  '}  {mutant.file}: {mutant.breaks}")
-        print(
-            f"          {'by none of ' + ', '.join(mutant.tests) if failure is None else 'by ' + failure}", flush=True
-        )
+        print(f"{'SURVIVES' if failure is None else 'caught  '} {seconds:4.0f} s  {mutant.file}: {mutant.breaks}")
+        by = "none of " + ", ".join(mutant.tests) if failure is None else failure
+        print(f"                 by {by}", flush=True)
     print(f"{total - survivors} of {total} faults were caught")
     return 1 if survivors else 0
 

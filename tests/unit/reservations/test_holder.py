@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -38,9 +39,8 @@ def test_killed_process__is_dead_before_and_after_it_is_reaped(sleeper: subproce
     holder = holder_of(sleeper)
     assert not holder.is_dead()
     sleeper.kill()
-    while not holder.is_dead():
-        pass
-    assert sleeper.returncode is None
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert holder.is_dead()
     sleeper.wait()
     assert holder.is_dead()
 

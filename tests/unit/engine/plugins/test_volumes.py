@@ -107,9 +107,11 @@ def test_disks_of_one_vm__do_not_take_the_same_space_twice() -> None:
     assert decision.storages == {"scsi0": "a", "scsi1": "b"}
 
 
-def test_disks_of_decided_vms__count() -> None:
+@pytest.mark.parametrize("named", ["data", None])
+def test_disks_of_decided_vms__count(named: str | None) -> None:
     found = where(storage("data", "pve1", gib=25))
-    assert [found.schedule(with_disks(disk())).decision is not None for _ in range(3)] == [True, True, False]
+    outcomes = [found.schedule(with_disks(disk(storage=named))) for _vm in range(3)]
+    assert [outcome.decision is not None for outcome in outcomes] == [True, True, False]
 
 
 def test_shared_storage__is_counted_once_for_the_cluster() -> None:
