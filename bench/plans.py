@@ -23,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.prof
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Request, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.proof import solved
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import solved
 
 from . import drains as drains_of_nodes
 from .hard_clusters import all_movable, apart, full_cluster, fullest, tight_batch, without_room

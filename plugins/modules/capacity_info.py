@@ -107,7 +107,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     Spec,
     cluster_argument_spec,
     one_vm_argument_spec,

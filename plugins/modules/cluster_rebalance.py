@@ -104,14 +104,14 @@ error_details:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import move_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rebalancing import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import (
     BALANCE,
     CONSOLIDATE,
     REPAIR,
     rebalance,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
 
 
 def argument_spec() -> Spec:

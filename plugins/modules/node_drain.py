@@ -120,13 +120,13 @@ error_details:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.draining import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.draining import (
     ACTIVE,
     DRAINED,
     drain_nodes,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import move_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
 
 
 def argument_spec() -> Spec:

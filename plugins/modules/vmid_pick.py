@@ -98,7 +98,10 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import Spec, cluster_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    Spec,
+    cluster_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
 
 

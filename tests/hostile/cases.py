@@ -26,12 +26,18 @@ from support.whole_cluster import UPID, whole_cluster
 from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import errors
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import read_config
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_devices import DeviceNeeds
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import connection_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_settled
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import connection_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.devices import DeviceNeeds
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import read_config
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
+    Needs,
+    read_settled,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import wait_for_addresses
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following

@@ -25,23 +25,26 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Selector,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, records
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.agenda import Agenda, Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
     cluster_state,
     count_reservations,
     with_moves,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guest_rules import standing_rules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import MoveOptions
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_facts import facts_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda, Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_document import (
     document_of,
     read_plan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plugin_config import profiles_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import Premises, changes_since
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rebalancing import goals_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.premises import (
+    Premises,
+    changes_since,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import goals_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.guest_rules import standing_rules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
 

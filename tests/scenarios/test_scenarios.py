@@ -48,12 +48,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Snapshot,
     Storage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_facts import parse_nodes
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plugin_config import profiles_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import parse_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
 Scenario = Mapping[str, t.Any]

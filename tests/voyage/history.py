@@ -17,12 +17,14 @@ from simulated_cluster.cluster import Cluster
 from simulated_cluster.server import Server
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox import session as session_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import session as session_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import holder as holder_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plugin_config as config_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+    plugin_config as config_module,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import RunFailed
 
 from . import substitutes

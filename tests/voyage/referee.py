@@ -25,8 +25,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Node,
     Snapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 
 from .actors import Process
 from .moves import Moves

@@ -18,7 +18,7 @@ import requests
 from simulated_cluster.server import Server
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.transport import Answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.transport import Answer
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.database import Row, Transaction
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import SQLiteDatabase
 

@@ -9,9 +9,9 @@ import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.draining import drain_nodes
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rebalancing import rebalance
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.draining import drain_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import rebalance
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 Warn = Callable[[str], None]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..errors import ApiError
-from .session import Session
+from .api.session import Session
 
 FLAGS = (
     "nobackfill", "nodeep-scrub", "nodown", "noin", "noout", "norebalance", "norecover", "noscrub", "notieragent",

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Mapping
 from ..engine.texts import listed
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from ..model import Guest
-from .failures import NotRecorded
-from .freshness import BEING_MADE, CLONING, RESTORING, read_config
+from .api.failures import NotRecorded
+from .api.polling import Poller
+from .api.reader import Reader
+from .inventory.freshness import BEING_MADE, CLONING, RESTORING, read_config
 from .outcomes import is_killed
-from .polling import Poller
-from .reader import Reader
 from .tasks import task_rows
 
 # A task is in the list some moments after it was begun.

@@ -9,9 +9,9 @@ import typing as t
 from collections.abc import Collection, Mapping
 
 from ..errors import ApiError, TaskFailed
+from .api.sending import sent
+from .api.session import Session
 from .options.drives import kind_of
-from .sending import sent
-from .session import Session
 from .tasks import TaskFollower, TaskResult
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
+from .api.failures import VMIDTaken
 from .bound import Ended, LeftBehind, Unknown
 from .creations import removal_of
-from .failures import VMIDTaken
-from .freshness import BEING_MADE, RESTORING, read_config
+from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .lifecycle import Lifecycle
 from .outcomes import is_killed
 from .tasks import Upid, task_rows

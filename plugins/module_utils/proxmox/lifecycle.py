@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
+from .api.sending import nothing, sent
+from .api.session import Session
 from .disk_moves import move_disk, on_present_volumes
-from .freshness import read_config
 from .ha import join_ha
+from .inventory.freshness import read_config
 from .options.drives import drive_size, media_of
 from .outcomes import allocations, is_missing, is_running_already
 from .quorum import Quorum
-from .sending import nothing, sent
-from .session import Session
 from .tasks import TaskFollower, TaskResult, Upid
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the

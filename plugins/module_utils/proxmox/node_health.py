@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from ..engine.texts import known
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
+from .api.parallel import in_parallel
+from .api.reader import Reader
 from .ceph import lacks_ceph
-from .parallel import in_parallel
-from .reader import Reader
-from .rows import Row
+from .inventory.rows import Row
 
 SERVICES = ("corosync", "pve-cluster", "pvedaemon", "pveproxy", "pvestatd", "pve-ha-crm", "pve-ha-lrm")
 """The services without which a node cannot run, move and start guests."""

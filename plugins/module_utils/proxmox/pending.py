@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ApiError
-from .failures import NotRecorded
-from .freshness import read_config
+from .api.failures import NotRecorded
+from .api.reader import Reader
+from .inventory.freshness import read_config
+from .inventory.rows import Row
 from .options.table import conversion_of
 from .outcomes import is_missing
-from .reader import Reader
-from .rows import Row
 
 Pending = Mapping[str, Mapping[str, t.Any]]
 """For each parameter C(old), which is in effect, and C(new), with None for what is not set. Secrets are masked."""

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 
 from ..errors import NoQuorum, PermissionDenied
-from .reader import Reader
-from .rows import Row
+from .api.reader import Reader
+from .inventory.rows import Row
 
 # Seconds for which a result stays valid, so that many changes at the same time need one request.
 _HOLDS = 2.0

@@ -19,9 +19,9 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
+from .api.polling import Poller
+from .api.reader import Reader
 from .outcomes import lacks_quorum
-from .polling import Poller
-from .reader import Reader
 
 # No task that starts a process ends sooner, so an earlier request would be useless.
 _FIRST_LOOK_AFTER = 0.1

@@ -18,13 +18,12 @@ from ..engine.plugins.rules.cpu_model import EVERYWHERE
 from ..engine.standing_rules import StandingRules
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
-from ..proxmox.failures import NotRecorded
-from ..proxmox.freshness import SETTLING, KnownGuest, read_config
-from ..proxmox.inventory_next_id import read_next_id
-from ..proxmox.options.table import option_of
-from ..proxmox.reader import Reader
-from ..proxmox.session import Session
-from ..proxmox.snapshot import (
+from ..proxmox.api.failures import NotRecorded
+from ..proxmox.api.reader import Reader
+from ..proxmox.api.session import Session
+from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
+from ..proxmox.inventory.next_id import read_next_id
+from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
     Needs,
     completed,
@@ -32,15 +31,16 @@ from ..proxmox.snapshot import (
     read_settled,
     read_snapshot,
 )
+from ..proxmox.options.table import option_of
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Reservation
-from .device_options import needs_root
-from .guest_rules import standing_rules
+from .options.devices import needs_root
+from .options.guest_rules import standing_rules
 
 if t.TYPE_CHECKING:
-    from ..proxmox.inventory_devices import DeviceNeeds
+    from ..proxmox.inventory.devices import DeviceNeeds
 
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
@@ -96,7 +96,7 @@ class Access:
         """
         recorded, standing = params.get("snapshot"), standing_rules(params)
         if recorded is not None:
-            from ..proxmox.recorded import RecordedReader
+            from ..proxmox.api.recorded import RecordedReader
 
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing)

@@ -20,13 +20,13 @@ from ..engine.address_pools import Address, AddressPool
 from ..engine.texts import first
 from ..errors import CollectionError
 from ..model import Guest, Request
-from ..proxmox.inventory_addresses import read_static_addresses
+from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.addresses import read_static_addresses
+from ..proxmox.inventory.static_addresses import addresses_of_card, static_addresses
 from ..proxmox.options.table import to_api
-from ..proxmox.reader import Reader
-from ..proxmox.static_addresses import addresses_of_card, static_addresses
 from ..reservations.records import Reservation
-from .address_pools import Pools
-from .entries import Entry
+from .options.address_pools import Pools
+from .options.entries import Entry
 
 _TOLD = 10
 

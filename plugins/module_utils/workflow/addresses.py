@@ -12,10 +12,10 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..errors import ApiError, InvalidRequest
-from ..proxmox.failures import NodeUnreachable
-from ..proxmox.parallel import in_parallel
-from ..proxmox.reader import Reader
-from ..proxmox.session import Session
+from ..proxmox.api.failures import NodeUnreachable
+from ..proxmox.api.parallel import in_parallel
+from ..proxmox.api.reader import Reader
+from ..proxmox.api.session import Session
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"

@@ -31,10 +31,10 @@ from ..proxmox.creations import BeingCreated
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
-from .entries import Backup, Entry
-from .existing_plan import STATUS_AFTER
+from .existing.plan import STATUS_AFTER
 from .guards import Guard
 from .job import Job
+from .options.entries import Backup, Entry
 from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
 
 NO_CHANGE = (

@@ -17,14 +17,14 @@ from dataclasses import replace
 from ..engine.texts import known, listed
 from ..errors import ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Archive, Decision, Disk, Request, Snapshot
-from ..proxmox import backups
+from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.binder import TEMPLATE
+from ..proxmox.inventory import backups
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.kinds import NET, SMBIOS
 from ..proxmox.options.request import traits_of
-from ..proxmox.reader import Reader, ReadOnce
-from .entries import Backup, Entry
+from .options.entries import Backup, Entry
 from .sources import check_drives, drives_from, sizes_from
 
 _OWNER = re.compile(r"/vzdump-qemu-(\d+)-|:backup/vm/(\d+)/")

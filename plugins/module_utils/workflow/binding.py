@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
+from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import TEMPLATE, Adjust, Adjustment, Binder
 from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
-from ..proxmox.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
@@ -23,10 +23,10 @@ from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
 from .archives import left_after_restore, restore_parameters
-from .entries import Clone, Entry
-from .existing import adjustment_of
+from .existing.converger import adjustment_of
+from .existing.matching import abandoned, is_nameless, unclear
 from .job import Job, State
-from .matching import abandoned, is_nameless, unclear
+from .options.entries import Clone, Entry
 from .placing import Placer
 from .stopping import leave_signals_alone
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
+from ..proxmox.api.session import Session
 from ..proxmox.ceph import is_set, set_flag
-from ..proxmox.session import Session
 
 PRESENT, ABSENT = "present", "absent"
 

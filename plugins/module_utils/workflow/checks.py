@@ -12,7 +12,7 @@ from ..engine.framework.profile import Profile
 from ..engine.guard import check_request
 from ..engine.profiles import profile_of
 from ..errors import InvalidRequest, PluginFailed
-from .entries import Entry
+from .options.entries import Entry
 
 
 def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> None:

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
 from ..model import Decision, Guest, Request, Snapshot
-from ..proxmox.freshness import BEING_MADE, KnownGuest
-from ..proxmox.ha_moves import BEGIN_WITHIN, MOVING
-from ..proxmox.static_addresses import static_addresses
+from ..proxmox.inventory.freshness import BEING_MADE, KnownGuest
+from ..proxmox.inventory.static_addresses import static_addresses
+from ..proxmox.moves.ha_moves import BEGIN_WITHIN, MOVING
 from ..reservations.records import Reservation
-from .entries import Entry
+from .options.entries import Entry
 
 SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, BEGIN_WITHIN + 5.0
 """Seconds within which a requested move becomes visible: by the lock of the guest, or by its state in the HA

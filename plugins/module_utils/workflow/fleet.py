@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 
 from ..engine.framework.profile import Profile
 from ..model import OFF, Guest
-from ..proxmox.snapshot import read_settled
+from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
-from .address_pools import parse_pools
 from .checks import check_entries
-from .counted import Series, expand, surplus_entries
-from .device_options import device_attributes
-from .entries import Entry, build_entries
 from .guards import Guard
 from .job import Job
-from .node_facts import facts_of
+from .options.address_pools import parse_pools
+from .options.counted import Series, expand, surplus_entries
+from .options.devices import device_attributes
+from .options.entries import Entry, build_entries
+from .options.node_facts import facts_of
+from .options.plugin_config import profiles_of
 from .placing import Placer
-from .plugin_config import profiles_of
 from .report import VMReport
 from .run import Run
 
@@ -113,8 +113,8 @@ def _on_one(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> 
 
 
 def _on_clusters(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> Found:
-    from .clusters import clusters_of
-    from .multi_cluster import MultiClusterRun
+    from .clusters.connections import clusters_of
+    from .clusters.multi_cluster import MultiClusterRun
 
     run = MultiClusterRun(params, clusters_of(params), fleet.profiles, fleet.default_profile, fleet.device_attributes)
     try:

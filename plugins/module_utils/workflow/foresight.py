@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from ..engine.texts import known
 from ..errors import InvalidRequest
 from ..model import Decision, Node, Snapshot
-from ..proxmox.inventory_nodes import with_bridges
-from ..proxmox.inventory_volumes import read_volumes
+from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.nodes import with_bridges
+from ..proxmox.inventory.volumes import read_volumes
 from ..proxmox.options.conversions import Drives
 from ..proxmox.options.drives import kind_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import option_of
-from ..proxmox.reader import Reader
 from .job import Job, State
 from .pools import missing_pool
 

@@ -9,9 +9,9 @@ import typing as t
 from collections.abc import Mapping
 
 from ..errors import InvalidRequest
-from ..proxmox.static_addresses import static_addresses
-from .address_pools import addresses_argument_spec
-from .entries import Entry
+from ..proxmox.inventory.static_addresses import static_addresses
+from .options.address_pools import addresses_argument_spec
+from .options.entries import Entry
 
 VARIABLE = "an identifier of letters, digits and underscores"
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from ..engine.diagnosis import Outcome
 from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
+from ..proxmox.api.failures import NodeSilent, NodeUnreachable
 from ..proxmox.bound import Bound, Unknown
-from ..proxmox.failures import NodeSilent, NodeUnreachable
-from .entries import Entry
-from .existing_plan import Carried, ExistingPlan
+from .existing.plan import Carried, ExistingPlan
+from .options.entries import Entry
 
 if t.TYPE_CHECKING:
     from ..engine.several_clusters import ClusterVerdict

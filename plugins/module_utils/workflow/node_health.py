@@ -10,8 +10,8 @@ import typing as t
 from collections.abc import Mapping
 
 from ..errors import ApiError, ConnectionFailed
+from ..proxmox.api.session import Session
 from ..proxmox.node_health import NodeHealth, read_health
-from ..proxmox.session import Session
 
 PAUSE = 5.0
 """Seconds between two reads while the module waits."""

@@ -25,7 +25,7 @@ from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations
-from ..proxmox.freshness import SETTLING
+from ..proxmox.inventory.freshness import SETTLING
 from ..reservations.ledger import Cycle
 from .access import Access, subjects_of
 from .address_book import AddressBook
@@ -40,12 +40,12 @@ from .counting import (
     with_reservations,
     with_rules_of,
 )
-from .device_options import device_needs
+from .existing.matching import Match, doubts, match_entries
+from .existing.states import RUNNING, require_creatable
 from .job import Job, State
 from .lawful import check_lawful
-from .matching import Match, doubts, match_entries
+from .options.devices import device_needs
 from .scene import Placement, Scene, Seen
-from .states import RUNNING, require_creatable
 from .templates import Templates
 from .usage import note_after, usage_before
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..errors import ApiError, PermissionDenied
-from ..proxmox.failures import NotRecorded
-from ..proxmox.reader import Reader
+from ..proxmox.api.failures import NotRecorded
+from ..proxmox.api.reader import Reader
 
 
 def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> bool:

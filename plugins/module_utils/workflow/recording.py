@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest
-from ..proxmox.freshness import read_config
-from ..proxmox.inventory_devices import DeviceNeeds
-from ..proxmox.inventory_next_id import read_next_id
-from ..proxmox.parallel import in_parallel
-from ..proxmox.recorded import Recorder
-from ..proxmox.session import Session
-from ..proxmox.snapshot import Needs, identity, read_settled
+from ..proxmox.api.parallel import in_parallel
+from ..proxmox.api.recorded import Recorder
+from ..proxmox.api.session import Session
+from ..proxmox.inventory.devices import DeviceNeeds
+from ..proxmox.inventory.freshness import read_config
+from ..proxmox.inventory.next_id import read_next_id
+from ..proxmox.inventory.snapshot import Needs, identity, read_settled
 from .files import write_json
 
 EVERYTHING = Needs(

@@ -14,7 +14,7 @@ from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
-from .existing_plan import ExistingPlan
+from .existing.plan import ExistingPlan
 from .job import Job, State
 
 KNOWN = frozenset({"running", "stopped", "paused"})

@@ -14,22 +14,22 @@ from functools import partial
 
 from ..errors import CollectionError, GuestVanished
 from ..model import Guest
+from ..proxmox.api.polling import Poller
+from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.binder import Binder
 from ..proxmox.bound import Created
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.options.cautions import option_cautions
-from ..proxmox.polling import Poller
-from ..proxmox.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.tasks import TaskFollower
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .binding import BindingCycle, kept_alive
-from .entries import Entry
-from .existing import Converger
-from .existing_plan import ExistingPlan
+from .existing.converger import Converger
+from .existing.limits import check_limits, displaced
+from .existing.matching import unclear
+from .existing.plan import ExistingPlan
 from .job import Job, State
-from .limits import check_limits, displaced
-from .matching import unclear
+from .options.entries import Entry
 from .placing import Placer, decisions_of
 from .progress import Progress, Step, Wait
 from .report import VMReport, report_of
@@ -40,7 +40,7 @@ from .waiting import Waiting
 
 if t.TYPE_CHECKING:
     from .applying import Approved
-    from .room import RoomMaker
+    from .moves.room import RoomMaker
 
 
 class Run:

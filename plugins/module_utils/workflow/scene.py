@@ -13,8 +13,8 @@ from ..engine.cache import ClusterState
 from ..engine.scheduling_cycle import Scheduler
 from ..model import Decision, Snapshot
 from .counting import Counted
+from .existing.matching import Match
 from .job import Job
-from .matching import Match
 from .usage import NodeUsage
 
 

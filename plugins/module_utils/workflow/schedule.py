@@ -14,22 +14,22 @@ from itertools import chain
 from ..engine.framework.profile import Profile
 from ..errors import InvalidRequest
 from ..model import Guest
-from ..proxmox.snapshot import read_settled
+from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
-from .address_pools import parse_pools
 from .checks import check_entries
-from .counted import Series, expand, surplus_entries
-from .device_options import device_attributes
-from .entries import Entry, build_entries
 from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
-from .move_options import room_options
-from .node_facts import facts_of
-from .options import search_steps
+from .moves.options import room_options
+from .options.address_pools import parse_pools
+from .options.common import search_steps
+from .options.counted import Series, expand, surplus_entries
+from .options.devices import device_attributes
+from .options.entries import Entry, build_entries
+from .options.node_facts import facts_of
+from .options.plugin_config import profiles_of
 from .placing import Placer
-from .plugin_config import profiles_of
 from .progress import Progress, ProgressFile
 from .report import VMReport
 from .result import RunFailed, failure_of, result_of
@@ -37,8 +37,8 @@ from .run import Run
 
 if t.TYPE_CHECKING:
     from .applying import Approved
-    from .multi_cluster import MultiClusterRun
-    from .room import RoomMaker
+    from .clusters.multi_cluster import MultiClusterRun
+    from .moves.room import RoomMaker
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """Minimum values of numeric options."""
@@ -143,7 +143,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
         placer = Placer(access, profiles, profile, task.device_attributes, book, task.steps)
 
         def room_maker() -> RoomMaker:
-            from .room import RoomMaker
+            from .moves.room import RoomMaker
 
             return RoomMaker(access, placer, profiles, profile, options, params.get("progress_file"))
 
@@ -163,8 +163,8 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
-    from .clusters import clusters_of
-    from .multi_cluster import MultiClusterRun
+    from .clusters.connections import clusters_of
+    from .clusters.multi_cluster import MultiClusterRun
 
     clusters = clusters_of(params)
     run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, task.progress)

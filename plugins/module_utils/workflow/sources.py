@@ -15,7 +15,7 @@ from ..proxmox.options.drive_changes import compare_drive
 from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_cloudinit, is_drive
 from ..proxmox.options.request import drives_of, pluggable_vcpus
 from ..proxmox.options.values import size_in_config
-from .entries import Entry
+from .options.entries import Entry
 
 Config = Mapping[str, t.Any]
 

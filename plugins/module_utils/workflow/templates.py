@@ -13,10 +13,10 @@ from ..engine.cache import ClusterState
 from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import CloneSource, Guest, Request, Template
-from ..proxmox.freshness import read_config
-from ..proxmox.reader import Reader
+from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.freshness import read_config
 from ..proxmox.unfinished import unfinished
-from .entries import Clone, Entry
+from .options.entries import Clone, Entry
 from .sources import check_drives, drives_from, sizes_from
 
 

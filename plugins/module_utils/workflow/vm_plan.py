@@ -37,14 +37,14 @@ from .documents import (
     written,
     wrong,
 )
-from .entries import Entry
 from .job import Job
-from .plan_document import MOVE, NODE, PREMISES, check_moves
-from .premises import Premises
+from .moves.plan_document import MOVE, NODE, PREMISES, check_moves
+from .moves.premises import Premises
+from .options.entries import Entry
 from .report import report_of
 
 if t.TYPE_CHECKING:
-    from .plan_run import Outcome
+    from .moves.plan_run import Outcome
 
 FORMAT = "qemu_scheduler.proxmox plan of VMs"
 

@@ -17,14 +17,21 @@ from ..engine.capacity import how_many
 from ..engine.planner.planner import broken_guests
 from ..errors import CollectionError, InvalidRequest
 from ..model import Snapshot
-from ..proxmox.snapshot import Needs, completed
+from ..proxmox.inventory.snapshot import Needs, completed
 from .access import Access
 from .checks import check_entries
-from .entries import build_entries
 from .fleet import OK, fleet_info
-from .node_facts import facts_of
-from .options import DEFAULTS, Spec, live_argument_spec, one_vm_argument_spec, run_argument_spec, vms_argument_spec
-from .plugin_config import profiles_of
+from .options.common import (
+    DEFAULTS,
+    Spec,
+    live_argument_spec,
+    one_vm_argument_spec,
+    run_argument_spec,
+    vms_argument_spec,
+)
+from .options.entries import build_entries
+from .options.node_facts import facts_of
+from .options.plugin_config import profiles_of
 
 UNREACHABLE, REACHABLE = "cluster_unreachable", "cluster_back"
 OFFLINE, BACK = "node_offline", "node_back"

@@ -19,7 +19,7 @@ from simulated_cluster.client import SimulatedCluster
 from support.playbook import environment
 from support.versions import both_versions
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 
 PLUGIN = "qemu_scheduler.proxmox.cluster"
 STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"}

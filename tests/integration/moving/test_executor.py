@@ -11,13 +11,13 @@ from simulated_cluster.client import SimulatedCluster
 from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mover import Mover
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.polling import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mover import Mover
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.agenda import Caps
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moving import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.moving import (
     FAILED,
     MOVED,
     UNKNOWN,

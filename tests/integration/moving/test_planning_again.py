@@ -15,12 +15,16 @@ from support.small_cluster import profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, Goals
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mobility_rules import Permitted
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility_rules import Permitted
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.agenda import Caps
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_options import MoveOptions
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.others import MOVED_BY_OTHERS
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_run import PlanRun, Sight, live_look
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.others import MOVED_BY_OTHERS
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import (
+    PlanRun,
+    Sight,
+    live_look,
+)
 
 from .conftest import on
 

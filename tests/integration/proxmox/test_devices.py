@@ -18,10 +18,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, TaskFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Request
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
+    Needs,
+    read_snapshot,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.device_options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
     device_attributes,
     device_claims,
     device_classes,

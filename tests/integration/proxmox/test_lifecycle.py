@@ -18,8 +18,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     VMIDConflict,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HAIntent
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 
 from .conftest import calls

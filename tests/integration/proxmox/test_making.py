@@ -21,16 +21,16 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskTimeout,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Request, Template
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import (
+    AnswerLost,
+    NodeUnreachable,
+    VMIDTaken,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Adjustment, Binder
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bound import (
     LeftBehind,
     NotStarted,
     Unknown,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import (
-    AnswerLost,
-    NodeUnreachable,
-    VMIDTaken,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower, Upid
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import ReservationLost

@@ -15,10 +15,13 @@ from simulator.moves_lab import description
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mobility import read_mobility
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mobility_rules import Permitted
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_settled
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
+    Needs,
+    read_settled,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility import read_mobility
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility_rules import Permitted
 
 from .conftest import parameters
 

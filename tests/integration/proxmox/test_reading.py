@@ -13,10 +13,13 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import KnownGuest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import KnownGuest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
     identity,
     read_settled,

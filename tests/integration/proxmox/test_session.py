@@ -20,8 +20,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     MissingLibrary,
     PermissionDenied,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost, NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import (
+    AnswerLost,
+    NodeUnreachable,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
     connection_argument_spec,
 )
 

@@ -27,10 +27,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ConnectionFailed,
     InvalidRequest,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox import transport
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import AnswerLost
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.login import ticket_authentication
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import transport
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import ticket_authentication
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 
 PASSWORD = "hunter22-hunter22"
 

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.address_pools import AddressPool
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.address_pools import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.address_pools import (
     parse_addresses,
     parse_pools,
 )

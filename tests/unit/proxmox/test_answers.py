@@ -22,12 +22,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ConnectionFailed,
     PermissionDenied,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import (
     failure_of_answer,
     failure_of_exception,
     worth_another_read,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import (
     AnswerLost,
     NodeUnreachable,
     NotImplementedHere,

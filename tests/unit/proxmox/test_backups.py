@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.backups import read_archived_config
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.backups import (
+    read_archived_config,
+)
 
 VOLUME = "shared:backup/vzdump-qemu-170-2026_11_22-01_00_00.vma.zst"
 TEXT = """#the shop

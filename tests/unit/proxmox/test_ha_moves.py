@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import TaskFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, Move
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.ha_moves import BEGIN_WITHIN, HAMoves
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.polling import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.ha_moves import BEGIN_WITHIN, HAMoves
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 
 MOVE = Move(1, 101, "web", "pve1", "pve2", "", via=HA)

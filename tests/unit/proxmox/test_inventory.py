@@ -14,10 +14,13 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HARule, Node, Snapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_ha import read_ha_rules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.ha import read_ha_rules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
     completed,
     read_snapshot,

@@ -13,13 +13,16 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, Snapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_devices import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.devices import (
     SEVERAL,
     DeviceNeeds,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import Needs, read_snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
+    Needs,
+    read_snapshot,
+)
 
 Answers = dict[str, t.Any]
 

@@ -11,8 +11,11 @@ import typing as t
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Node, Storage
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory_storages import with_available
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.storages import with_available
 
 NODES = [Node("pve1"), Node("pve2"), Node("pve3", online=False)]
 QUERY = "?content=images"

@@ -11,8 +11,11 @@ import json
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidSnapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NotRecorded
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NotRecorded
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
 
 RESOURCES = "/cluster/resources"
 

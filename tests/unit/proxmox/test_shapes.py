@@ -20,9 +20,12 @@ from support.whole_cluster import whole_cluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidSnapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader, Recorder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.shapes import WrongShape, checked
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import read_settled
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
+    RecordedReader,
+    Recorder,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import WrongShape, checked
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
 
 
 def recorded() -> Iterator[tuple[str, str, t.Any]]:

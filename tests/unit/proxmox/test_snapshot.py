@@ -11,9 +11,9 @@ import typing as t
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot, Storage
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rows import guest_of_row
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.snapshot import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.rows import guest_of_row
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
     identity,
     read_snapshot,

@@ -11,7 +11,7 @@ from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, 
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Cycle, Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.move_gate import MoveGate
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.answers import failure_of_answer
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.shapes import checked
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import checked
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     usable_addresses,
     wait_for_addresses,

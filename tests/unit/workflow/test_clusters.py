@@ -18,15 +18,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     VMIDConflict,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters import clusters_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import Job, State
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import Match
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.shares import Gate
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.whereabouts import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.connections import clusters_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.shares import Gate
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.whereabouts import (
     Found,
     Silent,
     whereabouts,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.matching import Match
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import Job, State
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
+    Entry,
+    build_entries,
 )
 
 A: dict[str, t.Any] = {"name": "a", "api_host": ["a1"], "api_token_id": "t", "api_token_secret": "of-a"}

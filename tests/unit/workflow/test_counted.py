@@ -11,13 +11,16 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counted import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.counted import (
     Expanded,
     expand,
     surplus_entries,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
+    Entry,
+    build_entries,
+)
 
 
 def expanded(*vms: dict[str, Any], **defaults: Any) -> Expanded:

@@ -26,7 +26,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Selector,
     Snapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.freshness import KnownGuest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import KnownGuest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import from_row, to_row
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import (
@@ -36,7 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     known_guests,
     reservation_of,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 
 CREATED = {"phase": "created"}
 BINDING = {"phase": "binding"}

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.devices import ModuleDocFragment
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, DeviceClaim, Node, Request
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.device_options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
     device_attributes,
     device_claims,
     device_classes,

@@ -11,12 +11,12 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Clone,
     Entry,
     build_entries,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
 
 PER_VM = list(one_vm_argument_spec())
 

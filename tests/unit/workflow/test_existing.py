@@ -17,12 +17,15 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     GuestVanished,
     InvalidRequest,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.creations import BeingCreated
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing_plan import ExistingPlan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.plan import ExistingPlan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
+    Entry,
+    build_entries,
+)
 
 PATH = "/nodes/pve1/qemu/100"
 

@@ -11,10 +11,13 @@ import pytest
 from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import DriftNotApplicable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import Converger, ExistingPlan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import (
+    Converger,
+    ExistingPlan,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 
 GROUPS = {"/cluster/ha/groups": [{"group": "g12", "nodes": "pve1,pve2"}, {"group": "g3", "nodes": "pve3"}]}
 RULES = {

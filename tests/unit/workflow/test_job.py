@@ -15,6 +15,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskTimeout,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import (
+    AnswerLost,
+    NodeSilent,
+    VMIDTaken,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bound import (
     Bound,
     Created,
@@ -22,13 +27,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bou
     NotStarted,
     Unknown,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import (
-    AnswerLost,
-    NodeSilent,
-    VMIDTaken,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import TRIES, Job, State
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import report_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import vm_result
 

@@ -11,8 +11,11 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.tag_rules import pins_of, terms_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
+    Entry,
+    build_entries,
+)
 
 
 def entry(**params: Any) -> Entry:

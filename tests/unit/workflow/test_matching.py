@@ -13,12 +13,12 @@ from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Request
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.matching import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.matching import (
     Match,
     match_entries,
     unclear,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 
 
 def entry(name: str = "", vmid: int | None = None, state: str = "present", position: int = 0) -> Entry:

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Node, Taint
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_facts import parse_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import parse_nodes
 
 NAMES = ["pve1", "pve2", "pve10"]
 

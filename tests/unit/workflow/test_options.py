@@ -17,13 +17,16 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vms import
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import number_text
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry, build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
     one_vm_argument_spec,
     search_argument_spec,
     search_steps,
     vms_argument_spec,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
+    Entry,
+    build_entries,
 )
 
 ENTRY = one_vm_argument_spec()

@@ -18,14 +18,14 @@ from support.small_cluster import cluster, guest, node
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plan_document import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import plan_document
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_document import (
     document_of,
     plan_of,
     read_plan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.premises import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.premises import (
     Premises,
     changes_since,
     rest_of,

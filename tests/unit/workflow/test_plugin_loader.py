@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.plugin_loader import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_loader import (
     load_entry_points,
     load_plugin_paths,
 )

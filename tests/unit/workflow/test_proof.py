@@ -11,7 +11,7 @@ from support.small_cluster import cluster, guest, node, profile, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.proof import proved
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import proved
 
 pytest.importorskip("highspy")
 

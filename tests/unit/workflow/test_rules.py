@@ -22,11 +22,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     SpreadConstraint,
     Toleration,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
     placement_argument_spec,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.rules import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import (
     parse_priority_classes,
     parse_rules,
     rules_argument_spec,

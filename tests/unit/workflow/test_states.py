@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.states import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.states import (
     STATES,
     power_action,
     require_creatable,

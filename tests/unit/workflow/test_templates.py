@@ -24,10 +24,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Request,
     Template,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.failures import NotRecorded
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.recorded import RecordedReader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NotRecorded
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.unfinished import Unfinished
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import build_entries
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
 OPTIONS = [

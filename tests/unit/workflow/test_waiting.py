@@ -30,8 +30,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ConnectionFailed,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request, Snapshot
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import Job
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.waiting import Waiting
 
 FULL = Snapshot(nodes=(node("pve1", gib=8),), guests=(guest(100, "pve1", gib=8),))

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The interface for reading the cluster's API. A live session, a recording and a recorder implement it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import typing as t
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from ...errors import CollectionError
+
+_OF_GUEST = re.compile(r"/nodes/[^/]+(/(?:qemu|lxc)/(\d+))(?![^/])")
+
+
+class Reader(t.Protocol):
+    """Reads answers by API path, as written in Proxmox's API documentation (C(/nodes/pve1/qemu)).
+
+    May be used from several threads.
+    """
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        """Return the C(data) of the answer. Query parameters with a dash in their name go into params.
+
+        Raises:
+            PermissionDenied, ApiError, ConnectionFailed, ...: as the API answered.
+            NotRecorded: a recording lacks this path.
+        """
+
+    def server_time(self) -> float | None:
+        """Return the server's time (seconds since the epoch) at its latest answer; None if unknown."""
+
+
+class ReadWhereTheyAre:
+    """A reader that reads guests on the nodes where they are, although the paths name others."""
+
+    def __init__(self, reader: Reader, nodes: Callable[[], Mapping[int, str]]) -> None:
+        """nodes returns where such guests are, by VMID."""
+        self._reader = reader
+        self._nodes = nodes
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        """Return what the other reader answers."""
+        guest = _OF_GUEST.match(path)
+        node = None if guest is None else self._nodes().get(int(guest[2]))
+        if guest is not None and node is not None:
+            path = f"/nodes/{node}{guest[1]}{path[guest.end() :]}"
+        return self._reader.get(path, params, **more)
+
+    def server_time(self) -> float | None:
+        """Return the server's clock at its latest answer."""
+        return self._reader.server_time()
+
+
+class ReadOnce:
+    """A reader that sends each request once and shares the answer between threads. For reads of one point in time."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._answers: dict[str, Future[t.Any]] = {}
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        """Return the first answer for this path, or raise its error."""
+        question = repr((path, params, more))
+        with self._lock:
+            answer = self._answers.get(question)
+            if answer is None:
+                answer = Future()
+                try:
+                    answer.set_result(self._reader.get(path, params, **more))
+                except CollectionError as error:
+                    answer.set_exception(error)
+                self._answers[question] = answer
+        return answer.result()
+
+    def server_time(self) -> float | None:
+        """Return the server's time at its latest answer."""
+        return self._reader.server_time()

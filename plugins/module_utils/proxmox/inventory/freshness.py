@@ -1,0 +1,359 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Corrects outdated rows of C(/cluster/resources) with the nodes' own guest lists, which it reads only where needed.
+
+The list of the cluster's resources shows existence, lock, tags and pool at once; names, sizes and status come from each
+node's statistics, which are up to ten seconds old. So a new guest has no name there, a guest whose VMID was in use
+a moment ago has the previous guest's name and sizes, and a guest that was just started still looks stopped. The nodes'
+own lists are always up to date, and the list of tasks shows which guests changed recently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ...errors import ApiError, ConnectionFailed, PermissionDenied
+from ...model import Guest, Snapshot
+from ..api.failures import NotRecorded
+from ..api.parallel import in_parallel
+from ..api.reader import Reader
+from ..outcomes import is_missing
+from .next_id import is_unfiltered
+from .rows import Row, guest_of_row
+
+# Tasks after which a guest's row may show an old name, size, status or template flag for a while.
+RESTORING = "qmrestore"
+_CREATING = frozenset({"qmcreate", RESTORING, "vzcreate", "vzrestore"})
+_SWITCHING = frozenset(
+    f"{kind}{verb}"
+    for kind in ("qm", "vz")
+    for verb in ("start", "stop", "shutdown", "pause", "suspend", "resume", "reboot")
+)
+_DELETING = frozenset({"qmdestroy", "vzdestroy"})
+_TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
+# Tasks that name the source and not the new guest, which may be any guest of the node.
+CLONING = frozenset({"qmclone", "vzclone"})
+# The status that a VM has after a successful task of each type.
+_LEAVING = {
+    "qmcreate": "stopped",
+    "qmstart": "running",
+    "qmreboot": "running",
+    "qmresume": "running",
+    "qmpause": "paused",
+    "qmstop": "stopped",
+    "qmshutdown": "stopped",
+}
+# Seconds for which a row may be outdated: three rounds of the statistics, as clocks differ between nodes.
+_LATE_FOR = 30.0
+
+BEING_MADE = frozenset({"create", "clone"})
+"""Locks of a guest whose config is not written yet."""
+
+SETTLING = 2.0
+"""The longest wait, in seconds, for a guest whose config is being written."""
+
+_POLL_EVERY = 0.25
+
+_UNREADABLE = (ConnectionFailed, ApiError, PermissionDenied, NotRecorded)
+
+# A node and a kind of guest: what one list holds.
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGuest:
+    """What the caller knows of a guest whose row may be outdated.
+
+    Attributes:
+        name: its name.
+        whole: whether its creation is complete.
+        proven: whether the caller reads the guest's config anyway, which verifies this knowledge, and needs only its
+            status from here.
+    """
+
+    name: str
+    whole: bool
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """What may be outdated in the list of the cluster's resources.
+
+    Attributes:
+        vmids: VMIDs whose rows may be outdated.
+        deleted: VMIDs of which a guest was deleted recently.
+        places: places that may have guests which the list lacks.
+        statuses: the status of VMs as shown by their tasks; None where the tasks do not show it.
+        restoring: VMIDs of VMs that are being restored.
+        paused: VMIDs of VMs that may be paused.
+    """
+
+    vmids: frozenset[int]
+    deleted: frozenset[int]
+    places: frozenset[Place] = frozenset()
+    statuses: Mapping[int, str | None] = field(default_factory=dict)
+    restoring: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
+
+
+def settle(
+    reader: Reader,
+    snapshot: Snapshot,
+    *,
+    known: Mapping[int, KnownGuest] = MappingProxyType({}),
+    auditor: bool | None = None,
+    patience: float = SETTLING,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """Return snapshot with every guest that may be outdated replaced by what its node reports now.
+
+    Takes one call (C(/cluster/tasks)) when nothing changed recently, else one more for each node concerned. Guests that
+    no longer exist are dropped; those that are on another node now are shown there. If a guest's config is still being
+    written, the function waits up to C(patience) seconds in total; after that the guest's name stays None. Guests on
+    nodes that are offline or do not answer are not changed.
+
+    Args:
+        known: guests whose name and sizes the caller knows already, by VMID. The function does not wait for those
+            that are whole, and reads one again only if its row or a task contradicts what is known. The status of
+            those that are proven is corrected.
+        auditor: whether the user has Sys.Audit and so sees all tasks. None: determined if it matters. Without it,
+            every node with guests is read.
+    """
+    doubts = _doubts(reader, snapshot, auditor)
+    listed = {guest.vmid for guest in snapshot.guests}
+    trusted = _trusted(snapshot, known, doubts)
+    snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
+    doubtful = (doubts.vmids | listed & known.keys()) - trusted
+    awaited = doubtful - {vmid for vmid, guest in known.items() if not guest.whole}
+    online = frozenset(node.name for node in snapshot.nodes if node.online)
+    places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
+    lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
+    settled = _merged(snapshot, lists, doubtful, doubts.restoring)
+    waited = 0.0
+    while waited < patience and (unfinished := _unfinished(settled, lists, awaited)):
+        sleep(_POLL_EVERY)
+        waited += _POLL_EVERY
+        lists |= _read_lists(reader, unfinished)
+        settled = _merged(snapshot, lists, doubtful, doubts.restoring)
+    settled = _with_paused(settled, doubts.paused)
+    missing = doubtful & listed - {guest.vmid for guest in settled.guests}
+    return _with_moved(reader, settled, missing) if missing else settled
+
+
+def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = None) -> dict[str, t.Any] | None:
+    """Return the config of one VM as it will be after its next start, or None when there is no such VM on node.
+
+    With snapshot, the name of a snapshot of the VM, return the config in that snapshot. Raises ApiError when there is
+    no such snapshot.
+    """
+    try:
+        config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config", snapshot=snapshot)
+    except ApiError as error:
+        if is_missing(error.message):
+            return None
+        raise
+    return config
+
+
+def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
+    tasks = _tasks(reader)
+    if auditor is False or not (tasks or auditor or is_auditor(reader)):
+        everyone = frozenset(guest.vmid for guest in snapshot.guests)
+        return _Doubts(everyone, everyone)
+    recent = _recent(tasks, reader.server_time())
+    told = _vmids_of(recent, _TELLING)
+    deleted = _vmids_of(recent, _DELETING)
+    cloning = any(task["type"] in CLONING for task in recent)
+    unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
+    listed = {guest.vmid for guest in snapshot.guests}
+    places = _places_of_new_guests(recent, listed)
+    doubtful = told | unfinished
+    statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
+    restoring = _vmids_of((task for task in tasks if "endtime" not in task), {RESTORING})
+    paused = frozenset(vmid for vmid in doubtful if _may_be_paused(recent, vmid))
+    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, paused)
+
+
+def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
+    return frozenset(vmid for task in tasks if task["type"] in types and (vmid := _vmid_of(task)) is not None)
+
+
+def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | None:
+    """Return the status in which recent tasks left a VM; None when they do not show it.
+
+    A VM without a task of its own counts as a new clone, and so as stopped, if anything was cloned recently: tasks that
+    clone do not name the new VM.
+    """
+    own = [task for task in tasks if task["type"] in _TELLING and _vmid_of(task) == vmid]
+    if not own:
+        return "stopped" if cloning else None
+    if any(task["type"] not in _LEAVING or task.get("status") != "OK" for task in own):
+        return None
+    newest = max(_began(task) for task in own)
+    left = {_LEAVING[task["type"]] for task in own if _began(task) == newest}
+    return left.pop() if len(left) == 1 else None
+
+
+def _began(task: Row) -> tuple[float, bool]:
+    """Return a key that sorts tasks by their start. Starts are whole seconds; a create is before other tasks of the
+    same second.
+    """
+    return float(task.get("starttime") or 0), task["type"] != "qmcreate"
+
+
+def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
+    guests = (dataclasses.replace(guest, status=statuses.get(guest.vmid) or guest.status) for guest in snapshot.guests)
+    return dataclasses.replace(snapshot, guests=tuple(guests))
+
+
+def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
+    """Return snapshot with these VMs paused if they are listed as running: the nodes' lists show paused VMs so.
+
+    One that runs after all does no harm: before a VM is resumed, its own status is read.
+    """
+    running = {guest.vmid for guest in snapshot.guests if guest.status == "running"}
+    return _with_statuses(snapshot, dict.fromkeys(running & paused, "paused"))
+
+
+def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
+    """Tell whether the latest task that switched a VM may be one that paused it; starts are whole seconds."""
+    own = [task for task in tasks if task["type"] in _SWITCHING and _vmid_of(task) == vmid]
+    newest = max((_began(task) for task in own), default=None)
+    return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
+
+
+def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
+    """Return the VMIDs of known guests that neither their row nor a task contradicts."""
+    rows = {guest.vmid: guest for guest in snapshot.guests}
+    return frozenset(
+        vmid
+        for vmid, of in known.items()
+        if not (of.whole and vmid in doubts.deleted) and not (vmid in rows and _contradicts(rows[vmid], of, doubts))
+    )
+
+
+def _contradicts(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
+    # A row with another name is outdated, or belongs to a new guest with this VMID. A row with a lock of a creation
+    # contradicts a guest whose creation was complete.
+    if row.name not in (None, known.name) or (known.whole and row.lock in BEING_MADE):
+        return True
+    # A row whose status differs from that of the tasks is outdated, or the guest was stopped from within.
+    told = doubts.statuses.get(row.vmid)
+    return known.proven and row.vmid in doubts.vmids and (told is None or row.status not in ("unknown", told))
+
+
+def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:
+    """Yield the places where tasks make or have made guests that are not listed, or that the tasks do not name."""
+    for task in tasks:
+        succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
+        unlisted = task["type"] in _CREATING and _vmid_of(task) not in listed
+        if succeeding and (unlisted or task["type"] in CLONING):
+            yield task["node"], "lxc" if task["type"].startswith("vz") else "qemu"
+
+
+def _vmid_of(task: Row) -> int | None:
+    """Return the VMID that a task is about; for a clone, that of its source."""
+    text = task.get("id") or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _tasks(reader: Reader) -> list[Row]:
+    try:
+        tasks: list[Row] = reader.get("/cluster/tasks")
+    except (PermissionDenied, NotRecorded):
+        return []
+    return [task for task in tasks if task.get("type") and task.get("node")]
+
+
+def is_auditor(reader: Reader) -> bool:
+    """Tell whether the user has Sys.Audit on C(/). Without it, an empty list of tasks proves nothing."""
+    try:
+        return is_unfiltered(reader.get("/cluster/options"))
+    except (PermissionDenied, NotRecorded):
+        return False
+
+
+def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
+    """Return the tasks that run or ended recently. If now is None, the time of the newest task stands for it."""
+    if now is None:
+        now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)
+    return [task for task in tasks if "endtime" not in task or now - float(task["endtime"]) <= _LATE_FOR]
+
+
+def _is_unfinished(guest: Guest) -> bool:
+    # A missing name alone is no sign: a VM may have none. Missing sizes are: a clone that was listed before it had its
+    # config keeps the sizes of that moment for a while, and no task names it.
+    return guest.memory <= 0 or guest.cores <= 0 or guest.lock in BEING_MADE
+
+
+def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Guest]]:
+    lists = in_parallel(lambda place: _read_list(reader, *place), places)
+    return {place: guests for place, guests in lists.items() if guests is not None}
+
+
+def _read_list(reader: Reader, node: str, kind: str) -> list[Guest] | None:
+    try:
+        rows: list[Row] = reader.get(f"/nodes/{node}/{kind}")
+    except _UNREADABLE:
+        return None
+    return [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
+
+
+def _merged(
+    snapshot: Snapshot,
+    lists: Mapping[Place, Sequence[Guest]],
+    doubtful: Set[int],
+    restoring: Set[int] = frozenset(),
+) -> Snapshot:
+    # Proxmox sets no lock on a VM that it restores: show it as one that is being created.
+    fresh = {
+        guest.vmid: dataclasses.replace(guest, lock="create")
+        if guest.vmid in restoring and guest.name is None
+        else guest
+        for guests in lists.values()
+        for guest in guests
+    }
+    merged = []
+    for guest in snapshot.guests:
+        now = fresh.pop(guest.vmid, None)
+        if now is not None:
+            # A node's list has neither pool nor HA; in the cluster's list these are always up to date.
+            merged.append(
+                dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed, ha_state=guest.ha_state)
+            )
+        elif guest.vmid not in doubtful or (guest.node, guest.kind) not in lists:
+            merged.append(guest)
+    return dataclasses.replace(snapshot, guests=(*merged, *fresh.values()))
+
+
+def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapshot:
+    """Return the snapshot with those of the missing guests that are now on another node.
+
+    A clone for another node is made on the node of its template and moved at the end.
+    """
+    try:
+        rows: list[Row] = reader.get("/cluster/resources", type="vm")
+    except _UNREADABLE:
+        return settled
+    moved = [guest_of_row(row) for row in rows if row.get("vmid") in missing]
+    lists = _read_lists(reader, {(guest.node, guest.kind) for guest in moved})
+    found = _merged(dataclasses.replace(settled, guests=tuple(moved)), lists, missing).guests
+    return dataclasses.replace(settled, guests=(*settled.guests, *(each for each in found if each.vmid in missing)))
+
+
+def _unfinished(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:
+    return {
+        (guest.node, guest.kind)
+        for guest in snapshot.guests
+        if guest.vmid in doubtful
+        and guest.name is None
+        and guest.lock in BEING_MADE
+        and (guest.node, guest.kind) in lists
+    }

@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the bridges, the supported CPU models and flags, and the pressure of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...errors import ApiError, ConnectionFailed, PermissionDenied
+from ...model import Node
+from ..api.failures import NotRecorded
+from ..api.parallel import in_parallel
+from ..api.reader import Reader
+from .rows import Row
+
+_PRESSURES = ("pressurecpusome", "pressureiosome", "pressurememorysome")
+_SAMPLES = 5
+_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
+
+
+def with_bridges(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the bridges and VNets that this user may use there: one call per node that is online.
+
+    They stay None for a node that is offline or does not answer.
+    """
+
+    def read(node: str) -> frozenset[str] | None:
+        rows = _rows(reader, f"/nodes/{node}/network", type="any_bridge")
+        return None if rows is None else frozenset(str(row["iface"]) for row in rows)
+
+    bridges = in_parallel(read, [node.name for node in nodes if node.online])
+    return tuple(replace(node, bridges=bridges.get(node.name)) for node in nodes)
+
+
+def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the CPU types that QEMU knows there, custom ones included: one call per node that is online.
+
+    They stay None for a node that is offline or does not answer.
+    """
+
+    def read(node: str) -> frozenset[str] | None:
+        rows = _rows(reader, f"/nodes/{node}/capabilities/qemu/cpu")
+        return None if rows is None else frozenset(str(row["name"]) for row in rows)
+
+    models = in_parallel(read, [node.name for node in nodes if node.online])
+    return tuple(replace(node, cpu_models=models.get(node.name)) for node in nodes)
+
+
+def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with the CPU flags that each supports, from one call.
+
+    They stay None before Proxmox VE 9.2, which does not report them, and for a user who cannot see them.
+    """
+    rows = _rows(reader, "/cluster/qemu/cpu-flags")
+    if rows is None:
+        return tuple(nodes)
+    return tuple(
+        replace(node, cpu_flags=frozenset(str(row["name"]) for row in rows if node.name in row.get("supported-on", ())))
+        for node in nodes
+    )
+
+
+def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes with their pressure, the mean of the five latest samples. Takes one call per online node.
+
+    Proxmox VE reports pressure in percent, one sample per minute, of which the last one or two are still empty. It
+    stays None before 9.0, which does not report it, for a node that is offline or does not answer, and for a user
+    without Sys.Audit on the node.
+    """
+
+    def read(node: str) -> float | None:
+        rows = _rows(reader, f"/nodes/{node}/rrddata", timeframe="hour", cf="AVERAGE")
+        known = [row for row in rows or () if all(row.get(key) is not None for key in _PRESSURES)]
+        last = known[-_SAMPLES:]
+        return max(sum(float(row[key]) for row in last) for key in _PRESSURES) / len(last) / 100 if last else None
+
+    pressures = in_parallel(read, [node.name for node in nodes if node.online])
+    return tuple(replace(node, pressure=pressures.get(node.name)) for node in nodes)
+
+
+def _rows(reader: Reader, path: str, **params: str) -> list[Row] | None:
+    try:
+        rows: list[Row] = reader.get(path, params)
+    except _UNREADABLE:
+        return None
+    return rows

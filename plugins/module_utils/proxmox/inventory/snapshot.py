@@ -1,0 +1,157 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a snapshot of the cluster: nodes, guests and storages in one call, other subjects only if they are needed."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from ...model import Snapshot
+from ..api.failures import NotRecorded
+from ..api.reader import Reader
+from ..moves.drain_marks import mark_of
+from .freshness import SETTLING, KnownGuest, settle
+from .ha import read_ha_rules, with_maintenance
+from .next_id import NextId, read_next_id
+from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
+from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
+from .storages import with_available
+from .volumes import read_volumes
+
+if t.TYPE_CHECKING:
+    from .devices import DeviceNeeds
+
+IDENTIFIED_BY_AUTHORITY = "ca:"
+# C(localhost) is the node that answers the call.
+_CERTIFICATES = "/nodes/localhost/certificates/info"
+_OWN_AUTHORITY = "O=PVE Cluster Manager CA"
+_FINGERPRINT_DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Which subjects to read besides nodes, guests and storages; each takes further calls.
+
+    next_id: the bounds for automatic VMIDs (one call, or two without Sys.Audit).
+    bridges: the nodes' bridges and VNets (one call per node).
+    cpu_types: the CPU types that the nodes know (one call per node).
+    cpu_flags: the CPU flags that the nodes support (one call).
+    pressure: the nodes' pressure stall information for CPU, memory and disk (one call per node).
+    maintenance: nodes that have just gone into maintenance (one call, on clusters that use HA).
+    ha_rules: the HA manager's rules or groups (one to three calls).
+    volumes: where these volumes are, and their sizes (see read_volumes for the calls).
+    new_bytes: how many bytes the disks of new VMs may take; used to read what is available on storages near their limit
+        (see with_available for the calls).
+    devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
+    """
+
+    next_id: bool = False
+    bridges: bool = False
+    cpu_types: bool = False
+    cpu_flags: bool = False
+    pressure: bool = False
+    maintenance: bool = False
+    ha_rules: bool = False
+    volumes: frozenset[str] = frozenset()
+    new_bytes: int = 0
+    devices: DeviceNeeds | None = None
+
+
+def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
+    """Read the cluster: one call, and those of the subjects in needs.
+
+    Guests are as C(/cluster/resources) shows them, up to some ten seconds late: the names of new guests are None, and
+    a reused VMID may show the previous guest's name. C(read_settled) corrects that.
+    """
+    needs = needs or Needs()
+    return completed(reader, _read(reader, needs)[0], needs)
+
+
+def read_settled(
+    reader: Reader,
+    needs: Needs | None = None,
+    known: Mapping[int, KnownGuest] = MappingProxyType({}),
+    patience: float = SETTLING,
+) -> Snapshot:
+    """Read the cluster as C(read_snapshot) does, then correct outdated guests by C(freshness.settle)."""
+    needs = needs or Needs()
+    snapshot, next_id = _read(reader, needs)
+    settled = settle(reader, snapshot, known=known, auditor=next_id.auditor, patience=patience)
+    return completed(reader, settled, needs)
+
+
+def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
+    """Return a settled snapshot with the subjects in needs read and added."""
+    nodes = snapshot.nodes
+    if needs.maintenance and any(node.ha_managed for node in nodes):
+        nodes = with_maintenance(reader, nodes)
+    if needs.bridges:
+        nodes = with_bridges(reader, nodes)
+    if needs.cpu_types:
+        nodes = with_cpu_types(reader, nodes)
+    if needs.cpu_flags:
+        nodes = with_cpu_flags(reader, nodes)
+    if needs.pressure:
+        nodes = with_pressure(reader, nodes)
+    completed = replace(
+        snapshot,
+        nodes=nodes,
+        storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes)
+        if needs.new_bytes
+        else snapshot.storages,
+        ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
+        volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes) if needs.volumes else snapshot.volumes,
+    )
+    if needs.devices is None:
+        return completed
+    from .devices import read_devices
+
+    # Read last, as this depends on which guests exist and run.
+    devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
+    return replace(completed, devices=devices, mappings=mappings)
+
+
+def identity(reader: Reader) -> str:
+    """Return a text that identifies this cluster: C(ca:) and part of the fingerprint of its certificate authority.
+
+    Every user can read it, without any privilege, from every node, and without quorum. Proxmox VE creates one authority
+    per installation, so that two standalone nodes with the same name differ. It does not change when nodes join, leave,
+    or get other addresses and certificates, nor when the cluster is renamed. A node that joins a cluster gives up its
+    own authority.
+
+    If the authority was replaced by one that several clusters may share, or a recording lacks it, the names of all
+    nodes identify the cluster instead; every user can read these too.
+    """
+    try:
+        rows: list[Row] = reader.get(_CERTIFICATES)
+    except NotRecorded:
+        rows = []
+    for row in rows:
+        if row.get("filename") == "pve-root-ca.pem" and _OWN_AUTHORITY in str(row.get("subject")):
+            return IDENTIFIED_BY_AUTHORITY + str(row["fingerprint"]).replace(":", "").lower()[:_FINGERPRINT_DIGITS]
+    return ",".join(sorted(str(row["node"]) for row in _resources(reader) if row.get("type") == "node"))
+
+
+def _resources(reader: Reader) -> list[Row]:
+    rows: list[Row] = reader.get("/cluster/resources")
+    return rows
+
+
+def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
+    rows = _resources(reader)
+    next_id = read_next_id(reader) if needs.next_id else NextId()
+    pools = frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row)
+    nodes = (node_of_row(row) for row in rows if row.get("type") == "node")
+    snapshot = Snapshot(
+        nodes=tuple(replace(node, drained=True) if mark_of(node.name) in pools else node for node in nodes),
+        guests=tuple(guest_of_row(row) for row in rows if row.get("type") in GUEST_KINDS),
+        storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
+        next_id=(next_id.lower, next_id.upper),
+        vmids_unseen=next_id.unseen,
+        pools=pools,
+    )
+    return snapshot, next_id

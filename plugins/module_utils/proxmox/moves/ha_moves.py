@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Follows moves by the HA manager.
+
+The task of such a move only passes the request to the manager; the result shows in the list of the cluster's resources.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ...errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
+from ..api.session import Session
+from ..tasks import WORKERS, TaskFollower, begun_since, task_rows
+
+if t.TYPE_CHECKING:
+    from ...plans import Move
+
+MOVING = frozenset({"migrate", "relocate"})
+"""States of HA resources that are being moved."""
+
+BEGIN_WITHIN = 15.0
+"""Seconds within which the HA manager begins a move: it works in rounds of ten seconds."""
+
+SURE_AFTER = 3.0
+"""Seconds for which a guest must not be shown as moving: rows of the cluster's list are up to two seconds old."""
+
+Row = Mapping[str, t.Any]
+
+
+class HAMoves:
+    """Waits for guests that the HA manager moves. May be used from many threads."""
+
+    def __init__(self, session: Session, tasks: TaskFollower) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+
+    def follow(self, move: Move, since: float | None, again: Callable[[], None]) -> None:
+        """Return when the guest, and those that the manager moves along with it, have arrived on the target.
+
+        since is the server's time at which the move was requested. again requests the move once more: the manager drops
+        requests for a new resource that it does not manage yet.
+
+        Raises:
+            TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
+            TaskTimeout: the move still runs after the time limit of a task.
+        """
+        began = self._poller.clock()
+        seen = False
+        resting_since: float | None = None
+
+        def look() -> str | None:
+            nonlocal seen, resting_since
+            try:
+                rows = self._rows((move.vmid, *move.together))
+            except (ApiError, ConnectionFailed):
+                return None
+            now = self._poller.clock()
+            if move.vmid not in rows or any(row.get("hastate") in MOVING for row in rows.values()):
+                seen, resting_since = True, None
+                return None
+            if all(row.get("node") == move.target for row in rows.values()):
+                return "arrived"
+            resting_since = now if resting_since is None else resting_since
+            if seen and now - resting_since >= SURE_AFTER:
+                return "failed"
+            return "ignored" if not seen and now - began >= BEGIN_WITHIN else None
+
+        outcome = self._poller.until(look, self._tasks.timeout)
+        if outcome == "ignored":
+            again()
+            began = self._poller.clock()
+            outcome = self._poller.until(look, self._tasks.timeout)
+        if outcome is None:
+            text = f"the HA manager has not moved {move.vmid} to {move.target} within {self._tasks.timeout:g} s"
+            raise TaskTimeout(text, node=move.source)
+        if outcome == "ignored":
+            text = (
+                f"the HA manager accepted the move twice and did not begin it within {2 * BEGIN_WITHIN:g} s: is "
+                f"{move.target} in maintenance or offline, or HA disarmed?"
+            )
+            raise TaskFailed(text, node=move.source, log=[])
+        if outcome == "failed":
+            raise self._failed(move, since)
+
+    def _rows(self, vmids: t.Collection[int]) -> dict[int, Row]:
+        rows = self._session.get("/cluster/resources", type="vm")
+        return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}
+
+    def _failed(self, move: Move, since: float | None) -> TaskFailed:
+        """Return the error for a migration that the manager began and that failed."""
+        upid = self._worker(move, since)
+        log = self._tasks.log_tail(upid) if upid else ()
+        text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
+        return TaskFailed(text, upid=upid, node=move.source, log=list(log))
+
+    def _worker(self, move: Move, since: float | None) -> str | None:
+        try:
+            rows = task_rows(self._session, move.source, move.vmid)
+        except ConnectionFailed:
+            return None
+        late = begun_since(rows, WORKERS, 0.0 if since is None else since)
+        return max(late, key=lambda task: task.started).text if late else None

@@ -1,0 +1,159 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads how guests can be moved: from Proxmox's precondition check, and from their configs for what it omits."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...errors import ApiError, CollectionError, ConnectionFailed, PermissionDenied
+from ...model import Guest, Snapshot
+from ...plans import Mobility
+from ..api.failures import NotImplementedHere
+from ..api.parallel import in_parallel
+from ..api.reader import Reader
+from ..inventory.rows import Row
+from ..outcomes import is_missing
+from .mobility_rules import Permitted, Surroundings, container_mobility, storage_of, stuck, vm_mobility
+
+_LOCKED = re.compile(r"is locked \(([\w-]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What Proxmox reports about one guest that may be moved.
+
+    check is the answer of C(GET .../migrate), empty if this release has no such check; config is the stored config.
+    """
+
+    check: Mapping[str, t.Any]
+    config: Mapping[str, t.Any]
+
+
+class Locked(CollectionError):
+    """A guest is locked; lock is the type of the lock, for example C(backup)."""
+
+    def __init__(self, message: str, lock: str) -> None:
+        super().__init__(message)
+        self.lock = lock
+
+
+def read_mobility(
+    reader: Reader, snapshot: Snapshot, vmids: Iterable[int], permitted: Permitted
+) -> dict[int, Mobility]:
+    """Return how each of these guests can be moved. Takes two calls per guest, and one for all replication jobs.
+
+    A guest for which that cannot be determined is stuck, with the reason. The nodes' bridges and the HA rules are
+    checked only if snapshot contains them. Guests that it does not contain are left out.
+    """
+    guests = {guest.vmid: guest for guest in snapshot.guests}
+    surroundings = Surroundings.of(snapshot, read_replication(reader))
+    wanted = [guests[vmid] for vmid in vmids if vmid in guests]
+    contents = _Contents(reader)
+
+    def read(vmid: int) -> Mobility:
+        guest = guests[vmid]
+        if not surroundings.online(guest.node):
+            return stuck(f"its node {guest.node} is offline", "bring the node back")
+        try:
+            found = inspect(reader, guest)
+            if guest.kind == "lxc":
+                return container_mobility(guest, found.config, surroundings, permitted)
+            check = contents.with_sizes(guest, found.check)
+            linked = contents.linked(guest, check) if guest.template else frozenset()
+            return vm_mobility(guest, check, found.config, surroundings, permitted, linked)
+        except Locked as locked:
+            return stuck(locked.message, CURES_OF_LOCKS.get(locked.lock, OTHER_LOCK))
+        except PermissionDenied:
+            return stuck("this user may not move it", f"grant VM.Migrate and VM.Audit on /vms/{vmid}")
+        except ConnectionFailed:
+            return stuck(f"its node {guest.node} does not answer", "bring the node back")
+        except ApiError as error:
+            if is_missing(error.message):
+                return stuck(f"it is no longer on {guest.node}", "run again")
+            return stuck(error.message, "see the message of Proxmox VE")
+
+    return in_parallel(read, [guest.vmid for guest in wanted])
+
+
+def inspect(reader: Reader, guest: Guest) -> Inspection:
+    """Read what Proxmox reports about a guest's next move.
+
+    Raises Locked when the guest is locked, and ApiError, ConnectionFailed and PermissionDenied as the API answers.
+    """
+    base = f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}"
+    try:
+        check: Mapping[str, t.Any] = reader.get(f"{base}/migrate")
+    except NotImplementedHere:
+        # Before 9, Proxmox VE has no such check for containers.
+        check = {}
+    except ApiError as error:
+        match = _LOCKED.search(error.message)
+        if match is None:
+            raise
+        raise Locked(f"it is locked ({match[1]})", match[1]) from error
+    config: Mapping[str, t.Any] = reader.get(f"{base}/config")
+    if config.get("lock"):
+        raise Locked(f"it is locked ({config['lock']})", str(config["lock"]))
+    return Inspection(check, config)
+
+
+OTHER_LOCK = "wait for the task that holds the lock; where none runs, 'qm unlock' or 'pct unlock' as root on its node"
+CURES_OF_LOCKS: Mapping[str, str] = {
+    "backup": "wait for the backup to end",
+    "snapshot": "wait for the snapshot to end",
+    "migrate": "wait for the migration to end; where none runs, 'qm unlock' or 'pct unlock' as root on its node",
+    "suspended": "start it, or stop it for good: it is hibernated",
+    "suspending": "wait until it is hibernated, then start it or stop it for good",
+}
+
+
+def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
+    """Return the nodes to which each replicated guest is copied, by VMID; empty if that cannot be read."""
+    try:
+        jobs: list[Row] = reader.get("/cluster/replication")
+    except (ApiError, ConnectionFailed, PermissionDenied):
+        return {}
+    targets: dict[int, set[str]] = {}
+    for job in jobs:
+        if not job.get("disable") and job.get("guest") is not None:
+            targets.setdefault(job["guest"], set()).add(str(job.get("target")))
+    return {vmid: frozenset(nodes) for vmid, nodes in targets.items()}
+
+
+class _Contents:
+    """Reads from storages what Proxmox's check omits about volumes: one call per storage and guest, where needed."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def with_sizes(self, guest: Guest, check: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
+        """Return the check with the sizes of volumes that the guest does not use."""
+        rows = [dict(row) for row in check.get("local_disks") or ()]
+        unknown = [row for row in rows if row.get("is_unused") and "size" not in row]
+        listed = self._rows(guest, {storage_of(str(row["volid"])) for row in unknown}, vmid=guest.vmid)
+        sizes = {str(row.get("volid")): int(row.get("size") or 0) for row in listed}
+        for row in unknown:
+            row["size"] = sizes.get(str(row["volid"]), 0)
+        return {**check, "local_disks": rows}
+
+    def linked(self, guest: Guest, check: Mapping[str, t.Any]) -> frozenset[str]:
+        """Return the local volumes of a template from which volumes of other guests are cloned."""
+        volumes = {str(row["volid"]) for row in check.get("local_disks") or () if row.get("volid")}
+        rows = self._rows(guest, set(map(storage_of, volumes)), content="images")
+        # The parent is a volume's name, in some storages followed by the cloned snapshot.
+        bases = {str(row["parent"]).rpartition("/")[2].partition("@")[0] for row in rows if row.get("parent")}
+        return frozenset(volume for volume in volumes if re.split("[:/]", volume)[-1] in bases)
+
+    def _rows(self, guest: Guest, storages: Iterable[str], **query: t.Any) -> list[Row]:
+        found: list[Row] = []
+        for storage in sorted(storages):
+            try:
+                found += self._reader.get(f"/nodes/{guest.node}/storage/{storage}/content", query)
+            except (ApiError, ConnectionFailed, PermissionDenied):
+                continue
+        return found

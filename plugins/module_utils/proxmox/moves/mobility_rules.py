@@ -1,0 +1,387 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Derives from Proxmox's data how a guest can be moved, or why it cannot and what would change that. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...engine.ha_rules import NODES, kept_together
+from ...engine.plugins.rules.ha_rules import NOT_A_NODE_OF
+from ...engine.tag_rules import ignored
+from ...engine.texts import listed
+from ...model import Guest, HARule, Snapshot
+from ...plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
+from ..options.drives import SMALL_VOLUME, is_cloudinit
+from ..options.values import size_in_config
+
+_VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
+_LINKED_CLONE = re.compile(r":(?:\d+/)?base-\d+-disk-[^/]+/")
+_SIZE = re.compile(r",size=([^,]+)")
+_BRIDGE = re.compile(r"(?:^|,)bridge=([^,]+)")
+_MOVES_SNAPSHOTS = frozenset({"zfspool", "btrfs"})
+"""Types of storages whose volumes keep their snapshots when they are copied; so do qcow2 images everywhere."""
+
+STATES_OF_HA: Mapping[str, tuple[str, str]] = {
+    "error": ("its HA resource is in state error", "correct the cause, then request the HA state disabled and started"),
+    "fence": ("the HA manager is fencing its node", "wait until HA has recovered it"),
+    "recovery": ("the HA manager is recovering it", "wait until HA has recovered it"),
+    "freeze": ("HA is disarmed, so that the HA manager does not move it", "arm HA again"),
+}
+"""States in which the HA manager does not move a resource, each with the reason and the cure."""
+
+Cause = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """Which moves the user allows besides those of running VMs on shared storage.
+
+    Attributes:
+        offline: whether guests that are off may be moved.
+        restart: whether running containers may be stopped, moved and started again.
+        local_disks: whether local disks may be copied.
+        tag_rules: whether a tag can prevent moves of a guest.
+    """
+
+    offline: bool = True
+    restart: bool = False
+    local_disks: bool = True
+    tag_rules: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the mobility of a guest depends on besides the guest itself.
+
+    Attributes:
+        nodes: the bridges of each node by name; None where they are unknown.
+        offline: the nodes that are offline.
+        types: the types of storages by name.
+        shared: the names of shared storages.
+        rules: the active HA rules.
+        replicated: the target nodes of replication jobs by VMID.
+    """
+
+    nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    offline: frozenset[str] = frozenset()
+    types: Mapping[str, str] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    rules: tuple[HARule, ...] = ()
+    replicated: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, replicated: Mapping[int, frozenset[str]]) -> Surroundings:
+        return cls(
+            nodes={node.name: node.bridges for node in snapshot.nodes},
+            offline=frozenset(node.name for node in snapshot.nodes if not node.online),
+            types={storage.name: storage.type for storage in snapshot.storages},
+            shared=frozenset(storage.name for storage in snapshot.storages if storage.shared),
+            rules=tuple(rule for rule in snapshot.ha_rules if not rule.disabled),
+            replicated=replicated,
+        )
+
+    def online(self, node: str) -> bool:
+        return node not in self.offline
+
+
+def stuck(why: str, cure: str) -> Mobility:
+    """Return the mobility of a guest that cannot be moved."""
+    return Mobility(stuck=(why, cure))
+
+
+def vm_mobility(
+    guest: Guest,
+    check: Mapping[str, t.Any],
+    config: Mapping[str, t.Any],
+    around: Surroundings,
+    permitted: Permitted,
+    linked: frozenset[str] = frozenset(),
+) -> Mobility:
+    """Return how a VM can be moved.
+
+    check is the answer of C(GET .../migrate); linked are the VM's volumes from which others are cloned.
+    """
+    running = bool(check.get("running"))
+    via = _via(guest)
+    disks = tuple(_local_disks(check, config))
+    why = _first(
+        (
+            lambda: _kept_by_tag(guest, permitted),
+            lambda: _ha_state(guest),
+            lambda: _devices(check, running),
+            lambda: _not_while_running(config) if running else None,
+            lambda: _volumes(check, around, running, linked),
+            lambda: _not_permitted(running, disks, permitted),
+        )
+    )
+    if why is not None:
+        return stuck(*why)
+    map_storages = via == API
+    mapped = {disk.storage for disk in disks} if map_storages else set()
+    return Mobility(
+        how=LIVE if running else OFFLINE,
+        via=via,
+        disks=disks,
+        not_to=_joined(
+            _refused(check, mapped),
+            _without_bridges(config, guest, around),
+            _against_ha(guest, around) if via == HA else (),
+            _not_replicated(guest, around) if running and via == API else (),
+        ),
+        together=_together(guest, check, around) if via == HA else frozenset(),
+        cost=(guest.memory if running else 0) + sum(disk.size for disk in disks),
+        map_storages=map_storages,
+    )
+
+
+def container_mobility(
+    guest: Guest, config: Mapping[str, t.Any], around: Surroundings, permitted: Permitted
+) -> Mobility:
+    """Return how a container can be moved. Proxmox itself checks little of this."""
+    running, via = guest.running, _via(guest)
+    disks = tuple(_disks_of_container(config, around))
+    why = _first(
+        (
+            lambda: _kept_by_tag(guest, permitted),
+            lambda: _ha_state(guest),
+            lambda: _bind_mounts(config),
+            lambda: _container_snapshots(config, disks, around),
+            lambda: _restart(running, permitted),
+            lambda: _not_permitted(running, disks, permitted),
+        )
+    )
+    if why is not None:
+        return stuck(*why)
+    return Mobility(
+        how=RESTART if running else OFFLINE,
+        via=via,
+        disks=disks,
+        not_to=_joined(
+            _without_bridges(config, guest, around),
+            _against_ha(guest, around) if via == HA else (),
+        ),
+        together=_together(guest, {}, around) if via == HA else frozenset(),
+        cost=sum(disk.size for disk in disks),
+        map_storages=via == API,
+    )
+
+
+def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
+    """Return how a guest can be moved as far as the cluster's list shows, which has no local disks and devices."""
+    container = guest.kind == "lxc"
+    why = _first(
+        (
+            lambda: _kept_by_tag(guest, permitted),
+            lambda: _ha_state(guest),
+            lambda: _restart(guest.running, permitted) if container else None,
+            lambda: _not_permitted(guest.running, (), permitted),
+        )
+    )
+    if why is not None or not around.online(guest.node):
+        return stuck(*(why or (f"its node {guest.node} is offline", "bring the node back")))
+    how = OFFLINE if not guest.running else RESTART if container else LIVE
+    via = _via(guest)
+    return Mobility(
+        how=how,
+        via=via,
+        not_to=_joined(_against_ha(guest, around) if via == HA else ()),
+        together=_together(guest, {}, around) if via == HA else frozenset(),
+        cost=guest.memory if how == LIVE else 0,
+        map_storages=via == API,
+    )
+
+
+def storage_of(volume: str) -> str:
+    """Return the storage of a volume."""
+    return volume.partition(":")[0]
+
+
+def _first(checks: Iterable[Callable[[], Cause | None]]) -> Cause | None:
+    return next((found for check in checks if (found := check()) is not None), None)
+
+
+def _via(guest: Guest) -> str:
+    return HA if guest.ha_managed and guest.ha_state != "ignored" else API
+
+
+# --- why a guest cannot be moved ---
+
+
+def _kept_by_tag(guest: Guest, permitted: Permitted) -> Cause | None:
+    tag = ignored(guest.tags) if permitted.tag_rules else None
+    return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
+
+
+def _ha_state(guest: Guest) -> Cause | None:
+    return STATES_OF_HA.get(guest.ha_state) if guest.ha_managed else None
+
+
+def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
+    local = sorted(check.get("local_resources") or ())
+    if local:
+        return f"it uses devices of its node: {listed(local)}", f"remove {listed(local)}, or use mapped devices"
+    info: Mapping[str, t.Any] = check.get("mapped-resource-info") or {}
+    fixed = sorted(key for key, mapping in info.items() if not mapping.get("live-migration"))
+    if running and fixed:
+        what = listed(fixed)
+        return f"it runs with mapped devices that cannot move live: {what}", "shut it down, and it can be moved"
+    return None
+
+
+def _not_while_running(config: Mapping[str, t.Any]) -> Cause | None:
+    for key in ("amd-sev", "intel-tdx"):
+        if config.get(key):
+            return f"it runs with encrypted memory ({key})", "shut it down, and it can be moved"
+    if "clipboard=vnc" in str(config.get("vga", "")):
+        return "it runs with the VNC clipboard", "shut it down, or remove clipboard=vnc from vga"
+    return None
+
+
+def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, linked: frozenset[str]) -> Cause | None:
+    for row in check.get("local_disks") or ():
+        volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
+        if row.get("cdrom") and not is_cloudinit(volume):
+            return (
+                f"{slot} holds the image {volume}, which is on a local storage",
+                f"eject it: set {slot} to none,media=cdrom",
+            )
+        if _LINKED_CLONE.search(volume):
+            return f"{slot} is a linked clone on the local storage {storage_of(volume)}", (
+                f"move {slot} to a shared storage, or clone the VM in full"
+            )
+        if volume in linked:
+            return f"{slot} on the local storage {storage_of(volume)} has linked clones", (
+                "remove the linked clones, or keep the template on a shared storage"
+            )
+        if row.get("referenced_in_snapshot"):
+            moves = around.types.get(storage_of(volume)) in _MOVES_SNAPSHOTS or volume.endswith(".qcow2")
+            if running or not moves:
+                names = listed(sorted(row["referenced_in_snapshot"]))
+                return f"{slot} on the local storage {storage_of(volume)} has snapshots: {names}", (
+                    "remove the snapshots" + (", or shut it down" if moves else "")
+                )
+    return None
+
+
+def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
+    if not running and not permitted.offline:
+        return "it is off, and moves of guests that are off are not permitted", "permit offline moves (offline: true)"
+    if disks and not permitted.local_disks:
+        slots = listed(sorted(disk.slot for disk in disks))
+        return (
+            f"{slots} would have to be copied, which is not permitted",
+            "permit the copying of local disks (local_disks: true)",
+        )
+    return None
+
+
+def _bind_mounts(config: Mapping[str, t.Any]) -> Cause | None:
+    for key, value in sorted(config.items()):
+        local = str(value).startswith("/") and not re.search(r"(?:^|,)shared=1", str(value))
+        if re.fullmatch(r"mp\d+", key) and local:
+            return f"{key} mounts {str(value).partition(',')[0]} of its node", f"remove {key}, or mark it as shared"
+    return None
+
+
+def _container_snapshots(
+    config: Mapping[str, t.Any], disks: tuple[LocalDisk, ...], around: Surroundings
+) -> Cause | None:
+    fixed = sorted(disk.slot for disk in disks if around.types.get(disk.storage) not in _MOVES_SNAPSHOTS)
+    if config.get("parent") and fixed:
+        return f"it has snapshots, and {listed(fixed)} on a local storage", "remove the snapshots"
+    return None
+
+
+def _restart(running: bool, permitted: Permitted) -> Cause | None:
+    if running and not permitted.restart:
+        return (
+            "it is a running container, which moves only by being restarted",
+            "permit restarts of containers (containers: restart)",
+        )
+    return None
+
+
+# --- what has to be copied ---
+
+
+def _local_disks(check: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> Iterator[LocalDisk]:
+    slots = {str(value).partition(",")[0]: key for key, value in config.items() if _VOLUME_KEY.fullmatch(key)}
+    for row in check.get("local_disks") or ():
+        volume = str(row.get("volid", ""))
+        size = SMALL_VOLUME if is_cloudinit(volume) else row.get("size") or 0
+        slot = str(row.get("drivename") or slots.get(volume, volume))
+        yield LocalDisk(slot, storage_of(volume), size)
+
+
+def _disks_of_container(config: Mapping[str, t.Any], around: Surroundings) -> Iterator[LocalDisk]:
+    for key, value in sorted(config.items()):
+        volume = str(value).partition(",")[0]
+        storage = storage_of(volume)
+        if re.fullmatch(r"rootfs|(?:mp|unused)\d+", key) and ":" in volume and storage not in around.shared:
+            size = _SIZE.search(str(value))
+            yield LocalDisk(key, storage, (size_in_config(size[1]) or 0) if size else 0, "rootdir")
+
+
+# --- where a guest cannot go ---
+
+Refusals = Iterable[tuple[str, str]]
+
+
+def _joined(*refusals: Refusals) -> dict[str, str]:
+    """Return the first reason for each node."""
+    found: dict[str, str] = {}
+    for node, reason in (pair for pairs in refusals for pair in pairs):
+        found.setdefault(node, reason)
+    return found
+
+
+def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that Proxmox's check refuses. mapped are storages whose volumes may go to other storages."""
+    for node, reasons in (check.get("not_allowed_nodes") or {}).items():
+        storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
+        devices = sorted(reasons.get("unavailable-resources") or ())
+        if storages:
+            yield node, f"lacked the storage {listed(storages)}"
+        if devices:
+            yield node, f"lacked the mapped devices of {listed(devices)}"
+
+
+def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
+    """Yield the nodes without the guest's bridges. Proxmox itself notices that only when the guest starts there.
+
+    A bridge is visible only with SDN.Audit on it. One that does not even show on the guest's own node is not checked.
+    """
+    cards = [str(value) for key, value in config.items() if re.fullmatch(r"net\d+", key)]
+    wanted = {match[1] for card in cards if (match := _BRIDGE.search(card))}
+    shown = around.nodes.get(guest.node)
+    if shown is not None:
+        wanted &= shown
+    for node, bridges in around.nodes.items():
+        if bridges is not None and node != guest.node and wanted - bridges:
+            yield node, f"lacked the bridge {listed(sorted(wanted - bridges))}"
+
+
+def _against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
+    """Nodes from which the HA manager would move it back at once."""
+    group = kept_together(around.rules, guest.vmid)
+    for rule in around.rules:
+        if rule.type == NODES and rule.strict and rule.vmids & group:
+            for node in around.nodes.keys() - rule.nodes.keys():
+                yield node, NOT_A_NODE_OF.format(rule.name)
+
+
+def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
+    targets = around.replicated.get(guest.vmid)
+    if targets is not None:
+        for node in around.nodes.keys() - targets:
+            yield node, "were no replication targets of the VM"
+
+
+def _together(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:
+    told = [re.fullmatch(r"(?:vm|ct):(\d+)", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
+    return kept_together(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

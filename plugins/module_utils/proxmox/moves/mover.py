@@ -1,0 +1,310 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries out one move, by a migration or through the HA manager, and waits until it is complete."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PermissionDenied, PlanStale, TaskFailed
+from ...plans import HA, LIVE, RESTART, Move
+from ..api.failures import AnswerLost, NotImplementedHere
+from ..api.sending import BUSY_PAUSE, SENDINGS
+from ..api.session import Session
+from ..binder import unfenced
+from ..lifecycle import LOOK_FOR
+from ..outcomes import is_busy, is_missing
+from ..tasks import TaskFollower, Upid, begun_since, task_rows
+from .ha_moves import HAMoves
+from .mobility_rules import storage_of
+from .outcomes import cause_of
+
+MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
+"""The types of tasks that a request to migrate starts."""
+
+_LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A guest that is on its target. warnings are messages for the user."""
+
+    vmid: int
+    node: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A guest after a failed move: its node and config, None if they cannot be read; the names of shared storages."""
+
+    node: str | None = None
+    config: Mapping[str, t.Any] | None = None
+    shared: frozenset[str] = frozenset()
+
+
+class Mover:
+    """Moves guests. May be used from many threads.
+
+    If nothing fails, a move takes two requests and the polls of its task, through the HA manager also polls of the
+    guest.
+    """
+
+    def __init__(self, session: Session, tasks: TaskFollower, *, bwlimit: int | None = None) -> None:
+        """bwlimit is the bandwidth limit of each migration in KiB/s; None: Proxmox's default."""
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+        self._bwlimit = bwlimit
+        self._ha = HAMoves(session, tasks)
+
+    def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> Arrival:
+        """Check that the guest is still as the plan assumes, move it, and return when it has arrived.
+
+        fence is called right before each request that begins the migration. If it raises, the request is not sent.
+
+        Raises:
+            PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
+            MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left
+                behind.
+            TaskTimeout: the migration still runs.
+            ConnectionFailed, PermissionDenied: the migration was not begun.
+            AnswerLost: it is unknown whether the migration was begun.
+        """
+        params = self._parameters(move, self._premises(move))
+        since = self._session.server_time()
+        try:
+            upid = self._sent(move, params, since, fence)
+        except ApiError as error:
+            if _lock_of(error) is not None:
+                raise self._stale(move, error) from error
+            raise self._failure(move, error.message, self._found(move), refused=True) from error
+        try:
+            result = self._tasks.wait(upid)
+            if Upid.parse(upid).type == "hamigrate":
+                self._ha.follow(move, since, lambda: self._repeat(move, params, fence))
+        except TaskFailed as error:
+            return self._ended_badly(move, error)
+        return Arrival(move.vmid, move.target, result.log if result.warnings else ())
+
+    # --- before ---
+
+    def _premises(self, move: Move) -> dict[str, str]:
+        """Return the target storage of each storage that the guest's local disks are on. Raises PlanStale."""
+        base = _base(move)
+        try:
+            check: Mapping[str, t.Any] = self._session.get(f"{base}/migrate")
+        except NotImplementedHere:
+            # Before 9, Proxmox VE has no such check for containers: read the lock from the config.
+            check = {}
+        except ApiError as error:
+            raise self._stale(move, error) from error
+        volumes = _volumes_of(check)
+        if move.kind == "lxc" and (move.storages or not check):
+            config: Mapping[str, t.Any] = self._session.get(f"{base}/config")
+            if config.get("lock"):
+                raise stale(move, f"it is locked ({config['lock']})")
+            volumes = {slot: str(config.get(slot, "")).partition(",")[0] for slot in move.storages}
+        elif check:
+            _check_running(move, running=bool(int(check.get("running") or 0)))
+        mapped = move.via != HA
+        unplanned = sorted(volumes.keys() - move.storages.keys()) if mapped else []
+        if unplanned:
+            raise stale(move, f"{', '.join(unplanned)} would have to be copied, which the plan does not know")
+        sources = {slot: storage_of(volume) for slot, volume in volumes.items()}
+        pairs = {(sources[slot], target) for slot, target in move.storages.items() if slot in sources}
+        storages = dict(pairs)
+        if mapped and len(pairs) > len(storages):
+            raise stale(move, "disks of one storage would go to several, and Proxmox VE maps whole storages")
+        _check_target(move, check, set(storages) if mapped else set())
+        return storages
+
+    def _stale(self, move: Move, error: ApiError) -> CollectionError:
+        lock = _lock_of(error)
+        if lock is not None:
+            return stale(move, f"it is locked ({lock})")
+        return stale(move, f"it is no longer on {move.source}") if is_missing(error.message) else error
+
+    def _parameters(self, move: Move, storages: Mapping[str, str]) -> dict[str, t.Any]:
+        params: dict[str, t.Any] = {"target": move.target}
+        if move.how == LIVE:
+            params["online"] = 1
+        elif move.how == RESTART:
+            params["restart"] = 1
+        if move.via == HA:
+            # The HA manager ignores the other parameters, and copies local disks without them.
+            return params
+        if move.how == LIVE and storages:
+            params["with-local-disks"] = 1
+        others = {source: target for source, target in storages.items() if source != target}
+        if others:
+            name = "targetstorage" if move.kind == "qemu" else "target-storage"
+            params[name] = ",".join(f"{source}:{target}" for source, target in sorted(others.items()))
+        if self._bwlimit is not None:
+            params["bwlimit"] = self._bwlimit
+        return params
+
+    # --- under way ---
+
+    def _sent(self, move: Move, params: Mapping[str, t.Any], since: float | None, fence: Callable[[], None]) -> str:
+        """Send the request and return its task. After a lost answer, look for the task before sending again."""
+        for tries_left in reversed(range(SENDINGS)):
+            fence()
+            try:
+                return str(self._session.post(f"{_base(move)}/migrate", params))
+            except AnswerLost:
+                upid = self._poller.until(lambda: self._begun(move, since), LOOK_FOR)
+                if upid is not None:
+                    return upid
+                if not tries_left:
+                    raise
+            except ApiError as error:
+                if not (tries_left and is_busy(error.message)):
+                    raise
+                self._poller.sleep(BUSY_PAUSE)
+        raise AssertionError("the last try has returned or raised")
+
+    def _repeat(self, move: Move, params: Mapping[str, t.Any], fence: Callable[[], None]) -> None:
+        """Send the request once more, and wait until its task has passed it to the HA manager."""
+        with suppress(ApiError):
+            self._tasks.wait(self._sent(move, params, self._session.server_time(), fence))
+
+    def _begun(self, move: Move, since: float | None) -> str | None:
+        """Return the task of a request whose answer was lost, if it was begun."""
+        if since is None:
+            return None
+        try:
+            rows = task_rows(self._session, move.source, move.vmid)
+        except ConnectionFailed:
+            return None
+        own = [task for task in begun_since(rows, MIGRATIONS, since) if task.user == self._session.user]
+        return max(own, key=lambda task: task.started).text if own else None
+
+    # --- after ---
+
+    def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
+        """Return the arrival if the guest has arrived and only the last steps of its migration failed; else raise
+        MoveFailed, or PlanStale if another migration of the guest was quicker.
+        """
+        status = str(error.details.get("exitstatus", ""))
+        if _LOCK_HELD.match(status):
+            # What there is of it on the target belongs to the task that holds the lock.
+            raise stale(move, "another task is working on it") from error
+        if is_missing(status):
+            raise stale(move, f"it is no longer on {move.source}") from error
+        cause = cause_of(error.details.get("log", ())) or error.message
+        found = self._found(move)
+        if found.node == move.target and found.config is not None and not found.config.get("lock"):
+            return Arrival(move.vmid, move.target, (f"it has arrived, but its migration ended with: {cause}",))
+        raise self._failure(move, cause, found) from error
+
+    def _failure(self, move: Move, cause: str, found: _Found, *, refused: bool = False) -> MoveFailed:
+        """Return the error about a failed move, which says where the guest is and what was left behind."""
+        node, lock = found.node, None if refused else (found.config or {}).get("lock")
+        left = [] if refused or node != move.source else self._orphans(move, found)
+        parts = [f"{label(move)} could not be moved from {move.source} to {move.target}: {cause}"]
+        if node not in (None, move.source):
+            parts.append(f"it is on {node} now")
+        if lock:
+            tool = "qm" if move.kind == "qemu" else "pct"
+            parts.append(
+                f"it is still locked ({lock}): when nothing works on it, '{tool} unlock {move.vmid}' on {node}"
+            )
+        if left:
+            volumes = ", ".join(each["volume"] for each in left)
+            parts.append(f"left behind on {move.target}, and used by no config: {volumes}")
+        return MoveFailed(
+            "; ".join(parts),
+            vmid=move.vmid,
+            source=move.source,
+            target=move.target,
+            cause=cause,
+            node=node,
+            lock=lock,
+            left_behind=left,
+        )
+
+    def _orphans(self, move: Move, found: _Found) -> list[dict[str, str]]:
+        """Return the guest's volumes on the target that no config uses. A volume there is in use only if the storage is
+        shared and the guest's config names it.
+        """
+        if found.config is None:
+            return []
+        used = {str(value).partition(",")[0] for value in found.config.values()}
+        orphans: list[dict[str, str]] = []
+        for storage in sorted(set(move.storages.values())):
+            path = f"/nodes/{move.target}/storage/{storage}/content"
+            try:
+                rows = self._session.get(path, vmid=move.vmid, content="images" if move.kind == "qemu" else "rootdir")
+            except (ApiError, ConnectionFailed, PermissionDenied):
+                continue
+            volumes = [str(row["volid"]) for row in rows]
+            kept = used if storage in found.shared else set()
+            orphans += [{"volume": volume, "node": move.target} for volume in volumes if volume not in kept]
+        return orphans
+
+    def _found(self, move: Move) -> _Found:
+        """Return where the guest is after a failure, as far as that can be read."""
+        try:
+            rows = self._session.get("/cluster/resources")
+            node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
+            shared = frozenset(str(row["storage"]) for row in rows if row.get("shared"))
+        except (ApiError, ConnectionFailed, PermissionDenied):
+            return _Found()
+        config: Mapping[str, t.Any] | None = None
+        if node is not None:
+            # Its node may be down.
+            with suppress(ApiError, ConnectionFailed, PermissionDenied):
+                config = self._session.get(f"/nodes/{node}/{move.kind}/{move.vmid}/config")
+        return _Found(node, config, shared)
+
+
+def label(move: Move) -> str:
+    """Return the guest of a move as messages name it."""
+    word = "VM" if move.kind == "qemu" else "container"
+    return f'{word} "{move.name}" ({move.vmid})' if move.name else f"{word} {move.vmid}"
+
+
+def stale(move: Move, what: str) -> PlanStale:
+    """Return the error about a guest that is not as the plan assumes. what completes the sentence about the guest."""
+    changed = f"{label(move)}: {what}"
+    return PlanStale(f"the cluster is not as planned, and the move was not begun: {changed}", changed=[changed])
+
+
+def _lock_of(error: ApiError) -> str | None:
+    """Return the guest's lock if that is why a request was refused."""
+    locked = re.search(r"is locked \(([\w-]+)\)", error.message)
+    return None if locked is None else locked[1]
+
+
+def _base(move: Move) -> str:
+    return f"/nodes/{move.source}/{move.kind}/{move.vmid}"
+
+
+def _volumes_of(check: Mapping[str, t.Any]) -> dict[str, str]:
+    """Return the attached local volumes by slot. The target of unattached ones follows from their storage."""
+    rows = check.get("local_disks") or ()
+    return {str(row["drivename"]): str(row["volid"]) for row in rows if row.get("drivename")}
+
+
+def _check_running(move: Move, *, running: bool) -> None:
+    if running != (move.how in (LIVE, RESTART)):
+        raise stale(move, f"it was {'started' if running else 'stopped'} after the plan was made")
+
+
+def _check_target(move: Move, check: Mapping[str, t.Any], mapped: set[str]) -> None:
+    refused: Mapping[str, t.Any] = check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
+    reasons: Mapping[str, t.Any] = refused.get(move.target) or {}
+    storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
+    devices = sorted(reasons.get("unavailable-resources") or ())
+    enemies = sorted(str(row.get("sid")) for row in reasons.get("blocking-ha-resources") or ())
+    for what, missing in (("the storage", storages), ("the mapped devices of", devices)):
+        if missing:
+            raise stale(move, f"{move.target} lacks {what} {', '.join(missing)}")
+    if enemies:
+        raise stale(move, f"an HA rule keeps it apart from {', '.join(enemies)} on {move.target}")

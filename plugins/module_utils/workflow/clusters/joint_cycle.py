@@ -1,0 +1,230 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One scheduling cycle over several clusters: read all of them, match existing VMs, place the others and reserve their
+places.
+
+The task holds the leases of all clusters meanwhile. It acquires them in the order of the clusters' identities, which is
+the same on every controller, so that two tasks never wait for each other.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from ...engine.framework.profile import Profile
+from ...engine.several_clusters import Member, MultiClusterScheduler
+from ...engine.texts import listed
+from ...errors import CollectionError, ConnectionFailed, NoQuorum
+from ...model import Request
+from ...proxmox.api.parallel import in_parallel
+from ...proxmox.quorum import Quorum
+from ...reservations.ledger import Cycle
+from ..access import Access, OtherCluster
+from ..job import Job
+from ..lawful import check_lawful
+from ..options.entries import Entry
+from ..placing import Placer
+from ..scene import Placement, Scene, Seen
+from ..usage import NodeUsage
+from .connections import Cluster
+from .whereabouts import Found, Silent, whereabouts
+
+T = t.TypeVar("T")
+
+
+class SiteLost(Exception):
+    """A cluster no longer answers. The cycle starts again with the others."""
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """One cluster that answers.
+
+    Attributes:
+        jobs: the jobs of VMs that the latest cycle found there or placed there; placement is the result of that cycle.
+        nodes: the usage of its nodes before and after the task.
+    """
+
+    cluster: Cluster
+    access: Access
+    placer: Placer
+    jobs: list[Job] = field(default_factory=list)
+    placement: Placement | None = None
+    nodes: list[NodeUsage] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+
+@dataclass(slots=True)
+class JointCycle:
+    """The cycle of one task.
+
+    Attributes:
+        sites: the clusters that answer. One that stops answering is moved to silent.
+    """
+
+    sites: list[Site]
+    silent: Silent
+    profiles: Mapping[str, Profile]
+    default_profile: str
+
+    def place(self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool) -> list[Job]:
+        """Run the cycle, and return the jobs of VMs that belong to no cluster: they failed, or shall be absent and are.
+        The other jobs are stored in the sites.
+
+        reserve and all_or_nothing as in Placer.place. Raises OtherCluster and LeaseLost if the cycle has to be
+        repeated, and what reading raises.
+        """
+        with ExitStack() as leases:
+            cycles: dict[str, Cycle | None] = {}
+            for site in sorted(self.sites, key=lambda site: site.access.identity()):
+                access = site.access
+                cycles[site.name] = (
+                    leases.enter_context(access.ledger.scheduling_cycle(access.identity(), holder=access.holder))
+                    if reserve
+                    else None
+                )
+            loose = None
+            while loose is None:
+                with suppress(SiteLost):
+                    loose = self._decide(entries, cycles)
+            jobs = [*loose, *(job for site in self.sites for job in site.jobs)]
+            if not (all_or_nothing and any(job.error for job in jobs)):
+                self._reserve(cycles)
+            return loose
+
+    def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
+        seen = self._each(
+            lambda site: site.placer.look([Job(entry, cluster=site.name) for entry in entries], cycles[site.name])
+        )
+        loose: list[Job] = []
+        for site in self.sites:
+            site.jobs = []
+        by_name = {site.name: site for site in self.sites}
+        shown = {site: _shown(seen[site]) for site in self.sites}
+        candidates: dict[str, list[tuple[Site, Job]]] = {}
+        for number, entry in enumerate(entries):
+            found = {site.name: shown[site][number] for site in self.sites}
+            where = whereabouts(entry, found, self.silent)
+            if isinstance(where, Job):
+                (by_name[where.cluster].jobs if where.cluster is not None else loose).append(where)
+                continue
+            elsewhere = [name for name, each in found.items() if each.match.guest is not None]
+            for name in where if elsewhere else ():
+                found[name].job.warn(f"exists on cluster {listed(elsewhere)} as well, which its entry does not name")
+            candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
+        return loose + self._schedule(seen, candidates)
+
+    def _each(self, work: Callable[[Site], T]) -> dict[Site, T]:
+        """Call work for all clusters at the same time. Raises SiteLost if one of them did not answer."""
+
+        def done(site: Site) -> T | ConnectionFailed:
+            try:
+                return work(site)
+            except OtherCluster:
+                raise
+            except ConnectionFailed as error:
+                return error
+
+        answers = in_parallel(done, self.sites)
+        found = {site: answer for site, answer in answers.items() if not isinstance(answer, ConnectionFailed)}
+        for site, answer in answers.items():
+            if isinstance(answer, ConnectionFailed):
+                self.sites.remove(site)
+                self.silent.add(site.name, answer.message, reserved_at(site.access, site.access.identity()))
+        if len(found) < len(answers):
+            raise SiteLost
+        return found
+
+    def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
+        """Place the new VMs; candidates has, by name, the clusters on which each may be created. Returns those that fit
+        nowhere.
+        """
+        new: dict[Site, list[Job]] = {site: [] for site in self.sites}
+        for options in candidates.values():
+            for site, job in options:
+                new[site].append(job)
+
+        def prepare(site: Site) -> tuple[Scene, dict[Job, Request]]:
+            _require_quorum(site, new[site])
+            scene = site.placer.prepare([*site.jobs, *new[site]], seen[site])
+            return scene, site.placer.requests_of(scene)
+
+        prepared = self._each(prepare)
+        scenes = {site: scene for site, (scene, _requests) in prepared.items()}
+        members = [_member(site, scenes[site], new[site], requests) for site, (_scene, requests) in prepared.items()]
+        scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
+        wanted = [options[0][1].entry.request for options in candidates.values()]
+        present = [request for site, scene in scenes.items() for request in site.placer.present(scene)]
+        with ExitStack() as counted:
+            for scene in scenes.values():
+                counted.enter_context(scene.with_starting())
+            outcomes = scheduler.schedule_all(wanted, time.time(), present)
+        loose: list[Job] = []
+        for (name, options), outcome in zip(candidates.items(), outcomes, strict=True):
+            chosen = scheduler.chosen.get(name)
+            if chosen is None:
+                job = Job(options[0][1].entry)
+                job.schedule(outcome)
+                loose.append(job)
+            else:
+                site, job = next(each for each in options if each[0].name == chosen.member.name)
+                site.placer.note(job, outcome, scenes[site])
+                site.jobs.append(job)
+            job.tried = scheduler.verdicts.get(name, ())
+        for site, scene in scenes.items():
+            site.placement = site.placer.conclude(scene)
+        between = [chosen.between for chosen in scheduler.chosen.values()]
+        check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
+        return loose
+
+    def _reserve(self, cycles: Mapping[str, Cycle | None]) -> None:
+        """Reserve the decisions about all clusters, or none."""
+        reserved: list[Site] = []
+        try:
+            for site in self.sites:
+                cycle = cycles[site.name]
+                if cycle is not None:
+                    site.placer.reserve(site.jobs, cycle)
+                    reserved.append(site)
+        except BaseException:
+            for site in reserved:
+                with suppress(CollectionError):
+                    site.placer.give_back(site.jobs)
+            raise
+
+
+def reserved_at(access: Access, identity: str) -> set[str]:
+    """The names of the VMs that are being created on a cluster, according to the ledger, reached through any
+    cluster.
+    """
+    return {reservation.name for reservation in access.ledger.reservations(identity)}
+
+
+def _require_quorum(site: Site, new: Collection[Job]) -> None:
+    """Fail the new VMs of a cluster that answers, but to which nothing can be written."""
+    try:
+        if new and not site.access.offline:
+            Quorum(site.access.reader, time.monotonic).require("no VM can be created")
+    except NoQuorum as error:
+        for job in new:
+            job.fail(error)
+
+
+def _member(site: Site, scene: Scene, new: Collection[Job], requests: Mapping[Job, Request]) -> Member:
+    obstacles = {job.entry.request.name: job.error for job in new if job.error is not None}
+    by_name = {job.entry.request.name: request for job, request in requests.items()}
+    return Member(site.name, site.cluster.labels, scene.scheduler, by_name, obstacles)
+
+
+def _shown(seen: Seen) -> list[Found]:
+    """What one cluster shows about each VM, in the order of the entries."""
+    names = {guest.name for guest in seen.counted.snapshot.guests}
+    return [Found(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

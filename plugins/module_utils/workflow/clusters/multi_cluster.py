@@ -1,0 +1,220 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The walk of a task about several clusters: one scheduling cycle over all of them, then a run for the share of each.
+
+The task repeats this with VMs that no longer fit on their cluster, and with those that fit nowhere, as soon as another
+try may succeed.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from ...engine.framework.profile import Profile
+from ...errors import CollectionError, ConnectionFailed
+from ...model import VMID_MAX, Guest, Snapshot
+from ...proxmox.api.parallel import in_parallel
+from ...proxmox.inventory.snapshot import read_settled
+from ...reservations.lease import LeaseLost
+from ..access import OtherCluster, endpoint_of
+from ..address_book import AddressBook
+from ..job import TRIES, Job
+from ..options.entries import Entry
+from ..placing import Placer, decisions_of
+from ..progress import Progress, Wait
+from ..report import VMReport, report_of
+from ..stopping import Stop
+from ..usage import NodeUsage, keep_before
+from ..waiting import Waiting
+from .connections import SKIP, Cluster, connect
+from .joint_cycle import JointCycle, Site, reserved_at
+from .shares import Gate, Share, Steps
+from .whereabouts import Silent
+
+
+class MultiClusterRun:
+    """One run over the entries of a task, on several clusters. Attributes as in Run."""
+
+    def __init__(
+        self,
+        params: Mapping[str, t.Any],
+        clusters: Sequence[Cluster],
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        device_attributes: Mapping[str, Mapping[str, t.Any]],
+        progress: Progress | None = None,
+    ) -> None:
+        """Connect to the clusters. Raises InvalidRequest, AuthenticationFailed, ..., and ConnectionFailed when none of
+        them answers.
+        """
+        found, self._down = connect(clusters)
+        if not found:
+            raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))
+        sites = [
+            Site(cluster, access, Placer(access, profiles, default_profile, device_attributes, book))
+            for cluster in clusters
+            if (access := found.get(cluster.name)) is not None
+            for book in [AddressBook({}, access.reader)]
+        ]
+        self._all_sites = tuple(sites)
+        self._cycle = JointCycle(sites, Silent(skip=params["when_unreachable"] == SKIP), profiles, default_profile)
+        self._clusters = {cluster.name: cluster for cluster in clusters}
+        self._params = params
+        self._progress = progress or (lambda step: None)
+        self._profile_of = lambda request: profiles[request.profile or default_profile]
+        self._all_or_nothing: bool = params["all_or_nothing"]
+        # By position of the entry.
+        self._jobs: dict[int, Job] = {}
+        self.warnings: list[str] = []
+        self.wrote = False
+        self.interrupted = False
+
+    @property
+    def nodes(self) -> list[NodeUsage]:
+        """The usage of the nodes of all clusters before and after the run."""
+        return [usage for site in self._all_sites for usage in site.nodes]
+
+    def guests(self) -> dict[str, Sequence[Guest]]:
+        """All guests of the clusters that answer, by cluster name."""
+        read = in_parallel(lambda site: read_settled(site.access.reader, patience=0).guests, self._cycle.sites)
+        return {site.name: guests for site, guests in read.items()}
+
+    def close(self) -> None:
+        for site in self._all_sites:
+            site.access.close()
+
+    def execute(self, entries: Sequence[Entry], *, check_mode: bool) -> list[VMReport]:
+        """Execute the run and return one report per entry, in order. As Run.execute."""
+        write = not (check_mode or any(site.access.offline for site in self._all_sites))
+        self._jobs = {entry.position: Job(entry) for entry in entries}
+        try:
+            self._note_down()
+            self._go(entries, write=write)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            for site in self._all_sites if write else ():
+                # Reservations that cannot be released expire when this process ends.
+                with suppress(CollectionError):
+                    site.placer.give_back([job for job in site.jobs if not job.begun])
+        for job in self._jobs.values() if self.interrupted else ():
+            job.interrupt()
+        for name, reason in self._cycle.silent.reasons.items():
+            self.warnings.append(f"cluster {name!r} cannot be reached and takes no part: {reason}")
+        return [report_of(job) for job in self._jobs.values()]
+
+    def _note_down(self) -> None:
+        """Note which clusters are down, and which VMs are being created there according to the ledger."""
+        access = self._all_sites[0].access
+        for name, error in self._down.items():
+            known = access.ledger.endpoint(*endpoint_of(self._clusters[name].params))
+            reserved = set() if known is None else reserved_at(access, known[0])
+            self._cycle.silent.add(name, error.message, reserved)
+
+    def _go(self, entries: Sequence[Entry], *, write: bool) -> None:
+        patience = float(self._params["wait_for_capacity"]) if write else 0.0
+        waiting = Waiting(patience, self._profile_of, self._glance, tell=self._tell_wait)
+        due, rounds, looked = entries, 0, False
+        while due:
+            rounds += 1
+            try:
+                loose = self._cycle.place(due, all_or_nothing=self._all_or_nothing and not self.wrote, reserve=write)
+            except CollectionError as error:
+                if isinstance(error, (OtherCluster, LeaseLost)) and rounds < TRIES:
+                    continue
+                if not looked:
+                    raise
+                # The outcomes of the others still have to be reported.
+                for entry in due:
+                    self._jobs[entry.position].fail(error)
+                return
+            looked = True
+            jobs = [*loose, *(job for site in self._cycle.sites for job in site.jobs)]
+            for job in jobs:
+                job.follow(self._jobs[job.entry.position])
+                self._jobs[job.entry.position] = job
+            failed = [job for job in self._jobs.values() if job.error is not None]
+            held = self._all_or_nothing and not self.wrote and bool(failed)
+            stands = self._carry_out(write=write and not held) and not held
+            for job in jobs:
+                job.held_back = job.held_back or not stands
+            if self.interrupted:
+                return
+            lost = [job for job in jobs if _lost_its_place(job)] if stands and write and rounds < TRIES else []
+            again = lost or self._worth_a_try([] if stands else jobs, waiting)
+            # Entries that a cluster completed, for example with the sizes in a backup, are valid for that cluster only.
+            due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
+
+    def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
+        """Wait for capacity, and return the jobs of the next round: those held back, or that fit nowhere."""
+        failed = [job for job in self._jobs.values() if job.error is not None]
+        unplaced = [job for job in failed if job.is_unplaced]
+        vain = bool(held) and not all(job.is_hopeful for job in failed)
+        again = waiting.patience > 0 and not vain and waiting.until_worth_a_try(unplaced, self._seen())
+        for job in unplaced if waiting.patience else ():
+            job.note_wait(waiting.waited)
+        return (held or unplaced) if again else []
+
+    def _carry_out(self, *, write: bool) -> bool:
+        """Run the shares of all clusters at the same time. Returns whether they were allowed to write."""
+        sites = self._cycle.sites
+        gate = Gate(len(sites), all_or_nothing=self._all_or_nothing and not self.wrote)
+        steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
+        shares = {
+            site: Share(self._params, site.access, site.placer, site.jobs, site.placement, gate, steps.of(site.name))
+            for site in sites
+            if site.placement is not None
+        }
+        with Stop().threads(max(len(shares), 1)) as pool:
+            futures = [pool.submit(share.carry_out, write=write) for share in shares.values()]
+            try:
+                for future in futures:
+                    future.result()
+            except KeyboardInterrupt:
+                self.interrupted = True
+                for share in shares.values():
+                    share.stop()
+                for future in futures:
+                    future.result()
+        for site, share in shares.items():
+            site.nodes = keep_before(site.nodes, share.nodes)
+            for usage in site.nodes:
+                usage.cluster = site.name
+            self.warnings.extend(f"cluster {site.name!r}: {text}" for text in share.warnings)
+            self.wrote = self.wrote or share.wrote
+        return not any(share.held for share in shares.values())
+
+    def _seen(self) -> Snapshot:
+        """All clusters as the latest cycle read them, combined into one snapshot."""
+        return _as_one({site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None})
+
+    def _glance(self) -> Snapshot:
+        """All clusters as a single request each shows them, combined into one snapshot: enough to notice changes."""
+        return _as_one(in_parallel(lambda site: site.access.glance(), self._cycle.sites))
+
+    def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
+        self._progress(Wait.of(jobs, waited, float(self._params["wait_for_capacity"])))
+
+
+def _as_one(snapshots: Mapping[Site, Snapshot]) -> Snapshot:
+    """Combine several clusters into one snapshot, to compare it with the same clusters at another time."""
+    nodes, guests, storages = [], [], []
+    for number, (site, snapshot) in enumerate(snapshots.items()):
+        prefix, offset = f"{site.name}/", number * (VMID_MAX + 1)
+        nodes += [replace(node, name=prefix + node.name) for node in snapshot.nodes]
+        guests += [replace(guest, vmid=guest.vmid + offset) for guest in snapshot.guests]
+        storages += [replace(storage, name=prefix + storage.name) for storage in snapshot.storages]
+    return Snapshot(tuple(nodes), tuple(guests), tuple(storages))
+
+
+def _lost_its_place(job: Job) -> bool:
+    """Whether a VM no longer fits on its chosen cluster, and certainly was not created there."""
+    return (
+        job.cluster is not None
+        and job.is_unplaced
+        and not job.begun
+        and not isinstance(job.requeued_by, ConnectionFailed)
+    )

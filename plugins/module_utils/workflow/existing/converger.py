@@ -1,0 +1,305 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Existing VMs: how they differ from their requests, and how they are changed."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from ...errors import (
+    ApiError,
+    CollectionError,
+    ConnectionFailed,
+    DriftNotApplicable,
+    GuestLocked,
+    GuestVanished,
+    InvalidRequest,
+    TaskFailed,
+)
+from ...model import OFF, Guest, Request
+from ...proxmox.api.failures import AnswerLost, NotRecorded
+from ...proxmox.api.reader import Reader
+from ...proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
+from ...proxmox.creations import BeingCreated, is_unwritten
+from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
+from ...proxmox.options.drive_changes import obstacle_to_move
+from ...proxmox.options.request import traits_of
+from ...proxmox.outcomes import is_paused, is_shutdown_timeout
+from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
+from ...proxmox.unfinished import unfinished
+from ..address_book import AddressBook
+from ..lasting import with_tags
+from ..options.entries import Entry
+from ..pools import is_elsewhere, missing_pool
+from .ha import ha_drift
+from .matching import abandoned
+from .plan import RENEWING, Carried, ExistingPlan
+from .states import NOT_CREATED, PAUSED, power_action
+
+POOL = "pool"
+
+
+class Converger:
+    """Plans for existing VMs, and carries plans out.
+
+    Attributes:
+        pools: those that this user may see.
+        displaced: for a request, and a VM's node and config, the slots of drives that are not on a storage of the class
+            that they name.
+    """
+
+    def __init__(self, reader: Reader, abandoned: Collection[int] = (), addresses: AddressBook | None = None) -> None:
+        """abandoned: VMIDs of VMs that an aborted creation left locked; it may grow. addresses: those of the run's VMs,
+        if they come from pools.
+        """
+        self._reader = reader
+        self._addresses = addresses or AddressBook({}, reader)
+        self._abandoned = abandoned
+        self.pools: Collection[str] = frozenset()
+        self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
+
+    def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
+        """Compare the VM's current config with its request, and plan the actions. Only reads.
+
+        An unfinished VM is always finished, even without update. cluster, if given, caches what is the same for all
+        VMs.
+
+        Raises BeingCreated and GuestLocked for a VM whose config is not written yet; GuestVanished; DriftNotApplicable
+        when update is set and not all of it is possible.
+        """
+        if entry.state == "absent":
+            entry.guard.check(entry.label, guest)
+            return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
+        if guest.template and entry.state not in ("present", "stopped"):
+            raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
+        guest, stored = self._config(entry, guest)
+        config = stored.config
+        begun = unfinished(config)
+        made = config if begun is None else {**config, **begun.addresses}
+        entry, cautions = self._addresses.known(entry, guest, made)
+        if begun is None:
+            if entry.lasting and "tags" not in entry.given:
+                # The task does not set tags, so the VM's other tags stay.
+                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
+            displaced = self.displaced(entry.request, guest.node, config)
+            changes = compare(entry.request.options, config, displaced=displaced)
+            changes = self._with_pool(cluster or self._reader, changes, entry, guest)
+        else:
+            changes = clone_adjustments(
+                entry.request.options,
+                described(config, begun.description),
+                storages=begun.storages,
+                devices=begun.devices,
+            )
+        status = self._status(entry, guest)
+        pending = {} if status in OFF else stored.pending
+        runs = status not in OFF and entry.state != "stopped"
+        changes = _with_fixed_disks(changes, config, pending, runs=runs)
+        power = power_action(entry.label, entry.state, status, config.get("lock"))
+        ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
+        ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
+        plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
+        plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
+        if begun is not None:
+            plan.actions.append("finish")
+        elif (changes or ha) and entry.update:
+            if plan.unappliable:
+                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
+                raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
+            if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
+                raise DriftNotApplicable(
+                    f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
+                )
+            plan.actions.append("update")
+        if power == "stop":
+            # Before all else: only a stopped VM can become a template.
+            plan.actions.insert(0, "stop")
+        elif power is not None:
+            plan.actions.append(power)
+        elif _is_rebooted(plan):
+            plan.actions.append("reboot")
+        return plan
+
+    def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:
+        """Do what the plan says. force: stop a VM that does not shut down in time."""
+        node, done = plan.guest.node, list[str]()
+        for action in plan.actions:
+            try:
+                node, changed = self._carry_out(action, plan, node, binder, force=force)
+            except CollectionError as error:
+                return Carried(done, plan.guest.node, error=error, found=self._found(plan, error))
+            if changed:
+                done.append(action)
+        pending = None
+        if "update" in done and plan.status not in OFF and not RENEWING & set(plan.actions):
+            with suppress(CollectionError):
+                pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
+        return Carried(done, node, pending)
+
+    def _found(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
+        """The VM as it is now; None when that is unknown."""
+        if isinstance(error, ConnectionFailed) and not isinstance(error, AnswerLost):
+            return None
+        with suppress(CollectionError):
+            entry = replace(plan.entry, state="present", update=False)
+            return self.plan(entry, replace(plan.guest, status="unknown"))
+        return None
+
+    def _carry_out(
+        self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool
+    ) -> tuple[str, bool]:
+        """Do one of a plan's actions on node. Returns the VM's node after it, and whether the action was necessary."""
+        vmid = plan.guest.vmid
+        if action in ("finish", "update") and plan.changes.unplaced:
+            slots = ", ".join(plan.changes.unplaced)
+            raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
+        if action == "delete":
+            return node, binder.delete(node, vmid, plan.entry.request.name or None)
+        if action == "finish":
+            self._finish(plan, binder)
+            return node, True
+        if action == "update":
+            self._update(plan, binder)
+            return node, True
+        if action == "start":
+            return binder.start(node, vmid, plan.guest.name), True
+        if action in ("pause", "resume", "suspend"):
+            command = {"pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}[action]
+            return command(node, vmid, plan.guest.name), True
+        if action == "restart":
+            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
+        if action == "reboot":
+            if not read_pending(self._reader, node, vmid):
+                return node, False
+            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
+        return self._shut_down(plan, node, binder, force=force), True
+
+    def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
+        try:
+            return binder.shutdown(node, plan.guest.vmid, plan.guest.name, force=force)
+        except (ApiError, TaskFailed) as error:
+            if is_shutdown_timeout(error.message):
+                reason = "did not shut down in time"
+            elif is_paused(error.message):
+                reason = "is paused"
+            else:
+                raise
+            message = f"{plan.entry.label} {reason}; set force=true to stop it: {error.message}"
+            raise type(error)(message, **error.details) from error
+
+    def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
+        adjustment = adjustment_of(plan.changes, without={"description"})
+        ending = Ending.of(plan.entry.request, plan.description)
+        binder.finish(plan.guest.node, plan.guest.vmid, adjustment, ending)
+
+    def _update(self, plan: ExistingPlan, binder: Binder) -> None:
+        guest, ha = plan.guest, plan.entry.request.ha
+        adjustment = adjustment_of(plan.changes)
+        told = binder.update(guest.node, guest.vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
+        plan.cautions.extend(f"{plan.entry.label}: {line}" for line in told)
+        if TEMPLATE in plan.changes.parameters:
+            binder.convert_to_template(guest.node, guest.vmid)
+        if POOL in plan.changes.changes:
+            binder.move_to_pool(guest.vmid, str(plan.changes.after[POOL]))
+        if plan.ha is not None and ha is not None:
+            binder.join_ha(guest.vmid, ha)
+
+    def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
+        """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
+        template, and then moved.
+        """
+        stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
+        if stored is None:
+            guest = replace(guest, node=self._node_of(entry, guest))
+            stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
+        if stored is None:
+            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
+        if is_unwritten(self._reader, guest.node, guest.vmid, stored.config):
+            if guest.vmid in self._abandoned:
+                raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
+            raise BeingCreated(
+                f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
+                "creation; it is not changed",
+                [guest],
+            )
+        name = stored.config.get("name", "")
+        if entry.request.name and name != entry.request.name:
+            raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
+        return guest, stored
+
+    def _node_of(self, entry: Entry, guest: Guest) -> str:
+        """The current node of a VM that is no longer on its known node."""
+        rows = self._reader.get("/cluster/resources", type="vm")
+        node = next((str(row["node"]) for row in rows if row.get("vmid") == guest.vmid), None)
+        if node in (None, guest.node):
+            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
+        return str(node)
+
+    def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
+        """The changes, plus that of the pool, which is not part of the config."""
+        wanted = entry.request.pool
+        if not wanted or wanted == guest.pool:
+            return changes
+        missing = None if wanted in self.pools else missing_pool(reader, wanted)
+        if missing is None and not is_elsewhere(wanted, guest.pool, self.pools):
+            return changes
+        return replace(
+            changes,
+            changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}},
+            unappliable={**changes.unappliable, **({POOL: missing} if missing else {})},
+        )
+
+    def _status(self, entry: Entry, guest: Guest) -> str:
+        """The VM's status. The cluster's list shows a pause late, so the status is read from the node if a pause
+        matters.
+        """
+        doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
+        if guest.status not in ("assumed", "unknown") and not doubtful:
+            return guest.status
+        try:
+            current = self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")
+        except NotRecorded:
+            return guest.status
+        return PAUSED if current.get("qmpstatus") == PAUSED else str(current["status"])
+
+
+def _with_fixed_disks(
+    changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
+) -> ChangeSet:
+    """The changes without moves and growth of disks that must stay as they are; these become unappliable, with the
+    reason.
+    """
+    moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
+    held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
+    grown = changes.resizes if config.get(TEMPLATE) else {}
+    fixed = dict.fromkeys(grown, "it is a template, whose disks cannot be grown; grow those of its clones")
+    return replace(
+        changes,
+        moves={slot: storage for slot, storage in changes.moves.items() if slot not in held},
+        resizes={slot: size for slot, size in changes.resizes.items() if slot not in fixed},
+        unappliable={**fixed, **held, **changes.unappliable},
+        unplaced=tuple(slot for slot in changes.unplaced if slot not in held),
+    )
+
+
+def _is_rebooted(plan: ExistingPlan) -> bool:
+    """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
+    if plan.entry.apply_pending != "reboot" or plan.status != "running":
+        return False
+    changed = {*plan.changes.parameters, *plan.changes.delete} if "update" in plan.actions else set()
+    return bool(plan.pending or changed - APPLIED_AT_ONCE)
+
+
+def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
+    """The adjustment for changes, except the conversion to a template and the keys in without."""
+    parameters: dict[str, t.Any] = {
+        key: value for key, value in changes.parameters.items() if key != TEMPLATE and key not in without
+    }
+    unset = [key for key in changes.delete if key not in without]
+    if unset:
+        parameters["delete"] = ",".join(unset)
+    return Adjustment(parameters, changes.resizes, changes.moves)

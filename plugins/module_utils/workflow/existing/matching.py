@@ -1,0 +1,207 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds which VMs of a task exist already, by VMID or else by name. A case of doubt is an error, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...engine.texts import first, listed
+from ...errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
+from ...model import Guest
+from ...proxmox.creations import removal_of
+from ...proxmox.inventory.freshness import BEING_MADE
+from ...reservations.ledger import AlreadyReserved
+from ...reservations.records import Reservation
+from ..counting import guest_of
+from ..options.entries import Entry
+
+VMIDS_TOLD = 10
+"""How many VMIDs a warning lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing.
+
+    If nothing was found, nameless are VMs without a name yet that others are creating; each of them may be the
+    requested one.
+    """
+
+    guest: Guest | None = None
+    error: CollectionError | None = None
+    take_over: int | None = None
+    nameless: tuple[Guest, ...] = ()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the VM does not exist, so that it has to be placed if it is requested."""
+        return self.guest is None and self.error is None
+
+
+def unclear(nameless: Sequence[Guest]) -> str:
+    """The text about a VM that was not found by its name, and may be one of those that others are creating."""
+    which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in nameless], VMIDS_TOLD))
+    return f"may be the VM that others are creating and that has no name yet ({which})"
+
+
+def is_nameless(guest: Guest) -> bool:
+    """Whether a VM is being created and has no name yet."""
+    return guest.kind == "qemu" and guest.name is None and guest.lock in BEING_MADE
+
+
+def match_entries(
+    entries: Sequence[Entry],
+    guests: Iterable[Guest],
+    pending: Iterable[Reservation],
+    shown: Collection[int],
+    abandoned: Collection[int] = (),
+) -> list[Match]:
+    """Match each entry with the settled guests and with the reservations that stand in for guests.
+
+    shown are the VMIDs that the cluster shows in any form; abandoned those that are locked by their creation although
+    nobody is creating them any more.
+    """
+    by_vmid = {guest.vmid: guest for guest in guests}
+    by_name: dict[str, list[Guest]] = {}
+    for guest in by_vmid.values():
+        if guest.name is not None:
+            by_name.setdefault(guest.name, []).append(guest)
+    reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
+    matches = [_match(entry, by_vmid, by_name, reserved, shown) for entry in entries]
+    nameless = tuple(guest for guest in by_vmid.values() if is_nameless(guest) and guest.vmid not in abandoned)
+    if nameless:
+        doubtful = Match(nameless=nameless)
+        matches = [doubtful if m == Match() and _may_be_any(e) else m for e, m in zip(entries, matches, strict=True)]
+    return _without_twins(entries, matches)
+
+
+def _may_be_any(entry: Entry) -> bool:
+    """Whether a VM is requested that only its name identifies."""
+    return entry.state != "absent" and entry.request.vmid is None
+
+
+def abandoned(guest: Guest) -> str:
+    """The text about a VM that is locked by its aborted creation."""
+    return (
+        f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
+        f"{guest.node}, remove it with '{removal_of(guest.vmid)}' or keep it with 'qm unlock {guest.vmid}'"
+    )
+
+
+def doubts(
+    entries: Iterable[Entry],
+    matches: Iterable[Match],
+    guests: Sequence[Guest],
+) -> list[str]:
+    """The warnings if VMs were not found by their names while some VMs show no name: a requested VM may be one of
+    those. Proxmox does not know the names of VMs on a node that has been offline for some minutes.
+    """
+    unfound = any(match.is_new and entry.request.vmid is None for entry, match in zip(entries, matches, strict=True))
+    if not unfound:
+        return []
+    silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
+    if not silent:
+        return []
+    nodes = listed(sorted({guest.node for guest in silent}))
+    vmids = ", ".join(first([str(guest.vmid) for guest in silent], VMIDS_TOLD))
+    return [
+        f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
+        "a VM that is requested by name, and may be one of them, is treated as missing",
+    ]
+
+
+def _is_silent(guest: Guest) -> bool:
+    return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
+
+
+def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[Match]:
+    """The matches, with errors for entries that mean the same VM, one by its VMID and another by its name: they would
+    conflict.
+    """
+    found = list(matches)
+    of_guest: dict[int, list[int]] = {}
+    for number, match in enumerate(found):
+        if match.guest is not None:
+            of_guest.setdefault(match.guest.vmid, []).append(number)
+    for vmid, same in of_guest.items():
+        for number in same if len(same) > 1 else ():
+            others = " and ".join(entries[other].label for other in same if other != number)
+            message = f"{entries[number].label}: is the same VM as {others}, {vmid}; expected one entry of vms for it"
+            found[number] = Match(error=InvalidRequest(message))
+    return found
+
+
+def _match(
+    entry: Entry,
+    by_vmid: Mapping[int, Guest],
+    by_name: Mapping[str, Sequence[Guest]],
+    reserved: Mapping[str | int, Reservation],
+    shown: Collection[int],
+) -> Match:
+    request = entry.request
+    namesakes = [guest for guest in by_name.get(request.name, ()) if guest.kind == "qemu"] if request.name else []
+    reservation = reserved.get(request.name) if request.name else None
+    try:
+        if request.vmid is not None:
+            held = reserved.get(request.vmid) or reservation
+            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
+        if len(namesakes) > 1:
+            raise AmbiguousName(
+                f"{entry.label}: {len(namesakes)} guests have this name: {_listed(namesakes)}; set vmid"
+            )
+        if namesakes:
+            return Match(guest=namesakes[0])
+        return _match_reservation(entry, reservation, shown) if reservation is not None else Match()
+    except CollectionError as error:
+        return Match(error=error)
+
+
+def _match_by_vmid(
+    entry: Entry,
+    vmid: int,
+    guest: Guest | None,
+    namesakes: Sequence[Guest],
+    reservation: Reservation | None,
+    shown: Collection[int],
+) -> Match:
+    name = entry.request.name
+    if guest is not None:
+        if guest.kind != "qemu":
+            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
+        if name and guest.name != name and not _is_silent(guest):
+            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {_listed([guest])}")
+        return Match(guest=guest)
+    if namesakes:
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_listed(namesakes)}")
+    if reservation is not None and reservation.vmid != vmid:
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but it is being created as {reservation.vmid}")
+    if reservation is not None and name not in ("", reservation.name):
+        raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
+    if reservation is not None:
+        return _match_reservation(entry, reservation, shown)
+    if entry.state != "absent" and not name:
+        raise InvalidRequest(f"name: VM {vmid} does not exist; set name to create it")
+    return Match()
+
+
+def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
+    """Match a VM that the cluster does not show completely: it exists, is being created, or its creation was
+    cut off.
+    """
+    if reservation.phase == "created" or (reservation.forsaken and reservation.vmid in shown):
+        return Match(guest=guest_of(reservation))
+    if reservation.forsaken:
+        return Match(take_over=reservation.vmid)
+    raise AlreadyReserved(
+        f"{entry.label}: is being created as {reservation.vmid} on {reservation.node} by {reservation.holder}",
+        vmid=reservation.vmid,
+        node=reservation.node,
+    )
+
+
+def _listed(guests: Sequence[Guest]) -> str:
+    ordered = sorted(guests, key=lambda guest: guest.vmid)
+    return ", ".join(f"{each.name or 'a guest without a name yet'} ({each.vmid} on {each.node})" for each in ordered)

@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan for one existing VM: its drift, the actions against it, and warnings."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...errors import CollectionError
+from ...model import OFF, Guest
+from ...proxmox.binder import described
+from ...proxmox.options.cautions import option_cautions
+from ...proxmox.options.drift import ChangeSet
+from ...proxmox.pending import Pending
+from ...proxmox.unfinished import Unfinished
+from ..options.entries import Entry
+from .ha import HA, HADrift
+from .states import PAUSED
+
+STATUS_AFTER = {
+    "start": "running",
+    "stop": "stopped",
+    "restart": "running",
+    "pause": "paused",
+    "resume": "running",
+    "suspend": "stopped",
+}
+"""The status of a VM after an action that changes it."""
+
+RENEWING = frozenset({"stop", "reboot", "restart", "suspend"})
+"""Actions after which a running VM uses its complete config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The outcome of carrying out a plan.
+
+    Attributes:
+        done: the actions that were done, or turned out to be unnecessary.
+        node: the VM's node afterwards: the HA manager may have moved it.
+        pending: the pending changes after an update; None if not known.
+        error: why the remaining actions were not done.
+        found: the VM as found after an error; None if not known.
+    """
+
+    done: list[str]
+    node: str
+    pending: Pending | None = None
+    error: CollectionError | None = None
+    found: ExistingPlan | None = None
+
+
+@dataclass(slots=True)
+class ExistingPlan:
+    """The actions for one existing VM.
+
+    Attributes:
+        status: the VM's current status.
+        changes: its drift; for an unfinished VM, what is left to do.
+        config: its config, including pending changes.
+        pending: the pending changes.
+        actions: delete, stop, finish, update, and one of start, reboot, restart, pause, resume and suspend, in the
+            order they are done.
+        unfinished: the content of the mark, if another run began to create the VM.
+        cautions: further warnings, as sentences.
+    """
+
+    entry: Entry
+    guest: Guest
+    status: str
+    changes: ChangeSet
+    config: Mapping[str, t.Any] = field(default_factory=dict)
+    pending: Pending = field(default_factory=dict)
+    ha: HADrift | None = None
+    actions: list[str] = field(default_factory=list)
+    unfinished: Unfinished | None = None
+    cautions: list[str] = field(default_factory=list)
+
+    @property
+    def drift(self) -> dict[str, Mapping[str, t.Any]]:
+        """All drift: of the config, the HA resource and the node."""
+        drift = dict(self.changes.changes)
+        if self.ha is not None:
+            drift[HA] = {"old": self.ha.old, "new": self.ha.new}
+        if self.misplaced:
+            drift["node"] = {"old": self.guest.node, "new": self.entry.request.node}
+        return drift
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether the VM is not on the requested node. That is reported but not changed."""
+        return self.entry.request.node not in (None, self.guest.node)
+
+    @property
+    def unappliable(self) -> dict[str, str]:
+        """The reason for each option that cannot be changed."""
+        found = dict(self.changes.unappliable)
+        if self.ha is not None and self.ha.problem is not None:
+            found[HA] = self.ha.problem
+        return found
+
+    @property
+    def description(self) -> str:
+        """The final description of an unfinished VM: the requested one, or else the one that its mark stores."""
+        kept = self.unfinished.description if self.unfinished is not None else ""
+        return str(self.entry.request.options.get("description", kept))
+
+    @property
+    def config_after(self) -> Mapping[str, t.Any]:
+        """The config after the plan is carried out."""
+        if not {"update", "finish"} & set(self.actions):
+            return self.config
+        kept = {key: value for key, value in self.config.items() if key not in self.changes.delete}
+        return {**kept, **self.changes.parameters}
+
+    @property
+    def status_after(self) -> str:
+        """The VM's status after the plan is carried out."""
+        if "delete" in self.actions:
+            return "absent"
+        after = [STATUS_AFTER[action] for action in self.actions if action in STATUS_AFTER]
+        return after[-1] if after else self.status
+
+    @property
+    def pending_after(self) -> Pending:
+        """The pending changes after the plan is carried out, without those that an update adds: these are not known."""
+        return {} if {"delete", *RENEWING} & set(self.actions) else self.pending
+
+    @property
+    def before(self) -> dict[str, t.Any]:
+        """The VM for C(--diff), as it is."""
+        facts = dict(self.changes.before)
+        if self.unfinished is not None:
+            facts["description"] = self.unfinished.marked_description
+        return {**facts, **self._pending_text(self.pending), "status": self.status}
+
+    @property
+    def after(self) -> dict[str, t.Any] | None:
+        """The VM for C(--diff) once the plan is carried out; None when it is deleted."""
+        if "delete" in self.actions:
+            return None
+        changed = bool({"update", "finish"} & set(self.actions))
+        facts = self.changes.after if changed else self.changes.before
+        facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
+        return facts if self.unfinished is None else described(facts, self.description)
+
+    def warnings(self, pending: Pending) -> list[str]:
+        """The warnings about the VM, as sentences; pending are its pending changes."""
+        label, gone = self.entry.label, "delete" in self.actions
+        told = [*self.cautions, *self._option_cautions()]
+        if self.unfinished is not None:
+            told.extend(f"{label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items())
+        elif "update" not in self.actions and not gone:
+            told.extend(self._drift_warnings())
+        if self.entry.state == "started" and self.status not in ("running", PAUSED, *OFF):
+            told.append(f"{label} runs, but its CPU is stopped ({self.status}): it is not resumed")
+        if self.misplaced and not gone:
+            told.append(
+                f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
+                f"migrate it with Proxmox VE, or request node {self.guest.node}"
+            )
+        if pending:
+            hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
+            told.append(
+                f"{label} runs with pending changes: {_listed(pending)}. "
+                f"They take effect when it is stopped and started.{hint}"
+            )
+        return told
+
+    def _option_cautions(self) -> list[str]:
+        cautions = option_cautions(self.entry.request.options, self.config_after) if self.config else []
+        return [f"{self.entry.label}: {text}" for text in cautions]
+
+    def _drift_warnings(self) -> list[str]:
+        """What has drifted and could be updated, and what could not, and why."""
+        unappliable = self.unappliable
+        told = {key: _told(key, change) for key, change in sorted(self.drift.items()) if key != "node"}
+        changeable = [text for key, text in told.items() if key not in unappliable]
+        warnings = []
+        if changeable:
+            warnings.append(f"{self.entry.label} has drifted: {', '.join(changeable)}. Set update=true to apply.")
+        warnings.extend(
+            f"{self.entry.label} has drifted: {text}. It cannot be updated: {unappliable[key]}"
+            for key, text in told.items()
+            if key in unappliable
+        )
+        return warnings
+
+    @staticmethod
+    def _pending_text(pending: Pending) -> dict[str, str]:
+        """The line of a diff that tells what is pending."""
+        return {"pending": _listed(pending)} if pending else {}
+
+
+def _listed(pending: Pending) -> str:
+    return ", ".join(
+        f"{key} from {_text(each['old'])} to {_text(each['new'])}" for key, each in sorted(pending.items())
+    )
+
+
+def _told(key: str, change: Mapping[str, t.Any]) -> str:
+    return f"{key} is {_text(change['old'])}, requested {_text(change['new'])}"
+
+
+def _text(value: t.Any) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,162 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Admits moves that are still as planned, and reserves them for other controllers to see: one at a time per cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ...engine.framework.profile import Profile
+from ...engine.law.steps import broken_step
+from ...engine.planner.admission import Admission
+from ...engine.planner.items import guest_part, with_disks
+from ...engine.texts import of_one
+from ...model import Disk, Guest, Request, Snapshot
+from ...plans import OFFLINE, Mobility, Move
+from ...proxmox.moves.mover import label, stale
+from ...reservations.fence import Fence
+from ...reservations.ledger import Cycle
+from ...reservations.records import Reservation, move_name
+from ..access import Access
+from ..counting import Counted, cluster_state, count_reservations, with_moves, with_reservations
+from ..lawful import require_lawful, rules_in_force
+
+
+class Pass:
+    """The check before each write of an admitted move: all of its reservations are alive."""
+
+    def __init__(self, fences: Iterable[Fence]) -> None:
+        self._fences = list(fences)
+
+    def begin(self) -> None:
+        """Note that the move is about to be sent; raises as Fence.mark_binding does."""
+        for fence in self._fences:
+            fence.mark_binding()
+
+    def check(self) -> None:
+        for fence in self._fences:
+            fence.check()
+
+
+class MoveGate:
+    """Admits moves of one run. May be used from many threads.
+
+    Attributes:
+        in_progress: VMIDs whose reservations have to be renewed.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        profile: Profile,
+        view: Callable[[Snapshot], Snapshot],
+    ) -> None:
+        """profile is that of guests, by which the moves were planned; view is how the plan looks at a snapshot."""
+        self._access = access
+        self._profile = profile
+        self._in_force = rules_in_force(profile)
+        self._view = view
+        self.in_progress: set[int] = set(access.claimed)
+
+    def admit(self, move: Move) -> Pass:
+        """Check a move against the cluster and the reservations of others, and reserve it. One request.
+
+        Raises PlanStale if the guest or its target is not as planned or the capacity is gone, PlanUnlawful if the law
+        forbids the move nevertheless, and what the ledger raises: AlreadyReserved if another process moves the guest.
+        """
+        access = self._access
+        cluster, holder = access.identity(), access.holder
+        with access.ledger.scheduling_cycle(cluster, holder=holder) as cycle:
+            counted = self._counted(cycle)
+            self._check(move, counted)
+            reservations = self._reservations(move, counted.snapshot)
+            cycle.reserve(reservations)
+        vmids = [reservation.vmid for reservation in reservations]
+        self.in_progress.update(vmids)
+        return Pass(Fence(access.ledger, cluster, vmid, holder) for vmid in vmids)
+
+    def settle(self, move: Move, *, moved: bool) -> None:
+        """Note that a move has ended; moved tells whether the guest is on its target.
+
+        The cluster's list may still show the guest at the source for a moment: the reservation lasts until then.
+        """
+        ledger, cluster, holder = self._access.ledger, self._access.identity(), self._access.holder
+        vmids = move.vmids
+        self.in_progress.difference_update(vmids)
+        if moved:
+            ledger.mark_created(cluster, vmids, holder)
+        else:
+            ledger.release(cluster, vmids, holder)
+
+    def abandon(self, move: Move) -> None:
+        """Note that the outcome of a move is unknown: its reservations count until they expire."""
+        self.in_progress.difference_update(move.vmids)
+
+    def _counted(self, cycle: Cycle) -> Counted:
+        reservations = self._access.of_others(cycle.reservations())
+        counted = count_reservations(self._view(self._access.glance()), reservations)
+        cycle.confirm(counted.fulfilled)
+        return counted
+
+    def _check(self, move: Move, counted: Counted) -> None:
+        cluster = with_moves(counted.snapshot, counted.under_way)
+        state = cluster_state(cluster, counted.pending)
+        guest, target = state.get(move.vmid), state.node(move.target)
+        if guest is None:
+            raise stale(move, "it is gone")
+        if guest.node != move.source:
+            raise stale(move, f"it is on {guest.node} instead of {move.source}")
+        if target is None:
+            raise stale(move, f"node {move.target} is gone")
+        guests = [_as_planned(move, guest), *filter(None, map(state.get, move.together))]
+        for each in guests:
+            state.remove(each.vmid)
+        admission = Admission(state, lambda request: self._profile, time.time())
+        slots = {storage: slot for slot, storage in move.storages.items()}
+        disks = [Disk(slot, move.copied, storage) for storage, slot in slots.items()]
+        for each in guests:
+            request = self._request(each, counted.snapshot)
+            refusal = admission.refusal(with_disks(request, disks) if each.vmid == move.vmid else request, target)
+            if refusal is not None:
+                raise stale(move, f"{move.target} {of_one(refusal.text)}")
+            state.restore(replace(each, node=move.target))
+        reasons = broken_step(with_reservations(cluster, counted.pending), (), move, self._in_force)
+        require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
+
+    def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
+        """The request with which the filters evaluate a guest, without its affinity to others: these may move
+        after it.
+        """
+        request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
+        return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
+
+    def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
+        guests = {guest.vmid: _as_planned(move, guest) for guest in snapshot.guests}
+        return [
+            Reservation(
+                cluster=self._access.identity(),
+                vmid=vmid,
+                name=move_name(vmid),
+                node=move.target,
+                source=guests[vmid].node,
+                cores=guests[vmid].cores,
+                memory=guests[vmid].memory,
+                running=guests[vmid].running,
+                storage_bytes=move.copied_to if vmid == move.vmid else {},
+            )
+            for vmid in move.vmids
+            if vmid in guests
+        ]
+
+
+def _as_planned(move: Move, guest: Guest) -> Guest:
+    """The guest of a move as the plan assumes it: the cluster's list may show its status and its sizes ten seconds
+    late. Whether it runs as planned is checked when the move is sent.
+    """
+    if guest.vmid != move.vmid:
+        return guest
+    status = "stopped" if move.how == OFFLINE else "running"
+    return replace(guest, status=status, memory=guest.memory or move.memory)

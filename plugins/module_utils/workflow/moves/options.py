@@ -1,0 +1,118 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of modules that move guests: which moves are permitted, how many at once, what becomes of the plan."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...engine.texts import number_text
+from ...errors import InvalidRequest
+from ...model import GIB
+from ..options.common import Spec, live_argument_spec, profile_argument_spec, search_argument_spec, search_steps
+from .agenda import Caps
+
+if t.TYPE_CHECKING:
+    from ...plans import Bounds
+    from ...proxmox.moves.mobility_rules import Permitted
+
+REPLAN, STOP = "replan", "stop"
+
+_MOST = 1e15
+_LEAST: Mapping[str, float] = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """What a task says of its moves.
+
+    timeout is in seconds, for one move; bwlimit in KiB/s, None for Proxmox's own limit. replan: whether a new plan is
+    made after a failure. apply is the plan to carry out or its path, plan_file where it is kept. prove: whether a
+    solver checks the plan.
+    """
+
+    permitted: Permitted
+    bounds: Bounds
+    caps: Caps
+    timeout: float
+    bwlimit: int | None
+    replan: bool
+    apply: t.Any
+    plan_file: str | None
+    prove: bool = False
+
+    @classmethod
+    def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
+        """Raises InvalidRequest for a number that is not possible; where stands before the options in its message."""
+        from ...plans import Bounds
+        from ...proxmox.moves.mobility_rules import Permitted
+
+        for option, least in _LEAST.items():
+            value = params.get(option)
+            if value is not None and not least <= value < _MOST:
+                text = number_text(value)
+                expected = f"at least {least:g} and less than {_MOST:g}"
+                raise InvalidRequest(f"{where}{option}: {text} is not possible, expected {expected}")
+        given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
+        for key, value in given.items():
+            if value < 1:
+                text = number_text(value)
+                raise InvalidRequest(f"{where}parallel.{key}: {text} is not possible, expected at least 1")
+        steps, transfer = search_steps(params), params.get("max_transfer")
+        return cls(
+            permitted=Permitted(
+                offline=params["offline"],
+                restart=params["containers"] == "restart",
+                local_disks=params["local_disks"],
+                tag_rules=params["tag_rules"],
+            ),
+            bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB), steps),
+            caps=Caps(**given),
+            timeout=float(params["timeout"]),
+            bwlimit=params.get("bwlimit"),
+            replan=params["on_failure"] == REPLAN,
+            apply=params.get("apply"),
+            plan_file=params.get("plan_file"),
+            prove=bool(params.get("prove")),
+        )
+
+
+def room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
+    """What C(make_room) says; None when guests may not be moved. Raises InvalidRequest."""
+    given = params.get("make_room")
+    if given is None:
+        return None
+    of_task = {name: params[name] for name in ("tag_rules", "search_time")}
+    return MoveOptions.of({**given, **of_task, "on_failure": REPLAN}, "make_room.")
+
+
+def move_argument_spec() -> Spec:
+    """The options of every module that does nothing but move guests."""
+    return {
+        **live_argument_spec(),
+        **profile_argument_spec(),
+        **search_argument_spec(),
+        **moves_argument_spec(),
+        "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
+        "plan_file": {"type": "path"},
+        "apply": {"type": "raw"},
+        "progress_file": {"type": "path"},
+    }
+
+
+def moves_argument_spec() -> Spec:
+    """Which moves are permitted, and how they are made."""
+    caps: Spec = {name: {"type": "int"} for name in Caps.__dataclass_fields__}
+    return {
+        "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
+        "offline": {"type": "bool", "default": True},
+        "local_disks": {"type": "bool", "default": True},
+        "max_moves": {"type": "int"},
+        "max_transfer": {"type": "float"},
+        "parallel": {"type": "dict", "options": caps},
+        "bwlimit": {"type": "int"},
+        "timeout": {"type": "int", "default": 3600},
+    }

@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The outcomes of moves, as the result of a module."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Sequence
+
+from ...errors import CollectionError, GoalsNotReached, Interrupted
+from ...plans import Move, Stuck
+from ..result import RunFailed
+from .moving import UNKNOWN, MoveReport
+from .plan_document import STUCK, document_of
+from .plan_run import Outcome, error_of
+
+STUCK_TOLD = 10
+"""How many guests a message names that could not be moved."""
+
+
+def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
+    """The module's result. wrote: whether the plan was carried out, not only made."""
+    return {
+        "changed": bool(outcome.moved if wrote else outcome.last.moves),
+        "plan": document_of(outcome.plan, outcome.premises),
+        "moves": [_report(report) for report in outcome.reports],
+        "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in outcome.staying],
+        "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.last.moves),
+    }
+
+
+def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> None:
+    """Add to a run's result the moves that it made, or plans to make, in addition to other work."""
+    moves = result_of(outcome, wrote=wrote)
+    result["changed"] |= moves["changed"]
+    result.update(plan=moves["plan"], moves=moves["moves"])
+    result["diff"] = [moves["diff"], *result.get("diff", ())]
+
+
+def diff_of(moves: Iterable[Move]) -> dict[str, t.Any]:
+    """The node of each guest that moves, before and after."""
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    for move in moves:
+        guest = f"{move.vmid} {move.name}".strip()
+        before.setdefault(guest, move.source)
+        after[guest] = move.target
+    return {"before": before, "after": after}
+
+
+def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | None:
+    """The error that the run ends with, if any. complaint is what is said when guests stay; None where they may."""
+    if outcome.interrupted:
+        going_on = [report.move.vmid for report in outcome.reports if report.outcome == UNKNOWN]
+        more = f"; moves that continue on the cluster: {', '.join(map(str, going_on))}" if going_on else ""
+        return Interrupted(f"interrupted after {len(outcome.moved)} moves{more}; run again to go on")
+    if outcome.last.stuck and complaint is not None:
+        return GoalsNotReached(f"{complaint}, {told(outcome.staying)}")
+    # When nothing is left to move, others have moved what this run could not.
+    return error_of(outcome.reports) if outcome.last.moves else None
+
+
+def failed(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
+    """The failure of a module: the error with the result."""
+    return RunFailed(error.message, error.code, {**result, "error_details": error.details})
+
+
+def told(stuck: Sequence[Stuck]) -> str:
+    """Guests that could not be moved, each with the reason and the remedy, as the end of a sentence."""
+    each_told = [
+        f"{each.name or 'guest'} ({each.vmid}) on {each.node}: {each.why}; cure: {each.cure}"
+        for each in stuck[:STUCK_TOLD]
+    ]
+    more = len(stuck) - STUCK_TOLD
+    return f"{len(stuck)} guest(s) stay: {'; '.join([*each_told, *([f'and {more} more'] if more > 0 else [])])}"
+
+
+def _report(report: MoveReport) -> dict[str, t.Any]:
+    move, error = report.move, report.error
+    told: dict[str, t.Any] = {
+        "id": move.id,
+        "vmid": move.vmid,
+        "name": move.name,
+        "from": move.source,
+        "to": move.target,
+        "why": move.why,
+        "outcome": report.outcome,
+        "node": report.node,
+        "seconds": round(report.seconds, 1),
+    }
+    if report.warnings:
+        told["warnings"] = report.warnings
+    if error is not None:
+        told["error_code"], told["msg"] = error.code, error.message
+    return told

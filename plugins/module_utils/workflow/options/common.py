@@ -1,0 +1,147 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of the modules, apart from those of a VM and of the connection:
+
+one place for what several modules share.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from collections.abc import Mapping
+
+from ...engine.texts import number_text
+from ...errors import InvalidRequest
+from ...proxmox.api.login import connection_argument_spec
+from ...proxmox.options.table import vm_argument_spec
+from ..existing.states import STATES
+from ..guards import guard_argument_spec
+from ..host_facts import host_argument_spec
+from .address_pools import address_pools_argument_spec
+from .counted import count_argument_spec
+from .devices import device_classes_argument_spec, devices_argument_spec
+from .guest_rules import guest_rules_argument_spec
+from .rules import rules_argument_spec
+
+STEPS_PER_SECOND = 100_000
+"""How many steps of a search stand for one second of C(search_time), so that results do not depend on the machine."""
+
+MOST_SECONDS = 1e9
+
+Spec = dict[str, dict[str, t.Any]]
+
+DEFAULTS: t.Final = {
+    "state": "present",
+    "update": False,
+    "limits": "enforce",
+    "apply_pending": "never",
+    "priority": "0",
+}
+"""Defaults of a VM's options that neither its entry of C(vms) nor the top level sets.
+
+They are part of the spec of the top level only. In that of the entries, they would hide the values of the top level.
+"""
+
+
+def identity_argument_spec() -> Spec:
+    """The options for the VM's identity and for what to make it from."""
+    return {
+        "name": {"type": "str"},
+        "vmid": {"type": "int", "aliases": ["newid"]},
+        "pool": {"type": "str"},
+        "clone": {"type": "str"},
+        "full": {"type": "bool"},
+        "storage": {"type": "str"},
+        "format": {
+            "type": "str",
+            "choices": ["cloop", "cow", "qcow", "qcow2", "qed", "raw", "vmdk", "unspecified"],
+        },
+        "snapname": {"type": "str"},
+        "archive": {"type": "str"},
+        "unique": {"type": "bool"},
+        "state": {"type": "str", "choices": list(STATES)},
+        "update": {"type": "bool"},
+        "limits": {"type": "str", "choices": ["enforce", "warn"]},
+        "apply_pending": {"type": "str", "choices": ["never", "reboot"]},
+    }
+
+
+def placement_argument_spec() -> Spec:
+    """The options for where the VM may be placed, and which VMID it may have."""
+    return {
+        "node": {"type": "str", "aliases": ["target"]},
+        "node_regex": {"type": "str"},
+        "cluster": {"type": "list", "elements": "str"},
+        "vmid_range": {"type": "str"},
+        "vmid_regex": {"type": "str"},
+        "context": {"type": "dict"},
+    }
+
+
+def one_vm_argument_spec() -> Spec:
+    """All options of one VM in an entry of C(vms)."""
+    return {
+        **identity_argument_spec(),
+        **vm_argument_spec(),
+        **placement_argument_spec(),
+        **rules_argument_spec(),
+        **devices_argument_spec(),
+        **host_argument_spec(),
+        **guard_argument_spec(),
+    }
+
+
+def vms_argument_spec(key: str = "vms", *, required: bool = False) -> Spec:
+    """A list of VMs, called key, and at the top level the options of one VM as the defaults of all entries."""
+    one_vm = one_vm_argument_spec()
+    entry = {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}}
+    defaults = {name: {**one_vm[name], "default": value} for name, value in DEFAULTS.items()}
+    return {**one_vm, **defaults, key: {**entry, "required": True} if required else entry}
+
+
+def live_argument_spec() -> Spec:
+    """The options for the live cluster, and how decisions about it are shared."""
+    return {**connection_argument_spec(), "reservations": {"type": "str", "default": "default"}}
+
+
+def cluster_argument_spec() -> Spec:
+    """The options for the cluster, live or recorded, and how decisions about it are shared."""
+    return {**live_argument_spec(), "snapshot": {"type": "raw"}}
+
+
+def profile_argument_spec() -> Spec:
+    """The options for the rules by which guests are placed, and for what the user configures about the nodes."""
+    return {
+        "plugin_config": {"type": "raw"},
+        "plugin_paths": {"type": "list", "elements": "path", "default": []},
+        "nodes": {"type": "dict", "default": {}},
+        "storage_classes": {"type": "dict", "default": {}},
+        **guest_rules_argument_spec(),
+    }
+
+
+def search_argument_spec() -> Spec:
+    """The option for how long places and moves are searched."""
+    return {"search_time": {"type": "float", "default": 2.0}}
+
+
+def search_steps(params: Mapping[str, t.Any]) -> int:
+    """How many steps C(search_time) allows. Raises InvalidRequest."""
+    seconds: float = params["search_time"]
+    if not 0 < seconds <= MOST_SECONDS:
+        expected = f"a number of seconds greater than 0 and at most {MOST_SECONDS:.0f}"
+        raise InvalidRequest(f"search_time: {number_text(seconds)} is not possible, expected {expected}")
+    return math.ceil(seconds * STEPS_PER_SECOND)
+
+
+def run_argument_spec() -> Spec:
+    """The options for all VMs of a run."""
+    return {
+        **profile_argument_spec(),
+        "priority_classes": {"type": "dict", "default": {}},
+        "open_gates": {"type": "list", "elements": "str", "default": []},
+        **address_pools_argument_spec(),
+        **device_classes_argument_spec(),
+    }

@@ -1,0 +1,314 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The VMs that a task asks for: one by its own options, or many under C(vms) with those as their defaults."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...engine.node_selection import CLUSTER_KEY
+from ...engine.texts import known
+from ...errors import InvalidRequest
+from ...model import Expression, HAIntent, Request
+from ...proxmox.options.request import vm_request
+from ..existing.states import RUNNING
+from ..guards import Guard
+from ..lasting import lasting_tags, with_tags
+from .address_pools import Wanted, parse_addresses, parse_pools
+from .devices import device_claims, device_classes
+from .rules import parse_priority_classes, parse_rules
+
+IDENTITY = ("name", "vmid")
+"""The options that identify a VM, and so cannot be defaults for several VMs."""
+
+SOURCES = ("clone", "archive")
+"""The options that name what a VM is made from."""
+
+FOR_SOURCES = {
+    "full": ("clone",),
+    "storage": SOURCES,
+    "format": ("clone",),
+    "snapname": ("clone",),
+    "unique": ("archive",),
+}
+"""Options that require one of these sources."""
+
+_STORAGE = r"[A-Za-z][\w.-]*"
+_LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
+_VOLUME = re.compile(rf"({_STORAGE}):backup/\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """What to clone, as the user wrote it: a name or a VMID, and how."""
+
+    source: str
+    full: bool = True
+    storage: str | None = None
+    format: str | None = None
+    snapname: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What to restore, as the user wrote it: a volume, or the latest backup of a VM on its storage or on any; and how.
+
+    Attributes:
+        kept_on: the storage that holds the backup; None for any.
+        storage: the storage for the disks; None if the scheduler chooses.
+    """
+
+    volume: str | None = None
+    vmid: int | None = None
+    kept_on: str | None = None
+    storage: str | None = None
+    unique: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One VM of the task.
+
+    Attributes:
+        position: its number in the task, from 0.
+        request: the requested VM; request.clone is not filled in yet.
+        state: present, started, stopped or absent.
+        clone: the source, if it is to be cloned; backup, if it is to be restored.
+        update: whether drift of an existing VM is applied.
+        limits: C(enforce) if the limits of its node keep an existing VM from growing and starting, else C(warn).
+        apply_pending: C(reboot) if a running VM is stopped and started to apply pending changes, else C(never).
+        given: the options that the user set, with their values, including defaults from the top level. They may hold
+            secrets.
+        guard: the tags and pool that it must have to be removed.
+        addresses: for each C(ipconfigN) the pools that its static addresses come from.
+        clusters: the names of the clusters that it may be on, if the task is about several; empty for all of them.
+        host_groups, host_vars: the groups and variables of the VM as an inventory host.
+        lasting: the tags that store its lasting rules; they are among the tags of the request.
+    """
+
+    position: int
+    request: Request
+    state: str
+    clone: Clone | None = None
+    backup: Backup | None = None
+    update: bool = False
+    limits: str = "enforce"
+    apply_pending: str = "never"
+    given: Mapping[str, t.Any] = field(default_factory=dict, repr=False)
+    guard: Guard = field(default_factory=Guard)
+    addresses: Wanted = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
+    host_groups: tuple[str, ...] = ()
+    host_vars: Mapping[str, t.Any] = field(default_factory=dict)
+    lasting: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """How the VM is called in messages."""
+        return _label(self.request.name, self.request.vmid)
+
+
+def _label(name: str | None, vmid: int | None) -> str:
+    return f'VM "{name}"' if name else f"VM {vmid}"
+
+
+def build_entries(
+    params: Mapping[str, t.Any], per_vm: Iterable[str], now: float, origins: Sequence[int] | None = None
+) -> list[Entry]:
+    """Return one entry per VM, checked as far as that is possible without reading the cluster.
+
+    per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds. origins are
+    the positions of the entries as the user wrote them, if several come from one. Raises InvalidRequest.
+    """
+    names = tuple(per_vm)
+    common = {name: params.get(name) for name in names}
+    priorities = parse_priority_classes(params.get("priority_classes"))
+    classes = device_classes(params.get("device_classes"))
+    pools = parse_pools(params.get("address_pools") or {})
+    vms = params.get("vms")
+    if vms is None:
+        bodies = [common]
+    else:
+        for name in IDENTITY:
+            if common.get(name) is not None:
+                raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of vms")
+        bodies = [_with_defaults(common, body) for body in vms]
+        _check_defaults(common, bodies)
+    entries = []
+    for position, body in enumerate(bodies):
+        where = f"vms[{origins[position] if origins else position}]." if vms else ""
+        _check_sources(where, vms[position] if vms else body, body)
+        try:
+            rules = parse_rules(body, prefix=where, priority_classes=priorities)
+            claims = device_claims(body.get("devices"), classes, prefix=where)
+            addresses = parse_addresses(f"{where}addresses", body.get("addresses"), pools, body.get("ipconfig") or {})
+        except InvalidRequest as error:
+            text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
+            raise InvalidRequest(text, **error.details) from error
+        entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
+        entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
+    _check_unique(entries)
+    _check_groups(entries)
+    return entries
+
+
+def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
+
+
+def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
+    """Refuse defaults that apply to no VM. A default that applies only to some VMs is fine."""
+    any_of_them = {source: next((body[source] for body in bodies if body.get(source)), None) for source in SOURCES}
+    if not all(body.get("state") == "absent" for body in bodies):
+        _check_sources("", common, any_of_them)
+
+
+def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
+    """Refuse options of given that have no effect on the VM that body describes."""
+    if body.get("state") == "absent":
+        return
+    for option, sources in FOR_SOURCES.items():
+        value = given.get(option)
+        idle = value is None or (option, value) == ("format", "unspecified")
+        if not idle and not any(body.get(source) is not None for source in sources):
+            hint = "; set it in each drive, for example scsi0: local-lvm:32" if option == "storage" else ""
+            wanted = " or ".join(sources)
+            raise InvalidRequest(f"{where}{option}: {value!r} requires {wanted}, which is not set{hint}")
+
+
+def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[str, t.Any]) -> Entry:
+    """Return the entry of one VM.
+
+    rules are the fields of Request that do not come from the VM's own options; where is the prefix of option names in
+    messages.
+    """
+    try:
+        request = vm_request(body)
+    except InvalidRequest as error:
+        raise InvalidRequest(where + error.message, **error.details) from error
+    state = body.get("state") or "present"
+    template = bool(body.get("template"))
+    if state in RUNNING and template:
+        raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
+    request = replace(request, **rules)
+    lasting = lasting_tags(body, request, where)
+    request = with_tags(request, lasting) if lasting else request
+    if request.ha is not None and state != "absent":
+        request = replace(request, ha=_ha(where, request.ha, state, template=template))
+    return Entry(
+        position=position,
+        request=request,
+        state=state,
+        clone=_clone(body),
+        backup=_backup(where, body),
+        update=bool(body.get("update")),
+        limits=body.get("limits") or "enforce",
+        apply_pending=body.get("apply_pending") or "never",
+        given={name: value for name, value in body.items() if value is not None},
+        guard=Guard.of(body),
+        host_groups=tuple(body.get("host_groups") or ()),
+        host_vars=dict(body.get("host_vars") or {}),
+        lasting=lasting,
+    )
+
+
+def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
+    """The HA state of the VM. The HA manager starts a VM without a state, so a VM that shall not run gets C(stopped).
+
+    Raises InvalidRequest if the HA state would undo the requested state.
+    """
+    if template and ha.state == "started":
+        raise InvalidRequest(f"{where}ha.state: 'started' contradicts template: a template cannot run")
+    opposed = ("stopped", "disabled") if state in RUNNING else ("started",) if state == "stopped" else ()
+    if ha.state in opposed:
+        raise InvalidRequest(f"{where}ha.state: {ha.state!r} contradicts state: {state!r}")
+    return replace(ha, state="stopped") if ha.state is None and (template or state == "stopped") else ha
+
+
+def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Mapping[str, t.Any]) -> Entry:
+    """The entry with the clusters that it may be on."""
+    wanted = tuple(body.get("cluster") or ())
+    if not wanted:
+        return entry
+    names = [cluster["name"] for cluster in params.get("clusters") or ()]
+    if not names:
+        raise InvalidRequest(f"{where}cluster: {', '.join(wanted)} requires clusters, which is not set")
+    for name in wanted:
+        if name not in names:
+            raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known(names, name)}")
+    required = (*entry.request.node_required, Expression(CLUSTER_KEY, "In", wanted))
+    return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
+
+
+def _clone(body: Mapping[str, t.Any]) -> Clone | None:
+    if body.get("clone") is None:
+        return None
+    if str(body["clone"]) == body.get("name"):
+        raise InvalidRequest(f"clone: {body['clone']!r} is the VM's own name, expected that of another VM or template")
+    full = body.get("full")
+    clone = Clone(
+        source=str(body["clone"]),
+        full=True if full is None else full,
+        storage=body.get("storage"),
+        format=None if body.get("format") == "unspecified" else body.get("format"),
+        snapname=body.get("snapname"),
+    )
+    if not clone.full and (clone.storage or clone.format):
+        option = "storage" if clone.storage else "format"
+        raise InvalidRequest(
+            f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
+        )
+    return clone
+
+
+def _backup(where: str, body: Mapping[str, t.Any]) -> Backup | None:
+    archive = body.get("archive")
+    if archive is None:
+        return None
+    if body.get("clone") is not None:
+        raise InvalidRequest(f"{where}archive: {archive!r} contradicts clone: {body['clone']!r}; set one of them")
+    unique = body.get("unique") is not False
+    latest = _LATEST.fullmatch(str(archive))
+    if latest:
+        return Backup(vmid=int(latest[2]), kept_on=latest[1], storage=body.get("storage"), unique=unique)
+    volume = _VOLUME.fullmatch(str(archive))
+    if volume is None:
+        expected = "a backup such as nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst, or 100 or nas:100 for the "
+        raise InvalidRequest(f"{where}archive: {archive!r} is not valid, expected {expected}latest backup of VM 100")
+    return Backup(volume=str(archive), kept_on=volume[1], storage=body.get("storage"), unique=unique)
+
+
+def _check_unique(entries: list[Entry]) -> None:
+    """Refuse entries that mean the same VM."""
+    for option in IDENTITY:
+        values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
+        twice = [value for value, count in values.items() if count > 1]
+        if twice:
+            raise InvalidRequest(
+                f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of vms, expected different values"
+            )
+
+
+def _check_groups(entries: list[Entry]) -> None:
+    """Refuse groups whose VMs set different values of min_available."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        gang = entry.request.gang
+        if gang is None or entry.state == "absent":
+            continue
+        other = first.setdefault(gang.name, entry)
+        if other.request.gang != gang:
+            raise InvalidRequest(
+                f"group.min_available: {_least(entry)} and {_least(other)}, both in group {gang.name!r}; "
+                "expected the same for all VMs of a group"
+            )
+
+
+def _least(entry: Entry) -> str:
+    gang = entry.request.gang
+    return f"{gang.min_available if gang and gang.min_available else 'not given'} for {entry.label}"

@@ -1,0 +1,245 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Placement rules as a user writes them, made into the fields of a request."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+
+from ...engine.texts import hint
+from ...errors import InvalidRequest
+from ...model import AffinityTerm, Expression, GangRef, HAIntent, Selector, SpreadConstraint, Toleration
+from ...proxmox.options.values import invalid
+from .fields import Fields, listed, text_of, whole_of
+
+Spec = dict[str, dict[str, t.Any]]
+
+SELECTOR = ("name", "tags", "pool", "group")
+AFFINITY = ("type", "required", "weight", "topology_key", "lasting", *SELECTOR)
+SPREAD = ("topology_key", "max_skew", "when_unsatisfiable", *SELECTOR)
+EXPRESSION = ("key", "operator", "values")
+TOLERATION = ("key", "operator", "value", "effect")
+
+TYPES = {"affinity": True, "anti-affinity": False, "with": True, "apart": False}
+"""The types of a rule between VMs, and whether it places them together. The last two are older names."""
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+EFFECTS = ("NoSchedule", "PreferNoSchedule")
+HA_STATES = ("started", "stopped", "disabled", "ignored")
+WEIGHTS = (1, 100)
+PRIORITIES = (-(10**9), 10**9)
+
+
+def selector_argument_spec() -> Spec:
+    """Which VMs a rule is about."""
+    return {
+        "name": {"type": "str"},
+        "tags": {"type": "list", "elements": "str"},
+        "pool": {"type": "str"},
+        "group": {"type": "str"},
+    }
+
+
+def rules_argument_spec() -> Spec:
+    """The rules that one VM may have: at the top level, and in each entry of C(vms)."""
+    selector = selector_argument_spec()
+    expression: Spec = {
+        "key": {"type": "str", "required": True, "no_log": False},
+        "operator": {"type": "str", "choices": list(OPERATORS), "required": True},
+        "values": {"type": "list", "elements": "str"},
+    }
+    return {
+        "affinity": _list_of(
+            {
+                "type": {"type": "str", "choices": list(TYPES), "required": True},
+                "required": {"type": "bool", "default": True},
+                "weight": {"type": "int"},
+                "topology_key": {"type": "str", "default": "node", "no_log": False},
+                "lasting": {"type": "bool"},
+                **selector,
+            }
+        ),
+        "topology_spread": _list_of(
+            {
+                "topology_key": {"type": "str", "required": True, "no_log": False},
+                "max_skew": {"type": "int", "default": 1},
+                "when_unsatisfiable": {
+                    "type": "str",
+                    "choices": ["do_not_schedule", "schedule_anyway"],
+                    "default": "do_not_schedule",
+                },
+                **selector,
+            }
+        ),
+        "node_affinity": {
+            "type": "dict",
+            "options": {
+                "required": _list_of({**expression, "lasting": {"type": "bool"}}),
+                "preferred": _list_of({**expression, "weight": {"type": "int", "default": 1}}),
+            },
+        },
+        "tolerations": _list_of(
+            {
+                "key": {"type": "str", "no_log": False},
+                "operator": {"type": "str", "choices": ["Equal", "Exists"], "default": "Equal"},
+                "value": {"type": "str"},
+                "effect": {"type": "str", "choices": list(EFFECTS)},
+            }
+        ),
+        "ha": {
+            "type": "dict",
+            "options": {
+                "rule": {"type": "str"},
+                "group": {"type": "str"},
+                "state": {"type": "str", "choices": list(HA_STATES)},
+            },
+        },
+        "group": {
+            "type": "dict",
+            "options": {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}},
+        },
+        "priority": {"type": "str"},
+        "scheduling_gates": {"type": "list", "elements": "str"},
+        "profile": {"type": "str"},
+    }
+
+
+def parse_rules(
+    params: Mapping[str, t.Any], *, prefix: str = "", priority_classes: Mapping[str, int] | None = None
+) -> dict[str, t.Any]:
+    """Return the fields of a Request that the rules among params give; what is not given is left out.
+
+    prefix stands before the options' names in messages (C(vms[1].)). priority_classes are what
+    C(parse_priority_classes) returns. Raises InvalidRequest, which names option, value and what was expected.
+    """
+    fields: dict[str, t.Any] = {}
+
+    def given(name: str) -> tuple[str, t.Any] | None:
+        return None if params.get(name) is None else (f"{prefix}{name}", params[name])
+
+    if (found := given("affinity")) is not None:
+        fields["affinity"] = tuple(_affinity(Fields(*item, AFFINITY)) for item in listed(*found))
+    if (found := given("topology_spread")) is not None:
+        fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in listed(*found))
+    if (found := given("node_affinity")) is not None:
+        body = Fields(*found, ("required", "preferred"))
+        fields["node_required"] = tuple(_expression(item) for item in body.maps("required", (*EXPRESSION, "lasting")))
+        fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", (*EXPRESSION, "weight")))
+    if (found := given("tolerations")) is not None:
+        fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in listed(*found))
+    if (found := given("ha")) is not None:
+        fields["ha"] = _ha(Fields(*found, ("rule", "group", "state")))
+    if (found := given("group")) is not None:
+        body = Fields(*found, ("name", "min_available"))
+        fields["gang"] = GangRef(body.needed("name"), body.whole("min_available", 1, default=0))
+    if (found := given("priority")) is not None:
+        fields["priority"] = _priority(*found, priority_classes or {})
+    if (found := given("scheduling_gates")) is not None:
+        fields["scheduling_gates"] = tuple(text_of(*item) for item in listed(*found))
+    if (found := given("profile")) is not None:
+        fields["profile"] = text_of(*found)
+    return fields
+
+
+def parse_priority_classes(classes: t.Any) -> dict[str, int]:
+    """Return the priority of each named class. Raises InvalidRequest."""
+    if classes is None:
+        return {}
+    if not isinstance(classes, Mapping):
+        raise invalid("priority_classes", classes, "a mapping of names to whole numbers")
+    return {str(name): whole_of(f"priority_classes.{name}", value, *PRIORITIES) for name, value in classes.items()}
+
+
+def _list_of(options: Spec) -> dict[str, t.Any]:
+    return {"type": "list", "elements": "dict", "options": options}
+
+
+def selector_of(body: Fields) -> Selector:
+    """The VMs that a rule selects. Raises InvalidRequest for a rule that selects none by anything."""
+    if not any(key in body for key in SELECTOR):
+        raise InvalidRequest(f"{body.where}: selects no VMs, expected at least one of {', '.join(SELECTOR)}")
+    return Selector(
+        name=body.pattern("name"),
+        tags=frozenset(body.texts("tags")),
+        pool=body.text("pool"),
+        group=body.text("group"),
+    )
+
+
+def _affinity(body: Fields) -> AffinityTerm:
+    required = body.flag("required", True)
+    if required and "weight" in body:
+        raise invalid(body.path("weight"), body.body["weight"], "a weight only together with required: false")
+    return AffinityTerm(
+        together=TYPES[body.choice("type", tuple(TYPES))],
+        selector=selector_of(body),
+        required=required,
+        topology_key=body.text("topology_key") or "node",
+        weight=body.whole("weight", *WEIGHTS),
+    )
+
+
+def _spread(body: Fields) -> SpreadConstraint:
+    return SpreadConstraint(
+        topology_key=body.needed("topology_key", "the key of a node label, or node"),
+        selector=selector_of(body),
+        max_skew=body.whole("max_skew", 1),
+        hard=body.choice("when_unsatisfiable", ("do_not_schedule", "schedule_anyway"), "do_not_schedule")
+        == "do_not_schedule",
+    )
+
+
+def _expression(body: Fields) -> Expression:
+    operator = body.choice("operator", OPERATORS)
+    values = body.texts("values")
+    where = body.path("values")
+    if operator in ("In", "NotIn") and not values:
+        raise InvalidRequest(f"{where}: is missing, expected one value or more for operator {operator}")
+    if operator in ("Exists", "DoesNotExist") and values:
+        raise invalid(where, list(values), f"no values for operator {operator}")
+    if operator in ("Gt", "Lt") and not (len(values) == 1 and re.fullmatch(r"-?\d+", values[0])):
+        raise invalid(where, list(values), f"one whole number for operator {operator}")
+    return Expression(
+        key=body.needed("key", "the key of a node label, or node"),
+        operator=operator,
+        values=values,
+        weight=body.whole("weight", *WEIGHTS),
+    )
+
+
+def _toleration(body: Fields) -> Toleration:
+    operator = body.choice("operator", ("Equal", "Exists"), "Equal")
+    if operator == "Exists" and "value" in body:
+        raise invalid(body.path("value"), body.body["value"], "no value for operator Exists")
+    if operator == "Equal" and "key" not in body:
+        raise InvalidRequest(
+            f"{body.path('key')}: is missing, expected a taint's key, or operator: Exists for all keys"
+        )
+    return Toleration(
+        key=body.text("key") or "",
+        operator=operator,
+        value=body.text("value") or "",
+        effect=body.choice("effect", EFFECTS) if "effect" in body else "",
+    )
+
+
+def _ha(body: Fields) -> HAIntent:
+    rule, group = body.text("rule"), body.text("group")
+    if rule is not None and group is not None:
+        raise InvalidRequest(f"{body.where}: has both rule {rule!r} and group {group!r}, expected one of them")
+    state = body.choice("state", HA_STATES) if "state" in body else None
+    if rule is None and group is None and state is None:
+        raise InvalidRequest(f"{body.where}: is empty, expected rule, group or state")
+    return HAIntent(rule, group, state)
+
+
+def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
+    if str(value) in classes:
+        return classes[str(value)]
+    if isinstance(value, str) and not re.fullmatch(r"-?\d+", value.strip()):
+        known = ", ".join(sorted(classes)) or "none is defined"
+        raise invalid(where, value, f"a whole number or the name of a priority class ({known}{hint(classes, value)})")
+    return whole_of(where, value, *PRIORITIES)
