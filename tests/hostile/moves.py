@@ -114,4 +114,4 @@ def ledger_rows(rng: random.Random, folder: Path) -> None:
     with suppress(CollectionError):
         found = [records.from_row(row) for row in rows if not records.has_expired(row, 0.0)]
         counted = count_reservations(SNAPSHOT, found)
-        cluster_state(with_moves(counted.snapshot, counted.under_way), counted.pending)
+        cluster_state(with_moves(counted.snapshot, counted.under_way), counted.stand_ins)

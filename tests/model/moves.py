@@ -4,8 +4,9 @@
 """The protocol of moves as a transition relation, small enough to look at every state.
 
 Two controllers want to move guests to a node that has room for one: the first moves one guest, the second the same and
-another one. After every step its controller may be paused, go on, or crash, and what can expire may expire. Steps have
-the names of the code. What the model takes for granted, beside what protocol.py does:
+another one. The first guest was created a moment ago, and the reservation of its creation is still in the ledger. After
+every step its controller may be paused, go on, or crash, and what can expire may expire. Steps have the names of the
+code. What the model takes for granted, beside what protocol.py does:
 
 - What was asked of Proxmox shows (a lock, or a state of the HA manager) before the reservation is called quiet.
 - Proxmox refuses to move a guest that it moves already.
@@ -21,7 +22,8 @@ from .protocol import FENCE, LEASE, Explored, explored, faults
 
 SHOWN = "a move that is under way counts when its reservation has expired"
 QUIET = "what a dead controller has marked counts until it would show"
-PROTECTIONS = frozenset({LEASE, FENCE, SHOWN, QUIET})
+REPLACED = "the reservation of a move replaces that of the guest's creation"
+PROTECTIONS = frozenset({LEASE, FENCE, SHOWN, QUIET, REPLACED})
 
 CONTROLLER = (0, 1, 1)
 GUEST = (0, 0, 1)
@@ -29,10 +31,13 @@ GUEST = (0, 0, 1)
 
 
 class Guest(t.NamedTuple):
-    """work is what Proxmox does about it: nothing, C(asked) before that shows, or C(shown)."""
+    """work is what Proxmox does about it: nothing, C(asked) before that shows, or C(shown). fresh: whether the ledger
+    has the reservation of its creation.
+    """
 
     moved: bool = False
     work: str | None = None
+    fresh: bool = False
 
 
 class Run(t.NamedTuple):
@@ -42,6 +47,7 @@ class Run(t.NamedTuple):
     phase: str | None = None
     quiet: bool = False
     expired: bool = False
+    unreserved: bool = False
 
 
 class State(t.NamedTuple):
@@ -50,7 +56,7 @@ class State(t.NamedTuple):
     conditions: tuple[str, ...] = ("running", "running")
     lease: int | None = None
     runs: tuple[Run, ...] = (Run(), Run(), Run())
-    guests: tuple[Guest, ...] = (Guest(), Guest())
+    guests: tuple[Guest, ...] = (Guest(fresh=True), Guest())
 
     def condition_of(self, number: int) -> str:
         return self.conditions[CONTROLLER[number]]
@@ -84,6 +90,8 @@ def steps(state: State, protections: frozenset[str] = PROTECTIONS) -> Iterator[S
             yield from _own_steps(state, number, protections)
         yield from _expiries(state, number)
     for number, guest in enumerate(state.guests):
+        if guest.fresh:
+            yield f"guest {number}: confirmed", state.changing(number, fresh=False)
         if guest.work == "asked":
             yield f"guest {number}: shown", state.changing(number, work="shown")
         if guest.work is not None:
@@ -115,15 +123,18 @@ def _own_steps(state: State, number: int, protections: frozenset[str]) -> Iterat
     elif run.step == "reserve":
         if any(run.phase for other, run in enumerate(state.runs) if GUEST[other] == GUEST[number]):
             yield f"{label}: AlreadyReserved", state.released(number).having(number, step="done")
+        elif guest.fresh and REPLACED not in protections:
+            yield label, state.released(number).having(number, step="send", unreserved=True)
         else:
-            yield label, state.released(number).having(number, step="mark_binding", phase="reserved")
+            replaced = state.changing(GUEST[number], fresh=False)
+            yield label, replaced.released(number).having(number, step="mark_binding", phase="reserved")
     elif run.step == "mark_binding":
         if run.phase is None:
             yield f"{label}: ReservationLost", state.having(number, step="enter")
         else:
             yield label, state.having(number, step="send", phase="binding", quiet=False, expired=False)
     elif run.step == "send":
-        if run.phase is None and FENCE in protections:
+        if run.phase is None and FENCE in protections and not run.unreserved:
             yield f"{label}: ReservationLost", state.having(number, step="enter")
         elif guest.moved or guest.work:
             yield f"{label}: refused", gone

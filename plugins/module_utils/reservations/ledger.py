@@ -196,7 +196,8 @@ class Cycle:
         """Reserve all or none, and return them with their cluster, holder, created and expires.
 
         A forsaken reservation in the phase C(binding) with the same VMID and name is replaced, except that of a move,
-        which may still be running. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
+        which may still be running. The reservation of a move replaces that of the guest's creation, or of its last
+        move, when this is complete. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
         """
         with self._proven() as transaction:
             present = _drop_ended(transaction, self.cluster, self._durations)
@@ -211,10 +212,10 @@ class Cycle:
                 for reservation in reservations
             ]
             for reservation in made:
-                orphan = _find_orphan(reservation, present, transaction.now)
-                if orphan is not None:
-                    _delete(transaction, self.cluster, [orphan.vmid])
-                    present.remove(orphan)
+                former = _find_former(reservation, present, transaction.now)
+                if former is not None:
+                    _delete(transaction, self.cluster, [former.vmid])
+                    present.remove(former)
                 transaction.change(_INSERT_RESERVATION, to_row(reservation))
                 present.append(reservation)
             return made
@@ -255,15 +256,18 @@ def _read(rows: Iterable[Row], now: float, durations: Durations) -> Iterator[Res
         yield found
 
 
-def _find_orphan(wanted: Reservation, present: Iterable[Reservation], now: float) -> Reservation | None:
-    """Return the reservation that `wanted` takes over from a dead holder, if any. Raises AlreadyReserved."""
-    orphan = None
+def _find_former(wanted: Reservation, present: Iterable[Reservation], now: float) -> Reservation | None:
+    """Return the reservation that `wanted` replaces, if any: that of the same VM by a dead holder or, for a move, what
+    is complete. Raises AlreadyReserved.
+    """
+    former = None
     for other in present:
         same_vmid, same_name = other.vmid == wanted.vmid, other.name == wanted.name
         if not (same_vmid or same_name):
             continue
-        if same_vmid and same_name and other.phase == "binding" and other.forsaken and not other.source:
-            orphan = other
+        orphan = other.phase == "binding" and other.forsaken and not other.source
+        if same_vmid and ((orphan and (same_name or wanted.source)) or (wanted.source and other.phase == "created")):
+            former = other
             continue
         what = f"VMID {other.vmid}" if same_vmid else f"the name '{other.name}'"
         raise AlreadyReserved(
@@ -274,7 +278,7 @@ def _find_orphan(wanted: Reservation, present: Iterable[Reservation], now: float
             name=other.name,
             holder=str(other.holder),
         )
-    return orphan
+    return former
 
 
 def _update(

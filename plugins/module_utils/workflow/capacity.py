@@ -51,7 +51,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
         subjects = subjects_of(profiles.values())
         whole = access.complete(counted.snapshot, requests, subjects, devices, many=True)
-        state = cluster_state(with_moves(whole, counted.under_way), counted.pending)
+        state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         templates = Templates(access.reader)
         requests = [access.standing.on_request(templates.resolve(entry, state), whole.nodes) for entry in entries]
     finally:

@@ -14,11 +14,11 @@ from types import MappingProxyType
 
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
-from ..model import Decision, Guest, Request, Snapshot
+from ..model import NO_CONSTRAINTS, Decision, Guest, Request, Snapshot
 from ..proxmox.inventory.freshness import BEING_MADE, KnownGuest
 from ..proxmox.inventory.static_addresses import static_addresses
 from ..proxmox.moves.ha_moves import BEGIN_WITHIN, MOVING
-from ..reservations.records import Reservation
+from ..reservations.records import Reservation, move_name
 from .options.entries import Entry
 
 SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, BEGIN_WITHIN + 5.0
@@ -32,13 +32,20 @@ class Counted:
     """The snapshot without the guests that reservations stand in for, these pending reservations, and the VMIDs of the
     fulfilled ones: their VMs are shown, or their VMIDs belong to others by now.
 
-    under_way are guests that are being moved, each as it counts on the node where the snapshot does not show it.
+    stand_ins are the guests that the pending reservations stand for. under_way are guests that are being moved, each as
+    it counts on the node where the snapshot does not show it.
     """
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]
     fulfilled: frozenset[int]
     under_way: tuple[Guest, ...] = ()
+    stand_ins: tuple[Guest, ...] = ()
+
+    @property
+    def being_created(self) -> frozenset[int]:
+        """The VMIDs of the guests whose creation goes on, as far as is known."""
+        return frozenset(each.vmid for each in self.pending if _still_being_made(each))
 
 
 def known_guests(reservations: Iterable[Reservation], entries: Iterable[Entry] = ()) -> dict[int, KnownGuest]:
@@ -90,10 +97,13 @@ def count_reservations(
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
         if reservation.source:
-            if _move_is_over(guest, reservation):
-                fulfilled.add(reservation.vmid)
-            elif guest is not None:
+            over, late = _move_is_over(guest, reservation), guest is not None and guest.memory <= 0
+            if guest is not None and late:
+                guest = shown[guest.vmid] = _as_created(guest, reservation)
+            if guest is not None and not over:
                 under_way.append(_elsewhere(guest, reservation))
+            if over and not (late and reservation.phase == "created"):
+                fulfilled.add(reservation.vmid)
             continue
         created = reservation.phase == "created"
         if guest is None:
@@ -117,20 +127,26 @@ def count_reservations(
             pending.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for vmid, guest in shown.items() if vmid not in hidden)
-    return Counted(replace(snapshot, guests=guests), tuple(pending), frozenset(fulfilled), tuple(under_way))
+    return Counted(
+        replace(snapshot, guests=guests),
+        tuple(pending),
+        frozenset(fulfilled),
+        tuple(under_way),
+        tuple(_stand_in(reservation, shown.get(reservation.vmid)) for reservation in pending),
+    )
 
 
-def cluster_state(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> ClusterState:
-    """The cluster state for the scheduler, with the pending reservations assumed and the excluded VMIDs taken."""
+def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collection[int] = ()) -> ClusterState:
+    """The cluster state for the scheduler, with the stand-ins of reservations assumed and the excluded VMIDs taken."""
     state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen.union(excluded)))
-    for reservation in pending:
-        state.assume_guest(guest_of(reservation))
+    for guest in stand_ins:
+        state.assume_guest(guest)
     return state
 
 
-def with_reservations(whole: Snapshot, pending: Iterable[Reservation], excluded: Collection[int] = ()) -> Snapshot:
-    """The snapshot with the guests that the pending reservations stand in for, and the excluded VMIDs taken."""
-    guests = (*whole.guests, *map(guest_of, pending))
+def with_stand_ins(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collection[int] = ()) -> Snapshot:
+    """The snapshot with the guests that reservations stand in for, and the excluded VMIDs taken."""
+    guests = (*whole.guests, *stand_ins)
     return replace(whole, guests=guests, vmids_unseen=whole.vmids_unseen.union(excluded))
 
 
@@ -178,12 +194,32 @@ def guest_of(reservation: Reservation) -> Guest:
     )
 
 
+def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
+    """The guest that a pending reservation stands in for. The node and the HA state of a VM that was created are shown
+    at once.
+    """
+    guest = guest_of(reservation)
+    if shown is None or reservation.phase != "created":
+        return guest
+    return replace(guest, node=shown.node, ha_managed=shown.ha_managed, ha_state=shown.ha_state)
+
+
+def _as_created(guest: Guest, move: Reservation) -> Guest:
+    """A guest that is moved right after its creation, before the cluster shows its sizes."""
+    known = _completed(guest, move)
+    return replace(
+        known,
+        status="assumed" if move.running and not guest.running else guest.status,
+        constraints=guest.constraints if move.constraints == NO_CONSTRAINTS else move.constraints,
+    )
+
+
 def _completed(guest: Guest, reservation: Reservation) -> Guest:
     """A guest that is shown without its name and sizes, completed from its reservation."""
     stand_in = guest_of(reservation)
     return replace(
         guest,
-        name=stand_in.name,
+        name=guest.name if reservation.name == move_name(guest.vmid) else stand_in.name,
         cores=stand_in.cores,
         memory=stand_in.memory,
         storage_pending=stand_in.storage_pending,
@@ -233,10 +269,11 @@ def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
 
 def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
     """A guest that is being moved, as it counts on the node where it is not shown. Its negative VMID cannot belong to a
-    guest.
+    guest. What its disks take counts once.
     """
     other = reservation.node if guest.node != reservation.node else reservation.source
-    return replace(guest, vmid=-guest.vmid, node=other, storage_pending=reservation.storage_bytes)
+    disks = {} if guest.storage_pending else reservation.storage_bytes
+    return replace(guest, vmid=-guest.vmid, node=other, storage_pending=disks)
 
 
 def _is_another(guest: Guest, reservation: Reservation) -> bool:

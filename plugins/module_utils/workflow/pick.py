@@ -61,4 +61,4 @@ def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> Clu
     known = known_guests(reservations)
     snapshot = access.complete(access.read(known), [request], (), None)
     counted = count_reservations(snapshot, reservations, known, access.is_gone)
-    return cluster_state(counted.snapshot, counted.pending, params["exclude"])
+    return cluster_state(counted.snapshot, counted.stand_ins, params["exclude"])

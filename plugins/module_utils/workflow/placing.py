@@ -37,8 +37,8 @@ from .counting import (
     known_guests,
     reservation_of,
     with_moves,
-    with_reservations,
     with_rules_of,
+    with_stand_ins,
 )
 from .existing.matching import Match, doubts, match_entries
 from .existing.states import RUNNING, require_creatable
@@ -174,7 +174,7 @@ class Placer:
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
-        return Seen(snapshot, counted, dict(zip(jobs, matches, strict=True)))
+        return Seen(snapshot, reservations, counted, dict(zip(jobs, matches, strict=True)))
 
     def prepare(self, jobs: Sequence[Job], seen: Seen) -> Scene:
         """Read what else the new VMs need, and count the reservations of others."""
@@ -187,15 +187,15 @@ class Placer:
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
         whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
         taken_over = {seen.matches[job].take_over for job in jobs}
-        pending = [reservation for reservation in counted.pending if reservation.vmid not in taken_over]
+        stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
-        state = cluster_state(shown, pending, self.taken)
+        state = cluster_state(shown, stand_ins, self.taken)
         self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
         return Scene(
             jobs,
             seen,
             new,
-            before=with_reservations(shown, pending, self.taken),
+            before=with_stand_ins(shown, stand_ins, self.taken),
             scheduler=Scheduler(state, self._profiles, self._default),
             nodes=usage_before(state, self._profiles[self._default]),
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
@@ -207,7 +207,7 @@ class Placer:
         check_lawful(scene.before, decisions_of(scene.jobs), self.profile_of, scene.starting)
         entries, matches = [job.entry for job in scene.jobs], [scene.seen.matches[job] for job in scene.jobs]
         found = doubts(entries, matches, scene.seen.counted.snapshot.guests)
-        return Placement(scene.seen.snapshot, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
+        return Placement(scene.seen, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note in a job what matching found. A requested VM that does not exist stays in the queue."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..engine.cache import ClusterState
 from ..engine.scheduling_cycle import Scheduler
 from ..model import Decision, Snapshot
+from ..reservations.records import Reservation
 from .counting import Counted
 from .existing.matching import Match
 from .job import Job
@@ -20,9 +21,10 @@ from .usage import NodeUsage
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The cluster as read, with the reservations of others counted, and the match of each job."""
+    """The cluster as read, the reservations of others, both together, and the match of each job."""
 
     snapshot: Snapshot
+    reservations: Sequence[Reservation]
     counted: Counted
     matches: Mapping[Job, Match]
 
@@ -71,11 +73,16 @@ class Placement:
         doubts: warnings, as sentences, about VMs that may exist unnoticed.
     """
 
-    snapshot: Snapshot
+    seen: Seen
     scheduler: Scheduler
     nodes: list[NodeUsage]
     doubts: list[str]
     starting: frozenset[int] = frozenset()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as read."""
+        return self.seen.snapshot
 
     def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
         """The cluster without the decisions, and with the guests that the run starts counted as running."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 from support.playbook import PlayRun, run_playbook
 from support.versions import both_versions
 from support.waiting import until
@@ -71,6 +71,26 @@ def test_make_room__moves_guests_and_then_creates_the_vm(cluster: SimulatedClust
     assert made["diff"][0]["before"] == {"102 vm102": "pve1"}
     assert posts(cluster)[:2] == ["pve1/qemu/102/migrate", "pve1/qemu"]
     assert (again["changed"], "moves" in again) == (False, False)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_make_room__moves_a_vm_that_was_created_a_moment_ago_and_none_that_is_being_created(
+    version: str, modules: ModuleServer, tmp_path: Path, is_complete: bool
+) -> None:
+    guests = [guest for guest in lab()["guests"] if guest["vmid"] != 102]
+    new = {"name": "new", "node": "pve1", "memory": 4096, "scsi": {"scsi0": "shared:8"}, "state": "started"}
+    late = {**lab(), "guests": guests, "tick": 3600}
+    with SimulatedCluster.start(late, version=version, time_scale=TIME_SCALE) as cluster:
+        controller = Controller(modules, tmp_path, cluster.environment())
+        if not is_complete:
+            cluster.fault(method="POST", path="/start$", task_seconds=450, count=1)
+        creating = controller.start("qemu_schedule", **new)
+        until(lambda: not creating.is_running if is_complete else len(posts(cluster)) == 2)
+        result = controller.run("qemu_schedule", **BIG, **ROOM)
+        creating.kill() if not is_complete else creating.result()
+
+    assert not result.get("failed"), result["msg"]
+    assert [move["name"] for move in result["moves"]] == ["new" if is_complete else "vm202"]
 
 
 def test_make_room__moves_nothing_where_that_does_not_help(cluster: SimulatedCluster, controller: Controller) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.over
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
 
@@ -76,3 +77,26 @@ def test_gate__counts_a_guest_as_planned_that_the_list_shows_late(cluster: Simul
     seen = {each.vmid: (each.running, each.memory) for each in access.ledger.reservations(access.identity())}
     assert seen[105] == (True, 3 * GIB)
     assert not seen[150][0]
+
+
+@pytest.mark.parametrize("tick", [3600])
+def test_gate__reserves_both_nodes_for_a_guest_that_was_created_a_moment_ago(
+    cluster: SimulatedCluster, access: Access
+) -> None:
+    gate, name, creator = MoveGate(access, profile(), lambda snapshot: snapshot), access.identity(), Holder.here()
+    creation = Reservation(name, 150, "web-1", "pve1", cores=1, memory=12 * GIB, running=True)
+    with access.ledger.scheduling_cycle(name, holder=creator) as cycle:
+        cycle.reserve([creation])
+    access.ledger.mark_binding(name, [150], creator)
+    cluster.add_guest(vmid=150, node="pve1", name="web-1", memory=12 * 1024, status="running")
+
+    with pytest.raises(PlanStale, match="it is being created"):
+        gate.admit(move(150))
+    access.ledger.mark_created(name, [150], creator)
+    gate.admit(move(150)).begin()
+    with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+        MoveGate(access, profile(), lambda snapshot: snapshot).admit(move(101))
+
+    (found,) = access.ledger.reservations(name)
+    assert (found.node, found.source, found.phase, found.holder) == ("pve2", "pve1", "binding", access.holder)
+    assert (found.memory, found.running) == (12 * GIB, True)

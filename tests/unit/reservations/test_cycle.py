@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from support.ledgers import CLUSTER, OTHER_CLUSTER, dead_holder, reservation
@@ -149,6 +150,35 @@ def test_a_move_that_was_begun__is_taken_over_by_nobody(ledger: Ledger, me: Hold
     ledger.mark_binding(CLUSTER, [100], dead)
     with pytest.raises(AlreadyReserved, match="VMID 100"):
         reserve(ledger, me, move)
+
+
+def test_a_move__replaces_the_reservation_of_the_guests_creation_once_that_is_complete(
+    ledger: Ledger, me: Holder
+) -> None:
+    creator, creation = Holder.here(), reservation(100, "web-1")
+    move = replace(creation, node="pve2", source="pve1")
+    reserve(ledger, creator, creation)
+    ledger.mark_binding(CLUSTER, [100], creator)
+    with pytest.raises(AlreadyReserved, match="VMID 100"):
+        reserve(ledger, me, move)
+    ledger.mark_created(CLUSTER, [100], creator)
+    reserve(ledger, me, move)
+    with pytest.raises(AlreadyReserved, match="VMID 100"):
+        reserve(ledger, creator, move)
+
+    (found,) = ledger.reservations(CLUSTER)
+    assert (found.name, found.node, found.source) == ("web-1", "pve2", "pve1")
+    assert (found.phase, found.holder) == ("reserved", me)
+
+
+def test_a_move__replaces_that_of_the_guests_last_move_once_it_has_arrived(ledger: Ledger, me: Holder) -> None:
+    move = reservation(100, "move:100", source="pve2")
+    reserve(ledger, me, move)
+    ledger.mark_created(CLUSTER, [100], me)
+    back = replace(move, node="pve2", source="pve1")
+    reserve(ledger, me, back)
+    (found,) = ledger.reservations(CLUSTER)
+    assert (found.node, found.source) == ("pve2", "pve1")
 
 
 def test_renewing__prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clock, me: Holder) -> None:

@@ -290,6 +290,49 @@ def test_a_move__is_over_when_the_cluster_shows_it_or_its_holder_is_gone_and_not
     assert (found.fulfilled == {100}, found.under_way == ()) == (over, over)
 
 
+LATE = {"name": None, "gib": 0, "status": "stopped"}
+"""How the cluster shows a guest that was created a moment ago."""
+
+
+def test_a_guest_that_is_moved_right_after_its_creation__counts_as_created_on_both_nodes() -> None:
+    held = mine(node="pve2", source="pve1", phase="binding", storage_bytes={("fast", "pve1"): 5})
+
+    result = moving(web(**LATE), held)
+
+    (there,), (other,) = result.snapshot.guests, result.under_way
+    assert (there.name, there.node, there.memory) == ("web-1", "pve1", GIB)
+    assert (other.name, other.node, other.memory, other.running) == ("web-1", "pve2", GIB, True)
+    assert there.storage_pending == {("fast", "pve1"): 5}
+    assert other.storage_pending == {}
+
+
+def test_a_guest_that_arrived_right_after_its_creation__counts_whole_until_the_cluster_shows_it_so() -> None:
+    held = mine(node="pve2", source="pve1", phase="created")
+
+    late = moving(guest(100, "pve2", **LATE), held)
+    shown = moving(guest(100, "pve2", name="web-1"), held)
+
+    assert [(each.name, each.memory) for each in late.snapshot.guests] == [("web-1", GIB)]
+    assert (late.under_way, late.fulfilled) == ((), frozenset())
+    assert shown.fulfilled == {100}
+
+
+def test_a_guest_of_which_nothing_is_known_but_its_move__keeps_the_name_that_it_has() -> None:
+    result = moving(web(**LATE), moved(memory=GIB))
+
+    assert [(each.name, each.memory) for each in result.snapshot.guests] == [(None, GIB)]
+
+
+def test_stand_in__of_a_created_vm_is_where_the_cluster_shows_it_and_under_ha_as_shown() -> None:
+    shown = replace(guest(100, "pve2", **LATE), ha_managed=True, ha_state="started")
+
+    (created,) = moving(shown, mine()).stand_ins
+    (begun,) = moving(shown, mine(phase="binding")).stand_ins
+
+    assert (created.node, created.ha_managed, created.ha_state) == ("pve2", True, "started")
+    assert (begun.node, begun.ha_managed) == ("pve1", False)
+
+
 def test_a_slow_clone__counts_for_what_was_asked_after_its_holder_fell_silent() -> None:
     held = mine(phase="binding", expired=True, forsaken=True)
 

@@ -21,8 +21,9 @@ from ...reservations.fence import Fence
 from ...reservations.ledger import Cycle
 from ...reservations.records import Reservation, move_name
 from ..access import Access
-from ..counting import Counted, cluster_state, count_reservations, with_moves, with_reservations
+from ..counting import Counted, cluster_state, count_reservations, with_moves, with_stand_ins
 from ..lawful import require_lawful, rules_in_force
+from .others import CREATED_BY_OTHERS
 
 
 class Pass:
@@ -72,7 +73,7 @@ class MoveGate:
         with access.ledger.scheduling_cycle(cluster, holder=holder) as cycle:
             counted = self._counted(cycle)
             self._check(move, counted)
-            reservations = self._reservations(move, counted.snapshot)
+            reservations = self._reservations(move, counted)
             cycle.reserve(reservations)
         vmids = [reservation.vmid for reservation in reservations]
         self.in_progress.update(vmids)
@@ -103,10 +104,12 @@ class MoveGate:
 
     def _check(self, move: Move, counted: Counted) -> None:
         cluster = with_moves(counted.snapshot, counted.under_way)
-        state = cluster_state(cluster, counted.pending)
+        state = cluster_state(cluster, counted.stand_ins)
         guest, target = state.get(move.vmid), state.node(move.target)
         if guest is None:
             raise stale(move, "it is gone")
+        if counted.being_created.intersection(move.vmids):
+            raise stale(move, CREATED_BY_OTHERS)
         if guest.node != move.source:
             raise stale(move, f"it is on {guest.node} instead of {move.source}")
         if target is None:
@@ -123,7 +126,7 @@ class MoveGate:
             if refusal is not None:
                 raise stale(move, f"{move.target} {of_one(refusal.text)}")
             state.restore(replace(each, node=move.target))
-        reasons = broken_step(with_reservations(cluster, counted.pending), (), move, self._in_force)
+        reasons = broken_step(with_stand_ins(cluster, counted.stand_ins), (), move, self._in_force)
         require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
@@ -133,23 +136,26 @@ class MoveGate:
         request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 
-    def _reservations(self, move: Move, snapshot: Snapshot) -> list[Reservation]:
-        guests = {guest.vmid: _as_planned(move, guest) for guest in snapshot.guests}
-        return [
-            Reservation(
-                cluster=self._access.identity(),
-                vmid=vmid,
-                name=move_name(vmid),
+    def _reservations(self, move: Move, counted: Counted) -> list[Reservation]:
+        """The reservations of the guests that move. They replace those of their creation, which is complete."""
+        cluster, created = self._access.identity(), {each.vmid: each for each in counted.pending}
+
+        def reservation(guest: Guest) -> Reservation:
+            known = created.get(guest.vmid) or Reservation(cluster, guest.vmid, move_name(guest.vmid), move.target)
+            copied = move.copied_to if guest.vmid == move.vmid else {}
+            return replace(
+                known,
                 node=move.target,
-                source=guests[vmid].node,
-                cores=guests[vmid].cores,
-                memory=guests[vmid].memory,
-                running=guests[vmid].running,
-                storage_bytes=move.copied_to if vmid == move.vmid else {},
+                source=guest.node,
+                cores=guest.cores,
+                memory=guest.memory,
+                running=guest.running,
+                storage_bytes={**known.storage_bytes, **copied},
+                phase="reserved",
             )
-            for vmid in move.vmids
-            if vmid in guests
-        ]
+
+        guests = (*counted.snapshot.guests, *counted.stand_ins)
+        return [reservation(_as_planned(move, guest)) for guest in guests if guest.vmid in move.vmids]
 
 
 def _as_planned(move: Move, guest: Guest) -> Guest:

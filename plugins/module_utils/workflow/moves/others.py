@@ -26,12 +26,12 @@ def busy_guests(counted: Counted, reservations: Iterable[Reservation], migration
     migrations are those whose migration runs.
     """
     guests = counted.snapshot.guests
-    moved = {each.vmid for each in reservations if each.source and not each.forsaken} - counted.fulfilled
+    moved = {each.vmid for each in reservations if each.source and not each.forsaken}
+    moved &= {-guest.vmid for guest in counted.under_way}
     moved |= {guest.vmid for guest in guests if guest.ha_managed and guest.ha_state in MOVING}
     moved.update(migrations)
-    created = (reservation.vmid for reservation in counted.pending if not reservation.forsaken)
     return {
-        **dict.fromkeys(created, CREATED_BY_OTHERS),
+        **dict.fromkeys(counted.being_created, CREATED_BY_OTHERS),
         **dict.fromkeys(moved & {guest.vmid for guest in guests}, MOVED_BY_OTHERS),
     }
 

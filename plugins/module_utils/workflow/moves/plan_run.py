@@ -137,7 +137,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
             counted = replace(counted, snapshot=completed(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
-        state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.pending)
+        state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)
         busy = busy_guests(counted, reservations, migrating(access.reader))
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys())
 

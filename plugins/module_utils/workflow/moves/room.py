@@ -27,6 +27,7 @@ from ..job import Job, State
 from ..placing import Placer, decisions_of
 from ..scene import Placement
 from .options import MoveOptions
+from .others import busy_guests
 from .plan_run import Outcome, PlanRun, Sight, error_of, live_look, needs_of_moves
 from .premises import Premises
 from .progress import move_progress
@@ -179,7 +180,8 @@ class RoomMaker:
         """
         state = placement.undecided(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
-        return Sight(ClusterState(snapshot), _goals(jobs))
+        busy = busy_guests(placement.seen.counted, placement.seen.reservations, ())
+        return Sight(ClusterState(snapshot), _goals(jobs), busy)
 
     def _suffices(self, plan: Plan, jobs: Sequence[Job]) -> bool:
         """Whether all VMs for which a plan makes room are placed after its moves."""
