@@ -20,6 +20,8 @@ PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile --no-l
 # The machine's own Ansible settings and collections must not change what is tested.
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/$(COLLECTIONS)
 export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
+# Tests start hundreds of Pythons: these must not compile what they import each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-drain test unit integration mutants hostile voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Simulated clusters that are forked from a process which has imported everything, as most of a start is imports."""
+"""Simulated clusters that are forked from a process which has loaded everything, as most of a start is loading."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def forked_clusters() -> Iterator[None]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     try:
-        forkserver.set_forkserver_preload(["simulated_cluster.command_line"])
+        forkserver.set_forkserver_preload(["support.cluster_process"])
         forkserver.ensure_running()
     finally:
         if before is None:
