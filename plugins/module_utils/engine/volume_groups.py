@@ -4,7 +4,8 @@
 """Groups of nodes on which the drives of a request go to the same shared storages.
 
 A node belongs to its group as long as the shared storage of each drive has more free space than every suitable local
-storage of the node.
+storage of the node. Drives that only local storages can hold do not depend on the shared ones: what they leave there is
+part of what defines the group.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import SharedPlugin
 from .framework.status import Status
-from .volumes import class_of, drives_on, room, suitable
+from .volumes import class_of, drives_on, room, share_out, suitable
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class View:
 
     Attributes:
         node: one of the nodes.
-        disks: the drives to be made, largest first.
+        disks: the drives that shared storages may hold, largest first.
         least: the least free space of the storages that the drives go to; minus infinity if a drive does not fit.
         own: the negated free space of the largest local storage of each node, with the node; some entries are outdated.
         number: identifies the group.
@@ -54,32 +55,52 @@ class VolumeGroups:
         made = drives_on(self._request, node)
         if isinstance(made, Status):
             return made
-        _template, disks = made
         own = -math.inf
         seen: set[Hashable] = set()
-        for disk in disks:
-            wanted = class_of(disk, self._classes)
-            if disk.storage is not None:
-                named = node.storages.get(disk.storage)
-                if named is not None and not named.use.shared:
-                    return None
-                seen.add((disk.storage, named and (named.active, named.content)))
-                continue
-            for name, storage, _limit in suitable(node, disk.content, wanted):
-                if storage.use.shared:
-                    seen.add((name, storage.active, storage.content))
-                else:
-                    own = max(own, room(storage, wanted, 0))
+        local: list[Disk] = []
+        disks: list[Disk] = []
+        for disk in made[1]:
+            room_here, shared = self._candidates(disk, node)
+            if room_here != -math.inf and not shared:
+                local.append(disk)
+            else:
+                disks.append(disk)
+                seen |= shared
+                own = max(own, room_here)
+        if local and not disks:
+            return None
         key = tuple(disks), frozenset(seen)
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = View(node, disks, self._least(node, disks), len(self._views))
-        if own == -math.inf:
-            return view.number
-        if own >= view.least:
-            return None
-        heapq.heappush(view.own, (-own, node.index, node))
-        return view.number
+        if own != -math.inf:
+            if own >= view.least:
+                return None
+            heapq.heappush(view.own, (-own, node.index, node))
+        return (view.number, self._on_local(local, node)) if local else view.number
+
+    def _candidates(self, disk: Disk, node: NodeInfo) -> tuple[float, set[Hashable]]:
+        """The most room of the local storages that a drive could go to, minus infinity without any; and the shared
+        ones.
+        """
+        wanted = class_of(disk, self._classes)
+        if disk.storage is not None:
+            named = node.storages.get(disk.storage)
+            if named is not None and not named.use.shared:
+                return room(named, wanted, 0), set()
+            return -math.inf, {(disk.storage, named and (named.active, named.content))}
+        found = [(name, storage) for name, storage, _limit in suitable(node, disk.content, wanted)]
+        own = (room(storage, wanted, 0) for _name, storage in found if not storage.use.shared)
+        shared: set[Hashable] = {(name, s.active, s.content) for name, s in found if s.use.shared}
+        return max(own, default=-math.inf), shared
+
+    def _on_local(self, disks: Sequence[Disk], node: NodeInfo) -> Hashable:
+        """What the verdicts depend on of drives that only local storages of the node can hold."""
+        found = share_out(disks, node, self._classes)
+        if isinstance(found, Status):
+            return found
+        uses = [(name, node.storages[name].use) for name in sorted(set(found.storages.values()))]
+        return tuple((name, use.free - found.bytes.get(name, 0), use.total) for name, use in uses)
 
     def update(self, guest: Guest, node: NodeInfo) -> list[NodeInfo]:
         """The nodes whose local storages may count after a guest came to a node or left it."""

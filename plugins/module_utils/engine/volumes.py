@@ -77,6 +77,16 @@ def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, Storage
     if isinstance(made, Status):
         return made
     template, disks = made
+    return share_out(disks, node, classes, template)
+
+
+def share_out(
+    disks: Sequence[Disk], node: NodeInfo, classes: Mapping[str, StorageClass], template: Template | None = None
+) -> Binding | Status:
+    """Choose a storage of the node for each of the drives, or return why that is not possible. Raises InvalidRequest.
+
+    The largest drives come first.
+    """
     binding = Binding(template=template)
     for disk in disks:
         conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None

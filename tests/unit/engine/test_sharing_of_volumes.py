@@ -16,7 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diag
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Disk, Snapshot, Storage
 
-CLASSES = {"fast": {"types": ["rbd"]}, "any": {"overcommit": 1.5}}
+CLASSES = {"fast": {"types": ["rbd"]}, "any": {"overcommit": 1.5}, "own": {"shared": False}}
 PROFILE = profile({"filters": {"VolumeBinding": {"config": {"storage_classes": CLASSES}}}})
 
 DRIVES = {
@@ -25,13 +25,24 @@ DRIVES = {
     "one of a class": (Disk("scsi0", 3 * GIB, storage_class="fast"), Disk("scsi1", 2 * GIB, storage_class="any")),
     "one named shared": (Disk("scsi0", 3 * GIB, "ceph"), Disk("scsi1", 2 * GIB)),
     "one named local": (Disk("scsi0", 3 * GIB, "local"), Disk("scsi1", 2 * GIB)),
+    "one of a local class": (Disk("scsi0", 3 * GIB, storage_class="own"), Disk("scsi1", 2 * GIB, "ceph")),
+    "two local, one shared": (
+        Disk("scsi0", 3 * GIB, storage_class="own"),
+        Disk("scsi1", 2 * GIB, "local"),
+        Disk("scsi2", GIB, storage_class="fast"),
+    ),
 }
 
 
 def snapshot(chance: random.Random) -> Snapshot:
     """Local storages that are as roomy as the shared ones, of which some nodes lack one."""
     names = [f"n{number}" for number in range(chance.randint(3, 6))]
-    local = [Storage("local", name, total=chance.randint(4, 40) * GIB) for name in names if chance.random() < 0.8]
+    local = [
+        Storage(storage, name, total=chance.choice([4, 20, 20, 40]) * GIB)
+        for storage in ("local", "zfs")
+        for name in names
+        if chance.random() < 0.8
+    ]
     shared = [
         Storage(storage, name, kind, shared=True, total=total * GIB, active=chance.random() < 0.9)
         for storage, kind, total in (("ceph", "rbd", chance.randint(20, 50)), ("nfs", "nfs", chance.randint(10, 40)))
@@ -69,7 +80,8 @@ def test_volumes__go_to_the_same_storages_whether_shared_or_not(drives: str) -> 
     assert placements > 100
 
 
-def test_storage_to_be_chosen__costs_the_same_on_more_nodes() -> None:
+@pytest.mark.parametrize("drives", ["two", "one of a local class"])
+def test_storage_to_be_chosen__costs_the_same_on_more_nodes(drives: str) -> None:
     def next_vm(nodes: int) -> int:
         names = [f"n{number:03}" for number in range(nodes)]
         storages = [
@@ -79,7 +91,7 @@ def test_storage_to_be_chosen__costs_the_same_on_more_nodes() -> None:
         data = Snapshot(nodes=tuple(map(node, names)), storages=tuple(storages))
         where = Scheduler(ClusterState(data), {"balanced": PROFILE})
         for number in range(3):
-            where.schedule(vm(f"vm-{number}", disks=DRIVES["two"]))
-        return lines_run(lambda: where.schedule(vm("next", disks=DRIVES["two"])), at_most=10**6)
+            where.schedule(vm(f"vm-{number}", disks=DRIVES[drives]))
+        return lines_run(lambda: where.schedule(vm("next", disks=DRIVES[drives])), at_most=10**6)
 
     assert next_vm(200) < 1.2 * next_vm(50)
