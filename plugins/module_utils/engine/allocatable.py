@@ -10,7 +10,7 @@ reports use it as well.
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..model import Node, Request, StorageClass
@@ -34,10 +34,14 @@ class Limit(abc.ABC):
     include_stopped: bool = False
 
     @abc.abstractmethod
-    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        """The node's size minus the reserve, and the applicable overcommit ratio: the node's own, else that of the VM's
-        pool, else the smallest of its tags, else ratio.
+    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+        """For each host its size minus the reserve, and the applicable overcommit ratio: the node's own, else that of
+        the VM's pool, else the smallest of its tags, else ratio.
         """
+
+    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
+        """The same for one host."""
+        return self.terms_of((host,), request)[0]
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
         """What host may allocate in total to requests like this one; without a request, to VMs without pool
@@ -71,9 +75,15 @@ class CPULimit(Limit):
 
     __slots__ = ()
 
-    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        reserved = self.reserved if host.reserved_cores is None else host.reserved_cores
-        return host.cores - reserved, self._ratio(request) if host.cpu_ratio is None else host.cpu_ratio
+    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+        reserved, ratio = self.reserved, self._ratio(request)
+        return [
+            (
+                host.cores - (reserved if host.reserved_cores is None else host.reserved_cores),
+                ratio if host.cpu_ratio is None else host.cpu_ratio,
+            )
+            for host in hosts
+        ]
 
 
 class MemoryLimit(Limit):
@@ -81,9 +91,15 @@ class MemoryLimit(Limit):
 
     __slots__ = ()
 
-    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        reserved = self.reserved if host.reserved_memory is None else host.reserved_memory
-        return host.memory - reserved, self._ratio(request) if host.memory_ratio is None else host.memory_ratio
+    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+        reserved, ratio = self.reserved, self._ratio(request)
+        return [
+            (
+                host.memory - (reserved if host.reserved_memory is None else host.reserved_memory),
+                ratio if host.memory_ratio is None else host.memory_ratio,
+            )
+            for host in hosts
+        ]
 
 
 @dataclass(frozen=True, slots=True)

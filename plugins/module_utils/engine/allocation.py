@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from ..model import Request
 from .cache import ClusterState, NodeInfo
 from .framework.config import Setting
 from .framework.cycle_state import CycleState
-from .framework.interface import NOT_SHARED, Event, PerNode, ScorePlugin
+from .framework.interface import NOT_SHARED, Event, PerNode
+from .framework.many_nodes import ScoreOfMany
 from .framework.status import Status
 from .volumes import volumes_on
 
@@ -36,7 +37,7 @@ class Share(t.NamedTuple):
     used: float
 
 
-class AllocationScore(PerNode, ScorePlugin):
+class AllocationScore(PerNode, ScoreOfMany):
     """A score that depends only on how much of a node would be allocated with the request on it.
 
     Guests count by their configured size, even if stopped, as they may be started at any time; templates do not count.
@@ -61,21 +62,24 @@ class AllocationScore(PerNode, ScorePlugin):
             return NOT_SHARED
         return request.cores, request.memory, self.policy.ratios_of(request)
 
-    def mean(self, state: CycleState, request: Request, node: NodeInfo, worth: Callable[[float], float]) -> float:
-        """The weighted mean of worth(used share) over the resources; 0 if none has a weight.
+    def means(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], worth: Callable[[float], float]
+    ) -> list[float]:
+        """For each node the weighted mean of worth(used share) over the resources; 0 if none has a weight.
 
         Equals going through shares, but is three times as fast if storage has no weight.
         """
         if self.storage_weight:
-            shares = self.shares(state, request, node)
-            return weighted_mean(shares, [worth(share.used) for share in shares])
-        host, policy = node.node, self.policy
-        size, ratio = policy.cpu.terms(host, request)
-        cpu = worth(used_share(node.cores_all + request.cores, size * ratio))
-        size, ratio = policy.memory.terms(host, request)
-        return self._cpu_part * cpu + self._memory_part * worth(
-            used_share(node.memory_all + request.memory, size * ratio)
-        )
+            of_nodes = [self.shares(state, request, node) for node in nodes]
+            return [weighted_mean(shares, [worth(share.used) for share in shares]) for shares in of_nodes]
+        hosts = [node.node for node in nodes]
+        cores, memory, cpu_part, memory_part = request.cores, request.memory, self._cpu_part, self._memory_part
+        limits = self.policy.cpu.terms_of(hosts, request), self.policy.memory.terms_of(hosts, request)
+        return [
+            cpu_part * worth(used_share(node.cores_all + cores, cpus * cpu_ratio))
+            + memory_part * worth(used_share(node.memory_all + memory, size * ratio))
+            for node, (cpus, cpu_ratio), (size, ratio) in zip(nodes, *limits, strict=True)
+        ]
 
     def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
         """The shares of the resources with a weight; storage only if the request's drives take space on the node."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
-from .framework.interface import Plugin, ScorePlugin, concerns
+from .framework.interface import Plugin, ScorePlugin
 from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
 
@@ -50,9 +50,7 @@ class Blame:
 def check_request(profile: Profile, request: Request) -> None:
     """Let the plugins check a request. Raises InvalidRequest and PluginFailed."""
     with Blame() as blame:
-        for plugin in profile.checking:
-            if not concerns(plugin, request):
-                continue
+        for plugin in profile.concerned(request).checking:
             blame.plugin = plugin
             status = plugin.pre_enqueue(request)
             if status is not None:
@@ -99,9 +97,8 @@ def in_range(plugin: ScorePlugin, score: float) -> float:
 
 def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
     """Check many scores; fast if all are valid."""
-    if all(0.0 <= score <= 100.0 for score in scores):
-        return scores
-    return [in_range(plugin, score) for score in scores]
+    invalid = [score for score in scores if not 0.0 <= score <= 100.0]
+    return [in_range(plugin, score) for score in scores] if invalid else scores
 
 
 def raised(plugin: Plugin, error: Exception) -> PluginFailed:

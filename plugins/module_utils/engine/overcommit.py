@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import abc
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
-from ..model import Request
+from ..model import Node, Request
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
 from .framework.config import Setting
 from .framework.cycle_state import CycleState
-from .framework.interface import FilterPlugin, PerNode
+from .framework.interface import PerNode
+from .framework.many_nodes import FilterOfMany
 from .framework.status import Category, Shortage, Status, unresolvable, unschedulable
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
@@ -24,7 +25,7 @@ COMMON_SETTINGS: Mapping[str, Setting] = {
 }
 
 
-class Overcommit(PerNode, FilterPlugin):
+class Overcommit(PerNode, FilterOfMany):
     """Rejects a node where more of a resource would be allocated than its limit allows.
 
     Attributes:
@@ -63,18 +64,23 @@ class Overcommit(PerNode, FilterPlugin):
         limit: Limit = getattr(self.policy, self.resource)
         return self.asked(request), limit.ratio_of(request)
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
-        asked = self.asked(request)
-        wanted = self.allocated(node) + asked
-        host = node.node
-        size, ratio = limit.terms(host, request)
-        if size > 0 and wanted / size <= ratio:
-            return None
+        asked, allocated = self.asked(request), self.allocated
+        terms = limit.terms_of([node.node for node in nodes], request)
+        return [
+            None
+            if size > 0 and (allocated(node) + asked) / size <= ratio
+            else self._refusal(asked, allocated(node) + asked, node.node, size, ratio)
+            for node, (size, ratio) in zip(nodes, terms, strict=True)
+        ]
+
+    def _refusal(self, asked: float, wanted: float, host: Node, size: float, ratio: float) -> Status:
         # The size of an offline node is not known: it may be large enough.
         known = host.cores and host.memory
-        refused = unschedulable if not known or limit.holds(asked, host, request) else unresolvable
-        allocatable = limit.allocatable(host, request)
+        fits_alone = size > 0 and asked / size <= ratio
+        refused = unschedulable if fits_alone or not known else unresolvable
+        allocatable = ratio * size if size > 0 else 0.0
         return refused(
             self.reason.format(ratio),
             self.text(wanted, allocatable),

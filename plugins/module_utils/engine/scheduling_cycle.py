@@ -25,23 +25,24 @@ from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
 from .framework.cycle_state import CycleState
 from .framework.draft import Draft
 from .framework.interface import (
-    NOT_CONCERNED,
     NOT_SHARED,
     FilterPlugin,
     PermitPlugin,
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
+    SharedPlugin,
     VMIDPlugin,
     concerns,
 )
+from .framework.many_nodes import score_all
 from .framework.profile import Profile
 from .framework.requests import Numbered, Requests
-from .framework.status import SKIP, SKIPS, Category, Code, Status
+from .framework.status import SKIPS, Category, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .selectors import attracts
-from .shared_groups import POINTS
+from .shared_groups import POINTS, run_filters
 from .sharing import SharedVerdicts
 from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
@@ -77,7 +78,7 @@ class Cycle:
     state: CycleState
     refusing: dict[str, Status]
     rejections: dict[int, Status] = field(default_factory=dict)
-    passed: list[NodeInfo] | None = None
+    passed: Sequence[NodeInfo] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -398,23 +399,23 @@ class Scheduler:
 
     def _run_pre_filter(self, profile: Profile, request: Request, now: float) -> Cycle:
         """Run PreFilter, and look up the verdicts that are shared with requests of the same kind."""
-        idle = profile.idle(request)
-        signatures = self._signatures(profile, request, idle)
-        key: Hashable = (profile.name, *signatures)
+        concerned = profile.concerned(request)
+        signatures = self._signatures(concerned.sharing, request)
+        key: Hashable = (profile.name, concerned.idle, *signatures)
         try:
             shared = self._kept.get(key)
         except TypeError:
-            for sharing, signature in zip(profile.sharing, signatures, strict=True):
+            for sharing, signature in zip(concerned.sharing, signatures, strict=True):
                 guarded(sharing, hash, signature)
             raise
         state = CycleState()
-        statuses: dict[str, Status | None] = dict.fromkeys(idle, SKIP)
+        statuses: dict[str, Status | None] = {}
         if shared is not None:
             shared.restore(state)
             statuses.update(shared.kept)
         refusing: dict[str, Status] = {}
         with Blame() as blame:
-            for plugin in profile.pre_filters:
+            for plugin in concerned.pre_filters:
                 if plugin.name not in statuses:
                     blame.plugin = plugin
                     status = plugin.pre_filter(state, request, self.cluster, now)
@@ -423,32 +424,35 @@ class Scheduler:
                         statuses[plugin.name] = status = checked(plugin, status)
                     if status is not None and status.code not in SKIPS:
                         refusing[plugin.name] = status
-        alone = tuple([p.name for p, s in zip(profile.sharing, signatures, strict=True) if s is NOT_SHARED])
+        alone = tuple([p.name for p, s in zip(concerned.sharing, signatures, strict=True) if s is NOT_SHARED])
         codes = {name: status.code for name, status in statuses.items() if status is not None}
         if shared is None or not shared.holds_for(codes):
             shared = SharedVerdicts(
                 self.cluster,
                 profile.weights,
-                _that_filter(profile.shared_filters(alone), codes),
-                _that_score(profile.shared_scorers(alone), codes),
-                {p: statuses[p.name] for p in profile.keeping if p.name not in alone and p.name not in refusing},
+                _that_filter(profile.shared_filters(alone), concerned.idle, codes),
+                _that_score(profile.shared_scorers(alone), concerned.idle, codes),
+                {
+                    plugin: statuses[plugin.name]
+                    for plugin in profile.keeping
+                    if plugin in concerned.sharing and plugin.name not in alone and plugin.name not in refusing
+                },
                 codes,
-                {plugin.name for plugin in profile.sharing if plugin.name not in alone},
+                {plugin.name for plugin in concerned.sharing if plugin.name not in alone},
             )
-        filters = _that_filter(profile.plain_filters(alone), codes)
-        scorers = _that_score(profile.plain_scorers(alone), codes)
+        filters = _that_filter(profile.plain_filters(alone), concerned.idle, codes)
+        scorers = _that_score(profile.plain_scorers(alone), concerned.idle, codes)
         return Cycle(request, profile, key, shared, filters, scorers, state, refusing)
 
-    def _signatures(self, profile: Profile, request: Request, idle: Collection[str]) -> list[Hashable]:
+    def _signatures(self, sharing: Sequence[SharedPlugin], request: Request) -> list[Hashable]:
         """The signatures of the request: for each sharing plugin, what of the request affects its verdicts."""
         if not self._sharing:
-            return [NOT_SHARED] * len(profile.sharing)
+            return [NOT_SHARED] * len(sharing)
         signatures: list[Hashable] = []
         with Blame() as blame:
-            for plugin in profile.sharing:
+            for plugin in sharing:
                 blame.plugin = plugin
-                concerned = plugin.name not in idle
-                signatures.append(plugin.signature(request, self.cluster) if concerned else NOT_CONCERNED)
+                signatures.append(plugin.signature(request, self.cluster))
         return signatures
 
     def _run_filter(self, cycle: Cycle) -> None:
@@ -464,18 +468,8 @@ class Scheduler:
             self._keep(cycle)
         if cycle.refusing or not (cycle.filters or cycle.scorers):
             return
-        cycle.passed = []
-        with Blame() as blame:
-            for info in cycle.shared.passing():
-                status: Status | None = None
-                for plugin in cycle.filters:
-                    blame.plugin = plugin
-                    status = plugin.filter(cycle.state, cycle.request, info)
-                    if status is not None and (status := checked(plugin, status)) is not None:
-                        cycle.rejections[info.index] = status
-                        break
-                if status is None:
-                    cycle.passed.append(info)
+        passing = cycle.shared.passing()
+        cycle.passed = run_filters(cycle.state, cycle.request, cycle.filters, passing, cycle.rejections)
 
     def _keep(self, cycle: Cycle) -> None:
         """Keep the shared verdicts for requests of the same kind, and drop those that were not used for the longest
@@ -545,7 +539,8 @@ class Scheduler:
         return self.cluster.node(name), found.score
 
     def _score_all(self, plugin: ScorePlugin, cycle: Cycle) -> list[float]:
-        return [finite(plugin, plugin.score(cycle.state, cycle.request, info)) for info in cycle.passed or ()]
+        scores = score_all(plugin, cycle.state, cycle.request, cycle.passed or ())
+        return [finite(plugin, score) for score in scores]
 
     def _normalize(self, plugin: ScorePlugin, cycle: Cycle, raw: list[float]) -> list[float]:
         normalized = guarded(plugin, plugin.normalize, cycle.state, cycle.request, cycle.passed, raw)
@@ -634,30 +629,33 @@ class Scheduler:
     def _refusals(self, cycle: Cycle) -> Mapping[str, Mapping[str, Status]]:
         shared, plain = cycle.shared, bool(cycle.filters or cycle.refusing)
         if shared.refusals is None or plain:
-            refusals = {info.name: self._all_refusals(cycle, info) for info in self.cluster.nodes}
+            refusals = self._all_refusals(cycle)
             if plain:
                 return refusals
             shared.refusals = refusals
         return shared.refusals
 
-    @staticmethod
-    def _all_refusals(cycle: Cycle, info: NodeInfo) -> dict[str, Status]:
-        """The statuses of all filters that refuse a node, by plugin."""
-        found = dict(cycle.refusing)
-        with Blame() as blame:
-            for plugin in (*cycle.shared.filters, *cycle.filters):
-                blame.plugin = plugin
-                status = plugin.filter(cycle.state, cycle.request, info)
-                if status is not None and (status := checked(plugin, status)) is not None:
-                    found[plugin.name] = status
-        return found
+    def _all_refusals(self, cycle: Cycle) -> dict[str, dict[str, Status]]:
+        """The statuses of all filters that refuse a node, by node and by plugin."""
+        nodes = self.cluster.nodes
+        found = [dict(cycle.refusing) for _info in nodes]
+        known = cycle.shared.rejected()
+        for plugin in (*cycle.shared.filters, *cycle.filters):
+            refused = dict(known.get(plugin.name, {}))
+            others = [info for info in nodes if info.index not in refused] if refused else nodes
+            run_filters(cycle.state, cycle.request, [plugin], others, refused)
+            for index, status in refused.items():
+                found[index][plugin.name] = status
+        return {info.name: by_plugin for info, by_plugin in zip(nodes, found, strict=True)}
 
 
-def _that_filter(plugins: Iterable[FilterPlugin], codes: Mapping[str, Code]) -> list[FilterPlugin]:
-    """The plugins whose Filter was not skipped by PreFilter."""
-    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_SCORE)]
+def _that_filter(
+    plugins: Iterable[FilterPlugin], idle: Collection[str], codes: Mapping[str, Code]
+) -> list[FilterPlugin]:
+    """The plugins that the request concerns, and whose Filter was not skipped by PreFilter."""
+    return [p for p in plugins if p.name not in idle and codes.get(p.name) in (None, Code.SKIP_SCORE)]
 
 
-def _that_score(plugins: Iterable[ScorePlugin], codes: Mapping[str, Code]) -> list[ScorePlugin]:
-    """The plugins whose Score was not skipped by PreFilter."""
-    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, Code.SKIP_FILTER)]
+def _that_score(plugins: Iterable[ScorePlugin], idle: Collection[str], codes: Mapping[str, Code]) -> list[ScorePlugin]:
+    """The plugins that the request concerns, and whose Score was not skipped by PreFilter."""
+    return [p for p in plugins if p.name not in idle and codes.get(p.name) in (None, Code.SKIP_FILTER)]

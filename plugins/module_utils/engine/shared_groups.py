@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError
@@ -17,8 +17,9 @@ from ..model import Request
 from .cache import NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import FilterPlugin, Plugin, ScorePlugin
+from .framework.many_nodes import filter_all, score_all
 from .framework.status import Status
-from .guard import checked, in_range, raised
+from .guard import all_in_range, checked, raised
 
 POINTS = 1_000_000
 """Weighted scores are summed and compared as whole millionths, so that rounding errors of floats decide nothing."""
@@ -57,7 +58,8 @@ class Division:
 
     Attributes:
         filters, scorers: the plugins that evaluate the group; the scorers are bounded.
-        node_filters, node_scorers: the plugins that evaluate the node itself.
+        node_filters: the filters that evaluate the node itself because it is in no group of theirs.
+        node_scorers: all bounded scores that evaluate the node itself.
         alone: for each unbounded score, whether it is evaluated for the node itself.
         watched: whether a plugin that evaluates the node itself depends on the space of storages.
         nodes: the nodes by index; filled only if watched.
@@ -125,16 +127,33 @@ class Moment:
         self.next: Moment | None = None
 
 
-def first_refusal(
-    state: CycleState, request: Request, filters: Sequence[FilterPlugin], info: NodeInfo
-) -> Status | None:
-    """The status of the first filter that refuses a node."""
+def run_filters(
+    state: CycleState,
+    request: Request,
+    filters: Iterable[FilterPlugin],
+    nodes: Sequence[NodeInfo],
+    rejections: list[Status | None] | dict[int, Status],
+) -> Sequence[NodeInfo]:
+    """Let each filter evaluate the nodes that those before it accept. Store the rejections by the index of the node;
+    return the nodes that all filters accept.
+    """
     plugin: Plugin | None = None
     try:
         for plugin in filters:
-            status = plugin.filter(state, request, info)
-            if status is not None and (status := checked(plugin, status)) is not None:
-                return status
+            statuses = filter_all(plugin, state, request, nodes)
+            if statuses.count(None) == len(nodes):
+                continue
+            left = []
+            last: Status | None = None
+            rejection: Status | None = None
+            for info, status in zip(nodes, statuses, strict=True):
+                if status is not last:
+                    last, rejection = status, checked(plugin, status)
+                if rejection is None:
+                    left.append(info)
+                else:
+                    rejections[info.index] = rejection
+            nodes = left
     except CollectionError:
         raise
     # Custom plugins may raise anything; guarded() per call would cost more than most plugins do.
@@ -142,21 +161,25 @@ def first_refusal(
         if plugin is None:
             raise
         raise raised(plugin, error) from error
-    return None
+    return nodes
 
 
-def score_node(state: CycleState, request: Request, scorers: Sequence[Scoring], info: NodeInfo) -> int:
-    """Store the scores of a node, and return their weighted sum in POINTS."""
+def run_scorers(
+    state: CycleState, request: Request, scorers: Iterable[Scoring], nodes: Sequence[NodeInfo]
+) -> Sequence[int]:
+    """Store the scores of the nodes; return their weighted sums in POINTS."""
+    totals = [0] * len(nodes)
     plugin: Plugin | None = None
-    total = 0
     try:
         for plugin, scores, weight in scorers:
-            score = scores[info.index] = in_range(plugin, plugin.score(state, request, info))
-            total += round(weight * score * POINTS)
+            given = all_in_range(plugin, score_all(plugin, state, request, nodes))
+            for info, score in zip(nodes, given, strict=True):
+                scores[info.index] = score
+            totals = [total + round(weight * score * POINTS) for total, score in zip(totals, given, strict=True)]
     except CollectionError:
         raise
     except Exception as error:  # as above
         if plugin is None:
             raise
         raise raised(plugin, error) from error
-    return total
+    return totals

@@ -18,6 +18,7 @@ from ..model import Request
 from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
+from .framework.many_nodes import score_all
 from .framework.status import Code, Status
 from .guard import Blame, all_in_range, failed, finite, guarded, in_range
 from .shared_groups import (
@@ -30,8 +31,8 @@ from .shared_groups import (
     Past,
     Scoring,
     Was,
-    first_refusal,
-    score_node,
+    run_filters,
+    run_scorers,
 )
 
 REJECTED = -1
@@ -88,7 +89,6 @@ class SharedVerdicts:
         self._regroups = any(plugin.regroups for plugin in self._grouping)
         grouping = frozenset[Plugin](self._grouping)
         self._node_filters = [f for f in filters if f not in grouping]
-        self._node_scorers = [s for s in self.bounded if s not in grouping]
         count = len(cluster.nodes)
         self._rejections: list[Status | None] = [None] * count
         self._scores = {scorer.name: array("d", bytes(8 * count)) for scorer in self.bounded}
@@ -96,10 +96,8 @@ class SharedVerdicts:
         self._group_of: list[Group | None] = [None] * count
         self._keys: list[tuple[Hashable, ...]] = [()] * count
         self._known_keys: dict[tuple[Hashable, ...], tuple[Hashable, ...]] = {}
-        self._node_scoring = self._scoring(self._node_scorers)
         self._divisions: dict[Hashable, Division] = {}
         self._division_of: list[Division | None] = [None] * count
-        self._sole: Division | None = None
         self._groups: dict[Hashable, Group] = {}
         self._moment = Moment()
 
@@ -120,8 +118,7 @@ class SharedVerdicts:
         """Bring all verdicts up to date: evaluate every node the first time, then those that changed."""
         if self._cursor < 0:
             self._cursor = len(self._cluster.journal)
-            for info in self._cluster.nodes:
-                self._evaluate(state, request, info)
+            self._evaluate(state, request, self._cluster.nodes)
             self._build_heaps()
         elif self._cursor < len(self._cluster.journal):
             self.refusals = None
@@ -131,8 +128,7 @@ class SharedVerdicts:
             if self._grouping:
                 changed.update(self._sharing_space())
             self._cursor = len(self._cluster.journal)
-            for info in changed.values():
-                self._look_again(state, request, info)
+            self._look_again(state, request, list(changed.values()))
         self._state = {plugin.name: state[plugin.name] for plugin in self._updating if plugin.name in state}
         self.answers = {}
         for key, group in list(self._groups.items()):
@@ -149,6 +145,14 @@ class SharedVerdicts:
         refused = {group for group, answer in self.answers.items() if answer.rejection is not None}
         found = [nodes[index] for index, rejection in enumerate(self._rejections) if rejection is None]
         return [info for info in found if groups[info.index] not in refused] if refused else found
+
+    def rejected(self) -> Mapping[str, Mapping[int, Status]]:
+        """The rejections of nodes that were evaluated by themselves, by plugin and by index."""
+        found: dict[str, dict[int, Status]] = {}
+        for index, rejection in enumerate(self._rejections):
+            if rejection is not None:
+                found.setdefault(rejection.plugin, {})[index] = rejection
+        return found
 
     def totals(self, nodes: Sequence[NodeInfo]) -> list[int]:
         """The weighted sum of the bounded scores of nodes that are not rejected, in POINTS."""
@@ -234,55 +238,76 @@ class SharedVerdicts:
             division.nodes.pop(info.index, None)
             self._division_of[info.index] = None
 
-    def _look_again(self, state: CycleState, request: Request, info: NodeInfo) -> None:
-        """Evaluate a node that was evaluated before."""
-        self._moment.changed.setdefault(info.index, self._now(info.index))
-        self._evaluate(state, request, info)
-        group = self._group_of[info.index]
-        if group is not None and self._totals[info.index] != REJECTED:
-            if len(group.heap) > _HEAP_SLACK * len(self._totals):
-                self._build_heaps()
-            else:
-                heapq.heappush(group.heap, self._ranking(info.index))
+    def _look_again(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> None:
+        """Evaluate nodes that were evaluated before."""
+        for info in nodes:
+            self._moment.changed.setdefault(info.index, self._now(info.index))
+        self._evaluate(state, request, nodes)
+        for info in nodes:
+            group = self._group_of[info.index]
+            if group is not None and self._totals[info.index] != REJECTED:
+                if len(group.heap) > _HEAP_SLACK * len(self._totals):
+                    self._build_heaps()
+                else:
+                    heapq.heappush(group.heap, self._ranking(info.index))
 
-    def _evaluate(self, state: CycleState, request: Request, info: NodeInfo) -> None:
-        """Evaluate on one node what is not evaluated for its group."""
-        index = info.index
-        total = 0
-        raws: tuple[float | None, ...] = ()
-        division: Division | None = None
-        rejection = first_refusal(state, request, self._node_filters, info)
-        if rejection is None:
-            total = score_node(state, request, self._node_scoring, info)
-            division = self._sole or self._division(state, request, info)
-            if division.node_filters:
-                rejection = first_refusal(state, request, division.node_filters, info)
-        if rejection is None and division is not None:
-            if division.node_scorers:
-                total += score_node(state, request, division.node_scorers, info)
-            if self.ranked:
-                raws = tuple(
-                    finite(scorer, guarded(scorer, scorer.score, state, request, info)) if alone else None
-                    for scorer, alone in zip(self.ranked, division.alone, strict=True)
-                )
-            self._group_of[index] = self._group(division, self._keys[index], raws)
-        self._rejections[index] = rejection
-        self._totals[index] = REJECTED if rejection is not None else total
+    def _evaluate(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> None:
+        """Evaluate on nodes what is not evaluated for their groups."""
+        for info in nodes:
+            self._rejections[info.index] = None
+            self._totals[info.index] = REJECTED
+        nodes = run_filters(state, request, self._node_filters, nodes, self._rejections)
+        for division, members in self._divided(state, request, nodes).items():
+            left = run_filters(state, request, division.node_filters, members, self._rejections)
+            totals = run_scorers(state, request, division.node_scorers, left)
+            raws = self._raw_scores(state, request, division, left)
+            for info, total, raw in zip(left, totals, raws, strict=True):
+                self._totals[info.index] = total
+                self._group_of[info.index] = self._group(division, self._keys[info.index], raw)
 
-    def _division(self, state: CycleState, request: Request, info: NodeInfo) -> Division:
-        """Find the groups of a node, once, when no filter rejects it for the first time."""
-        known = self._division_of[info.index]
-        if known is not None:
-            return known
-        keys: tuple[Hashable, ...] = ()
+    def _raw_scores(
+        self, state: CycleState, request: Request, division: Division, nodes: Sequence[NodeInfo]
+    ) -> Iterable[tuple[float | None, ...]]:
+        """For each node its unbounded scores; None for those that are evaluated for the whole group."""
+        if not self.ranked:
+            return [()] * len(nodes)
+        columns: list[Iterable[float | None]] = []
+        for scorer, alone in zip(self.ranked, division.alone, strict=True):
+            given = guarded(scorer, score_all, scorer, state, request, nodes) if alone else ()
+            columns.append([finite(scorer, score) for score in given] if alone else [None] * len(nodes))
+        return zip(*columns, strict=True)
+
+    def _divided(
+        self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]
+    ) -> Mapping[Division, Sequence[NodeInfo]]:
+        """The nodes by division. The groups of a node are determined once, when no filter rejects it for the first
+        time.
+        """
+        if not self._grouping:
+            return {self._division(()): nodes}
+        new = [info for info in nodes if self._division_of[info.index] is None]
+        columns: list[list[Hashable]] = []
         with Blame() as blame:
             for plugin in self._grouping:
                 blame.plugin = plugin
-                keys += (plugin.group(state, request, info),)
-                hash(keys[-1])
-        # Many nodes have equal keys, of which one is enough to keep.
-        keys = self._keys[info.index] = self._known_keys.setdefault(keys, keys)
-        pattern = tuple(key is None for key in keys)
+                columns.append([plugin.group(state, request, info) for info in new])
+                hash(tuple(columns[-1]))
+        for info, keys in zip(new, zip(*columns, strict=True), strict=True):
+            # Many nodes have equal keys, of which one is enough to keep.
+            self._keys[info.index] = self._known_keys.setdefault(keys, keys)
+            division = self._division_of[info.index] = self._division(keys)
+            if division.watched:
+                division.nodes[info.index] = info
+        divided: dict[Division, list[NodeInfo]] = {}
+        for info in nodes:
+            of_node = self._division_of[info.index]
+            if of_node is not None:
+                divided.setdefault(of_node, []).append(info)
+        return divided
+
+    def _division(self, keys: tuple[Hashable, ...]) -> Division:
+        """The division of nodes with these groups."""
+        pattern = tuple([key is None for key in keys])
         division = self._divisions.get(pattern)
         if division is None:
             alone = {plugin.name: key is None for plugin, key in zip(self._grouping, keys, strict=True)}
@@ -290,15 +315,10 @@ class SharedVerdicts:
                 filters=[f for f in self.filters if alone.get(f.name) is False],
                 scorers=[s for s in self.bounded if alone.get(s.name) is False],
                 node_filters=[f for f in self.filters if alone.get(f.name) is True],
-                node_scorers=self._scoring([s for s in self.bounded if alone.get(s.name) is True]),
+                node_scorers=self._scoring([s for s in self.bounded if alone.get(s.name) is not False]),
                 alone=[alone.get(s.name) is not False for s in self.ranked],
                 watched=any(Event.STORAGE in p.events for p in self._grouping if alone[p.name]),
             )
-        if division.watched:
-            division.nodes[info.index] = info
-        self._division_of[info.index] = division
-        if not self._grouping:
-            self._sole = division
         return division
 
     def _group(self, division: Division, keys: Hashable, raws: tuple[float | None, ...]) -> Group:
@@ -317,9 +337,9 @@ class SharedVerdicts:
         division = group.division
         if not (division.filters or division.scorers or self.ranked):
             return NOTHING
-        rejection = first_refusal(state, request, division.filters, info)
-        if rejection is not None:
-            return Answer(rejection)
+        rejections: dict[int, Status] = {}
+        if not run_filters(state, request, division.filters, [info], rejections):
+            return Answer(rejections[info.index])
         scores = [in_range(s, guarded(s, s.score, state, request, info)) for s in division.scorers]
         points = (
             round(self._weights[s.name] * given * POINTS) for s, given in zip(division.scorers, scores, strict=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing as t
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import CollectionError, InvalidPluginConfig
@@ -49,6 +49,16 @@ class Entry:
     config: Mapping[str, t.Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """The plugins that a request concerns; idle names all others."""
+
+    idle: frozenset[str]
+    checking: Sequence[points.Plugin]
+    pre_filters: Sequence[points.PreFilterPlugin]
+    sharing: Sequence[points.SharedPlugin]
+
+
 class Profile:
     """The enabled plugins of a profile, by extension point and in a fixed order (the registry's).
 
@@ -74,6 +84,8 @@ class Profile:
             plugin.policy = self.policy
         self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
         self._choosy = [plugin for plugin in self._all if plugin.about]
+        self._subjects = sorted({attribute for plugin in self._choosy for attribute in plugin.about})
+        self._concerned: dict[tuple[bool, ...], Concerned] = {}
         scorers: list[points.ScorePlugin] = self.plugins("scores")
         self.scorers = [plugin for plugin in scorers if self.weights[plugin.name] > 0]
         self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
@@ -83,9 +95,19 @@ class Profile:
         self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
         self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
 
-    def idle(self, request: Request) -> set[str]:
-        """The names of the plugins that the request does not concern."""
-        return {plugin.name for plugin in self._choosy if not points.concerns(plugin, request)}
+    def concerned(self, request: Request) -> Concerned:
+        """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
+        sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
+        found = self._concerned.get(sets)
+        if found is None:
+            idle = frozenset(plugin.name for plugin in self._choosy if not points.concerns(plugin, request))
+            found = self._concerned[sets] = Concerned(
+                idle,
+                [plugin for plugin in self.checking if plugin.name not in idle],
+                [plugin for plugin in self.pre_filters if plugin.name not in idle],
+                [plugin for plugin in self.sharing if plugin.name not in idle],
+            )
+        return found
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ....errors import InvalidRequest
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin
+from ...framework.interface import PreFilterPlugin
+from ...framework.many_nodes import FilterOfMany, ScoreOfMany
 from ...framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
 from ...ha_rules import RESOURCES, Enforced, enforced, preferences, refusal
 
@@ -42,7 +43,7 @@ class Places(t.NamedTuple):
     preferred: Mapping[str, float]
 
 
-class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
+class HARules(PreFilterPlugin, FilterOfMany, ScoreOfMany):
     """Rejects nodes from which the HA manager would move a VM that joins an HA rule or group: those outside of a strict
     node-affinity rule, those without the VMs that a positive rule keeps it with, those with VMs that a negative rule
     keeps it apart from. Scores the nodes of a node-affinity rule by priority: the highest 100, 0 outside of the rule.
@@ -70,17 +71,22 @@ class HARules(PreFilterPlugin, FilterPlugin, ScorePlugin):
         state[self.name] = _places(found)
         return SKIP_SCORE if found.by_nodes is None else None
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         places: Places = state[self.name]
-        if places.within is not None and node.name not in places.within:
-            return places.outside
-        if places.together is not None and node.name != places.together:
-            return places.elsewhere
-        return places.apart.get(node.name)
+        names = [node.node.name for node in nodes]
+        answers: list[Status | None] = [places.apart.get(name) for name in names]
+        if places.together is not None:
+            together, elsewhere = places.together, places.elsewhere
+            answers = [elsewhere if name != together else answer for name, answer in zip(names, answers, strict=True)]
+        if places.within is not None:
+            within, outside = places.within, places.outside
+            answers = [answer if name in within else outside for name, answer in zip(names, answers, strict=True)]
+        return answers
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
         places: Places = state[self.name]
-        return places.preferred.get(node.name, 0.0)
+        preferred = places.preferred
+        return [preferred.get(node.node.name, 0.0) for node in nodes]
 
 
 def is_concerned(request: Request) -> bool:

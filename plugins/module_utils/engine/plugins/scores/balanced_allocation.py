@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ....model import Request
 from ...allocation import AllocationScore, Share, weighted_mean
@@ -24,8 +25,8 @@ class BalancedAllocation(AllocationScore):
     name = "BalancedAllocation"
     enabled = False
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * (1.0 - deviation(self.shares(state, request, node)))
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        return [100.0 * (1.0 - deviation(self.shares(state, request, node))) for node in nodes]
 
 
 def deviation(shares: list[Share]) -> float:

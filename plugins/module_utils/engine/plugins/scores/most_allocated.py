@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....model import Request
 from ...allocation import AllocationScore
 from ...cache import NodeInfo
@@ -22,8 +24,8 @@ class MostAllocated(AllocationScore):
     name = "MostAllocated"
     enabled = False
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return 100.0 * self.mean(state, request, node, used_part)
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        return [100.0 * mean for mean in self.means(state, request, nodes, used_part)]
 
 
 def used_part(used: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ....errors import InvalidPluginConfig
 from ....model import Request
@@ -46,8 +46,8 @@ class RequestedToCapacityRatio(AllocationScore):
         super().__init__(config)
         self.line = read_shape(f"{self.name}.config.shape", config["shape"])
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return self.mean(state, request, node, lambda used: height(self.line, 100.0 * used))
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        return self.means(state, request, nodes, lambda used: height(self.line, 100.0 * used))
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:
