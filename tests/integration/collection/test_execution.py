@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.release import __version__ as ansible_version
+from packaging.version import Version
 from simulated_cluster.client import SimulatedCluster
 from support.playbook import COLLECTION, COLLECTIONS, PlayRun, environment, run_playbook
 
@@ -188,12 +190,14 @@ def test_numbers__that_ansible_cannot_print_are_refused_either_way(run: Callable
     tasks = [
         schedule(name="a", cores=digits),
         schedule(vms=[{"name": "a", "cores": digits}]),
-        schedule(name="a", context={"a": "{{ ('9' * 4000) | int * 10 ** 1000 }}"}),
         {"qemu_scheduler.proxmox.vmid_pick": {"count": digits}},
         {"qemu_scheduler.proxmox.capacity_info": shapes},
     ]
+    options = ["cores", "vms[0].cores", "count", "shapes[0].vmid"]
+    if Version(ansible_version) >= Version("2.19"):  # before, templates make no number of this
+        tasks.append(schedule(name="a", context={"a": "{{ ('9' * 4000) | int * 10 ** 1000 }}"}))
+        options.append("context.a")
     expected = "99999999999999999999... is not possible, expected a number of at most 100 digits"
     results = [task.result for task in run(tasks, execution).tasks]
-    assert [result["error_code"] for result in results] == ["InvalidRequest"] * 5
-    options = ["cores", "vms[0].cores", "context.a", "count", "shapes[0].vmid"]
+    assert [result["error_code"] for result in results] == ["InvalidRequest"] * len(tasks)
     assert [result["msg"] for result in results] == [f"{option}: {expected}" for option in options]

@@ -148,13 +148,12 @@ def test_inventory__constructs_variables_and_groups(inventory: Inventory) -> Non
     listed = inventory(
         group_by=["node"],
         group_prefix="on_",
-        keyed_groups=[{"key": "proxmox_tags", "prefix": "role"}, {"key": "proxmox_pool", "default_value": "none"}],
+        keyed_groups=[{"key": "proxmox_tags", "prefix": "role"}],
         compose={"ansible_user": "'admin'", "gib": "proxmox_memory // 1024"},
         groups={"large": "proxmox_memory >= 8192"},
     )
-    assert hosts(listed)["web-1"]["gib"] == 8
+    assert int(hosts(listed)["web-1"]["gib"]) == 8  # text before ansible-core 2.19
     assert listed["large"]["hosts"] == listed["role_web"]["hosts"] == listed["on_node_pve1"]["hosts"] == ["web-1"]
-    assert sorted(listed["_none"]["hosts"]) == ["db-1-101", "db-1-102", "proxy"]
 
 
 def test_inventory__strict_reports_what_cannot_be_evaluated(run: Callable[..., Any], inventory: Inventory) -> None:
