@@ -9,6 +9,10 @@ import typing as t
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
+
+# Tasks import these when they need them. Here, they are imported once, before Ansible forks its workers.
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import binding, lawful  # noqa: F401
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import converger, limits  # noqa: F401
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from .engine.cache import ClusterState, NodeInfo
 from .engine.framework.config import Setting
-from .engine.framework.cycle_state import CycleState
-from .engine.framework.draft import Draft
+from .engine.framework.cycle_state import CycleState, Draft
 from .engine.framework.interface import (
     NOT_SHARED,
     Event,
@@ -40,9 +39,8 @@ from .engine.framework.status import (
     unresolvable,
     unschedulable,
 )
-from .engine.vmids.choice import VMIDChoice
+from .engine.vmids.choice import VMIDChoice, parse_range
 from .engine.vmids.pattern import compile_pattern
-from .engine.vmids.ranges import parse_range
 from .errors import InvalidPluginConfig, InvalidRequest
 from .model import GIB, MIB, Guest, Node, Request
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from .engine.cache import ClusterState
 from .engine.diagnosis import Outcome
 from .engine.framework.interface import Plugin
-from .engine.framework.registry import Registry
+from .engine.framework.profile import Registry
 from .engine.plugins.builtin import BUILTIN
 from .engine.profiles import DEFAULT, build_profiles
 from .engine.scheduling_cycle import Scheduler

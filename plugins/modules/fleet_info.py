@@ -165,13 +165,11 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.connections import (
-    clusters_argument_spec,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.fleet import fleet_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     Spec,
     cluster_argument_spec,
+    clusters_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
     vms_argument_spec,

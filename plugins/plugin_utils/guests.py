@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.parallel import in_parallel
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader, in_parallel
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.rows import (
     GUEST_KINDS,

@@ -37,9 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is None and options.workers > 1:
         return in_processes(options.workers, options.first, options.count, options.go_on)
+    from support.every_module import import_every_module
+
     from . import substitutes
     from .history import History
 
+    # What tasks import later would keep the real time and threads.
+    import_every_module()
     substitutes.substitute(PACKAGES)
     if options.seed is not None:
         History(options.seed, print).sail()

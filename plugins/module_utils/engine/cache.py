@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
 from .devices.addresses import share_hardware
-from .guest_index import GuestIndex, RepellingTerms
-from .ha_index import RuleIndex
+from .guest_index import GuestIndex, RepellingTerms, RuleIndex
 from .selectors import selects
 from .vmids.taken import TakenVMIDs
 

@@ -1,18 +1,20 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An index of the guests that a rule selects, and of the rules that concern a VM, so that not all have to be compared.
+"""Indexes of the guests that a rule selects, and of the rules that concern a VM, so that not all have to be compared.
 
-Both are looked up by handles: one tag, name, group or pool that a selector requires. Selectors that have only a name
-pattern are compared with every guest.
+Guests and anti-affinity rules are looked up by handles: one tag, name, group or pool that a selector requires.
+Selectors that have only a name pattern are compared with every guest.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from ..model import AffinityTerm, Guest, Request, Selector
+from ..model import AffinityTerm, Guest, HAIntent, HARule, Request, Selector
+from .ha_rules import RESOURCES, find_rule
 from .selectors import Handle, handle_of, handles, handles_of_request, selects, selects_request
 
 SELECTORS_KEPT = 16
@@ -102,3 +104,58 @@ class RepellingTerms:
 def repelling(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
     """The required anti-affinity terms among terms."""
     return [term for term in terms if term.required and not term.together]
+
+
+class RuleIndex:
+    """Finds the rules of one VM without going through all rules. The cache keeps it up to date."""
+
+    def __init__(self, rules: Iterable[HARule]) -> None:
+        self._shown = tuple(rules)
+        self._rules = list(self._shown)
+        self._named: dict[str, list[int]] = defaultdict(list)
+        self._of: dict[int, set[int]] = defaultdict(set)
+        self._joined: dict[int, set[int]] = defaultdict(set)
+        for position, rule in enumerate(self._rules):
+            self._named[rule.name].append(position)
+            for vmid in rule.vmids:
+                self._of[vmid].add(position)
+
+    def count(self, guest: Guest, sign: int) -> None:
+        """Note that a decided VM joins the rule that it names (sign 1), or no longer does (-1)."""
+        intent = guest.constraints.ha
+        for position in self._named.get(intent.joins, ()) if intent is not None and intent.joins is not None else ():
+            (self._joined[position].add if sign > 0 else self._joined[position].discard)(guest.vmid)
+            rule = self._shown[position]
+            self._rules[position] = replace(rule, vmids=rule.vmids | self._joined[position])
+            if guest.vmid not in rule.vmids:
+                (self._of[guest.vmid].add if sign > 0 else self._of[guest.vmid].discard)(position)
+
+    def with_vm(self, vmid: int, intent: HAIntent) -> tuple[HARule | None, list[HARule]]:
+        """The rule that a VM joins, if any, and all rules that may apply to the VM then: its own, those of the VMs in
+        the same rules, and those of all VMs that positive rules keep together with one of these. The returned rules
+        include the VM. Raises InvalidRequest.
+        """
+        position = self._position(intent)
+        found: set[int] = set()
+        joined: HARule | None = None
+        if position is not None:
+            joined = replace(self._rules[position], vmids=self._rules[position].vmids | {vmid})
+            found.add(position)
+        waiting = {vmid} | (joined.vmids if joined is not None and joined.type == RESOURCES else frozenset())
+        seen = set(waiting)
+        while waiting:
+            for other in self._of.get(waiting.pop(), set()) - found:
+                found.add(other)
+                rule = self._rules[other]
+                if rule.type == RESOURCES and rule.positive:
+                    waiting |= rule.vmids - seen
+                    seen |= rule.vmids
+        return joined, [joined if at == position and joined else self._rules[at] for at in sorted(found)]
+
+    def _position(self, intent: HAIntent) -> int | None:
+        """The position of the rule or group that intent names; None if it names none."""
+        for position in self._named.get(intent.joins or "", ()):
+            if self._shown[position].from_group is (intent.rule is None):
+                return position
+        find_rule(self._shown, intent)
+        return None

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 
 from ..errors import InvalidPluginConfig, InvalidRequest
 from ..model import Request
-from .framework.profile import Profile
-from .framework.registry import Registry
+from .framework.profile import Profile, Registry
 from .texts import known
 
 DEFAULT = "balanced"

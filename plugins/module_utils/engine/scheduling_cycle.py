@@ -22,8 +22,7 @@ from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMID
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo
 from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
-from .framework.cycle_state import CycleState
-from .framework.draft import Draft
+from .framework.cycle_state import CycleState, Draft, Numbered, Requests
 from .framework.interface import (
     NOT_SHARED,
     FilterPlugin,
@@ -37,18 +36,14 @@ from .framework.interface import (
 )
 from .framework.many_nodes import score_all
 from .framework.profile import Profile
-from .framework.requests import Numbered, Requests
 from .framework.status import SKIPS, Category, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, failed, finite, guarded
 from .profiles import profile_of
 from .selectors import attracts
 from .shared_groups import POINTS, run_filters
 from .sharing import SharedVerdicts
-from .unknown_names import unknown_names
 from .verdicts import PlainScores, Verdicts
-from .vmids.choice import InvalidVMIDChoice, VMIDChoice
-from .vmids.intersection import intersection
-from .vmids.ranges import AnyVMID
+from .vmids.choice import AnyVMID, InvalidVMIDChoice, VMIDChoice, intersection
 
 VERDICTS_KEPT = 1_000_000
 """How many verdicts on nodes are kept for all kinds of requests together, which takes about 100 MB. The kinds that were
@@ -485,6 +480,8 @@ class Scheduler:
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
+        from .unknown_names import unknown_names
+
         request, refusals = cycle.request, self._refusals(cycle)
         findings = {
             plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)

@@ -18,8 +18,7 @@ from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import VMID_MIN, AffinityTerm, Constraints, Decision, Guest, Node, Request, Snapshot
 from .cache import ClusterState, assumed_guest
 from .diagnosis import Outcome
-from .framework.profile import Profile
-from .framework.registry import Registry
+from .framework.profile import Profile, Registry
 from .framework.status import Status
 from .node_selection import CLUSTER_KEY
 from .plugins.rules.node_affinity import NodeAffinity

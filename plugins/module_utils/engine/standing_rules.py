@@ -15,8 +15,34 @@ from ..model import AffinityTerm, Constraints, Expression, Node, Request, Select
 from .node_selection import NODE_KEY
 from .patterns.names import name_pattern
 from .selectors import selects, selects_request
-from .tag_rules import PIN, pins_of, terms_of
 from .texts import known
+
+AFFINITY = "plb_affinity_"
+ANTI_AFFINITY = "plb_anti_affinity_"
+PIN = "plb_pin_"
+IGNORE = "plb_ignore"
+
+
+def ignored(tags: Iterable[str]) -> str | None:
+    """Return the tag that keeps a guest from being moved, or None."""
+    return next((tag for tag in sorted(tags) if tag.lower() == IGNORE or tag.lower().startswith(f"{IGNORE}_")), None)
+
+
+def terms_of(tags: Iterable[str]) -> tuple[AffinityTerm, ...]:
+    """Return the affinity rules of a guest with these tags, in the order of the tags."""
+    terms = []
+    for tag in sorted(tag.lower() for tag in tags):
+        for prefix, together in ((AFFINITY, True), (ANTI_AFFINITY, False)):
+            if tag.startswith(prefix) and len(tag) > len(prefix):
+                terms.append(AffinityTerm(together, Selector(tags=frozenset({tag}))))
+    return tuple(terms)
+
+
+def pins_of(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the nodes that the tags pin a guest to, in lower case."""
+    pins = (tag.lower().removeprefix(PIN) for tag in tags if tag.lower().startswith(PIN))
+    return tuple(sorted(pin for pin in pins if pin))
+
 
 _Expressions = tuple[Expression, ...]
 

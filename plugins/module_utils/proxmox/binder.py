@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..errors import (
     ApiError,
@@ -17,7 +17,8 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
-from ..model import Archive, Decision, HAIntent, Request, Template
+from ..model import Archive, Decision, Template
+from .adjustments import Adjust, Adjustment, Ending, described
 from .api.failures import AnswerLost, VMIDTaken
 from .api.sending import BUSY_PAUSE, SENDINGS
 from .bound import Bound, Created, Ended, LeftBehind, NotStarted, Unknown, to_its_end
@@ -31,59 +32,9 @@ from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_
 from .tasks import TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
 
-TEMPLATE = "template"
-"""The option that makes a VM a template. It is not sent with the config, which would only set the flag and not convert
-the disks.
-"""
-
 
 def unfenced() -> None:
     """A fence that never raises, for writes without a reservation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Adjustment:
-    """Changes to a VM: config keys to set (C(delete) lists those to unset), disks to grow (slot to bytes) and disks to
-    move (slot to storage).
-    """
-
-    changes: Mapping[str, t.Any] = field(default_factory=dict)
-    resizes: Mapping[str, int] = field(default_factory=dict)
-    moves: Mapping[str, str] = field(default_factory=dict)
-
-
-Adjust: t.TypeAlias = "Callable[[Mapping[str, t.Any]], Adjustment]"
-"""Takes a VM's config as Proxmox returns it, but with its final description, and returns the changes to make."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The last steps for a VM whose config is set: convert it to a template, add it as an HA resource, remove its mark.
-
-    The mark in the description says that the VM is unfinished (see Unfinished). marked tells whether the VM has it;
-    description is the final one, without the mark, empty for none.
-    """
-
-    template: bool = False
-    ha: HAIntent | None = None
-    description: str = ""
-    marked: bool = True
-
-    @classmethod
-    def of(cls, request: Request, description: str, *, marked: bool = True) -> Ending:
-        """The last steps that a request needs."""
-        ending = cls(bool(request.options.get(TEMPLATE)), request.ha, description)
-        return replace(ending, marked=marked or ending.has_steps)
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether there is a step besides removing the mark."""
-        return self.template or self.ha is not None
-
-    @property
-    def unmarking(self) -> Mapping[str, str]:
-        """The config change that removes the mark."""
-        return {"description": self.description} if self.description else {"delete": "description"}
 
 
 class Binder(Leftovers):
@@ -394,12 +345,6 @@ class Binder(Leftovers):
         if making.name and config and config.get("name") != making.name:
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
         return config
-
-
-def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
-    """Return a config with another description, empty for none."""
-    rest = {key: value for key, value in config.items() if key != "description"}
-    return {**rest, "description": description} if description else rest
 
 
 def _mark(sent: dict[str, t.Any], ending: Ending) -> None:

@@ -17,11 +17,10 @@ from ..engine.texts import listed
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from ..model import Guest
 from .api.failures import NotRecorded
-from .api.polling import Poller
 from .api.reader import Reader
 from .inventory.freshness import BEING_MADE, CLONING, RESTORING, read_config
 from .outcomes import is_killed
-from .tasks import task_rows
+from .tasks import Poller, task_rows
 
 # A task is in the list some moments after it was begun.
 _CERTAIN_AFTER = 3.0

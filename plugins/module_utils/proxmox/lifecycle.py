@@ -13,14 +13,11 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
-from .api.sending import nothing, sent
+from .api.sending import Quorum, nothing, sent
 from .api.session import Session
-from .disk_moves import move_disk, on_present_volumes
-from .ha import join_ha
 from .inventory.freshness import read_config
 from .options.drives import drive_size, media_of
 from .outcomes import allocations, is_missing, is_running_already
-from .quorum import Quorum
 from .tasks import TaskFollower, TaskResult, Upid
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
@@ -70,10 +67,13 @@ class Lifecycle:
             self._quorum.require(f"VM {vmid} was not changed")
         path = f"/nodes/{node}/qemu/{vmid}"
         told: list[str] = []
-        for slot, storage in (moves or {}).items():
-            told.extend(move_disk(self._session, self._tasks, path, slot, storage))
-        if moves and changes.keys() & moves.keys():
-            changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
+        if moves:
+            from .disk_moves import move_disk, on_present_volumes
+
+            for slot, storage in moves.items():
+                told.extend(move_disk(self._session, self._tasks, path, slot, storage))
+            if changes.keys() & moves.keys():
+                changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
             if slot not in imported:
@@ -184,6 +184,8 @@ class Lifecycle:
 
     def join_ha(self, vmid: int, intent: HAIntent) -> None:
         """Add the VM as an HA resource, as ha.join_ha does."""
+        from .ha import join_ha
+
         join_ha(self._session, self._poller, vmid, intent)
 
     def delete(self, node: str, vmid: int, name: str | None = None) -> bool:

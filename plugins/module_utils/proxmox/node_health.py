@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from ..engine.texts import known
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
-from .api.parallel import in_parallel
-from .api.reader import Reader
+from .api.reader import Reader, in_parallel
 from .ceph import lacks_ceph
 from .inventory.rows import Row
 

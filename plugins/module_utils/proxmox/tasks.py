@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
+import time
 import typing as t
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import (
@@ -19,9 +20,39 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
-from .api.polling import Poller
 from .api.reader import Reader
 from .outcomes import lacks_quorum
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+_GROWTH = 1.25
+
+R = t.TypeVar("R")
+
+
+class Poller:
+    """Polls with the given clock and sleep. May be used from many threads."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.clock = clock
+        self.sleep = sleep
+
+    def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
+        """Call look until it returns something other than None, and return that; None when seconds are over. Calls it
+        at least once.
+        """
+        deadline = self.clock() + seconds
+        pause = _FIRST_PAUSE
+        while (result := look()) is None:
+            left = deadline - self.clock()
+            if left <= 0:
+                return None
+            self.sleep(min(pause, left))
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        return result
+
 
 # No task that starts a process ends sooner, so an earlier request would be useless.
 _FIRST_LOOK_AFTER = 0.1

@@ -17,8 +17,17 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from ..errors import InvalidRequest, LedgerIncompatible, LedgerUnavailable, MissingLibrary
-from . import schema
-from .database import Clock, Cursor, Database, Parameters, Row
+from .database import (
+    CREATE_TABLES,
+    SELECT_VERSION,
+    VERSION_TABLE,
+    Clock,
+    Cursor,
+    Database,
+    Parameters,
+    Row,
+    check_version,
+)
 
 if t.TYPE_CHECKING:
     import psycopg
@@ -38,7 +47,7 @@ _READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
 # Not `to_regclass`, which may still not find a table that another session has just created.
 _HAS_TABLES = f"""
     SELECT count(*) > 0 FROM pg_catalog.pg_tables
-    WHERE tablename = '{schema.VERSION_TABLE}' AND schemaname = ANY (current_schemas(false))
+    WHERE tablename = '{VERSION_TABLE}' AND schemaname = ANY (current_schemas(false))
 """
 
 _CONNECTION_DEFAULTS: dict[str, t.Any] = {
@@ -83,9 +92,9 @@ class PostgreSQLDatabase(Database):
         if not self._has_tables(self.read(_HAS_TABLES)[1]):
             with self.transaction("") as transaction:
                 if not self._has_tables(transaction.fetch(_HAS_TABLES)):
-                    for statement in schema.CREATE:
+                    for statement in CREATE_TABLES:
                         transaction.change(statement)
-        schema.check_version(self.read(schema.SELECT_VERSION)[1], self.location)
+        check_version(self.read(SELECT_VERSION)[1], self.location)
 
     @staticmethod
     def _has_tables(rows: list[Row]) -> bool:

@@ -19,8 +19,17 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import LedgerIncompatible, LedgerUnavailable
-from . import schema
-from .database import Clock, Cursor, Database, Parameters, Row
+from .database import (
+    CREATE_TABLES,
+    SELECT_VERSION,
+    VERSION_TABLE,
+    Clock,
+    Cursor,
+    Database,
+    Parameters,
+    Row,
+    check_version,
+)
 
 # As long as a lease, and far longer than any transaction: a longer wait means that a process was stopped within one.
 _BUSY_TIMEOUT_SECONDS = 15.0
@@ -157,14 +166,14 @@ def _connect(database: str) -> sqlite3.Connection:
 
 def _check(connection: sqlite3.Connection, location: str) -> None:
     tables = connection.execute(
-        "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?", (schema.VERSION_TABLE,)
+        "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?", (VERSION_TABLE,)
     ).fetchall()
     if tables != [(1,)]:
         raise LedgerIncompatible(
-            f"The file {location} is damaged or is no ledger of reservations: it has no table {schema.VERSION_TABLE}.",
+            f"The file {location} is damaged or is no ledger of reservations: it has no table {VERSION_TABLE}.",
             location=location,
         )
-    schema.check_version(connection.execute(schema.SELECT_VERSION).fetchall(), location)
+    check_version(connection.execute(SELECT_VERSION).fetchall(), location)
     damage = [text for (text,) in connection.execute("PRAGMA quick_check(1)") if text != "ok"]
     if damage:
         raise LedgerIncompatible(f"The file {location} is damaged: {damage[0]}.", location=location, reason=damage[0])
@@ -201,7 +210,7 @@ def _create(path: Path) -> None:
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
-    for statement in ("BEGIN IMMEDIATE", *schema.CREATE, "COMMIT"):
+    for statement in ("BEGIN IMMEDIATE", *CREATE_TABLES, "COMMIT"):
         connection.execute(statement)
 
 

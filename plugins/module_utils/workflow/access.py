@@ -37,7 +37,7 @@ from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Reservation
 from .options.devices import needs_root
-from .options.guest_rules import standing_rules
+from .options.rules import standing_rules
 
 if t.TYPE_CHECKING:
     from ..proxmox.inventory.devices import DeviceNeeds

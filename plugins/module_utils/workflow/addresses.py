@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..errors import ApiError, InvalidRequest
 from ..proxmox.api.failures import NodeUnreachable
-from ..proxmox.api.parallel import in_parallel
-from ..proxmox.api.reader import Reader
+from ..proxmox.api.reader import Reader, in_parallel
 from ..proxmox.api.session import Session
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"

@@ -12,18 +12,16 @@ from contextlib import contextmanager, suppress
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
+from ..proxmox.adjustments import TEMPLATE, Adjust, Adjustment, adjustment_of
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
-from ..proxmox.binder import TEMPLATE, Adjust, Adjustment, Binder
+from ..proxmox.binder import Binder
 from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
-from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
 from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger, ReservationLost
 from .access import Access
-from .archives import left_after_restore, restore_parameters
-from .existing.converger import adjustment_of
 from .existing.matching import abandoned, is_nameless, unclear
 from .job import Job, State
 from .options.entries import Clone, Entry
@@ -151,6 +149,8 @@ class BindingCycle:
         request = decision.request
         clone, archive = request.clone, request.archive
         if archive is not None:
+            from .archives import left_after_restore, restore_parameters
+
             left = left_after_restore(request)
             parameters = restore_parameters(decision, archive)
             adjust = _adjusting(left, decision, {}) if left else None
@@ -189,6 +189,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
 
 def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
     """The function that computes the changes from the config of a new VM to the requested one."""
+    from ..proxmox.options.drift import clone_adjustments
 
     def adjust(config: Mapping[str, t.Any]) -> Adjustment:
         return adjustment_of(clone_adjustments(options, config, storages=decision.storages, devices=devices))

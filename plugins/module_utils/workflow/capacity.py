@@ -13,13 +13,12 @@ from dataclasses import asdict
 from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
-from .checks import check_entries
 from .counting import cluster_state, count_reservations, with_moves
 from .options.counted import expand
 from .options.devices import device_attributes, device_needs
 from .options.entries import build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import profiles_of
+from .options.plugin_config import check_entries, profiles_of
 from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}

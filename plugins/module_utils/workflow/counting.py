@@ -15,13 +15,12 @@ from types import MappingProxyType
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
 from ..model import NO_CONSTRAINTS, Decision, Guest, Request, Snapshot
-from ..proxmox.inventory.freshness import BEING_MADE, KnownGuest
+from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, HA_MOVING, KnownGuest
 from ..proxmox.inventory.static_addresses import static_addresses
-from ..proxmox.moves.ha_moves import BEGIN_WITHIN, MOVING
 from ..reservations.records import Reservation, move_name
 from .options.entries import Entry
 
-SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, BEGIN_WITHIN + 5.0
+SHOWS_WITHIN, HA_SHOWS_WITHIN = 10.0, HA_BEGINS_WITHIN + 5.0
 """Seconds within which a requested move becomes visible: by the lock of the guest, or by its state in the HA
 manager.
 """
@@ -256,7 +255,7 @@ def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
     """Whether a move has ended although its reservation still exists: the guest is shown on its target, or it is shown
     at rest long after the last sign of life of the holder.
     """
-    if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in MOVING)):
+    if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in HA_MOVING)):
         return False
     arrived = guest is not None and guest.node == reservation.node
     if arrived and (reservation.phase == "created" or reservation.forsaken):

@@ -17,7 +17,6 @@ from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
-from .checks import check_entries
 from .guards import Guard
 from .job import Job
 from .options.address_pools import parse_pools
@@ -25,7 +24,7 @@ from .options.counted import Series, expand, surplus_entries
 from .options.devices import device_attributes
 from .options.entries import Entry, build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import profiles_of
+from .options.plugin_config import check_entries, profiles_of
 from .placing import Placer
 from .report import VMReport
 from .run import Run

@@ -21,8 +21,8 @@ from ..proxmox.options.drives import kind_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import option_of
+from .existing.converger import missing_pool
 from .job import Job, State
-from .pools import missing_pool
 
 
 @dataclass(frozen=True, slots=True)

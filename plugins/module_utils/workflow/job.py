@@ -14,11 +14,11 @@ from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable
 from ..proxmox.bound import Bound, Unknown
-from .existing.plan import Carried, ExistingPlan
 from .options.entries import Entry
 
 if t.TYPE_CHECKING:
     from ..engine.several_clusters import ClusterVerdict
+    from .existing.plan import Carried, ExistingPlan
 
 TRIES = 10
 """The number of scheduling cycles that a VM gets if others keep making its decisions impossible. Waiting for capacity

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..engine.node_selection import NODE_KEY
 from ..engine.selectors import selects_request
-from ..engine.tag_rules import AFFINITY, ANTI_AFFINITY, PIN
+from ..engine.standing_rules import AFFINITY, ANTI_AFFINITY, PIN
 from ..errors import InvalidRequest
 from ..model import AffinityTerm, Request, Selector
 from ..proxmox.options.values import boolean, invalid

@@ -13,10 +13,9 @@ import time
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from ..engine.cache import ClusterState
-from ..engine.devices.constraints import Matcher
-from ..engine.devices.mixed import mixed_mappings
 from ..engine.diagnosis import Outcome
 from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
@@ -29,7 +28,6 @@ from ..proxmox.inventory.freshness import SETTLING
 from ..reservations.ledger import Cycle
 from .access import Access, subjects_of
 from .address_book import AddressBook
-from .archives import Archives
 from .counting import (
     cluster_state,
     count_reservations,
@@ -43,14 +41,14 @@ from .counting import (
 from .existing.matching import Match, doubts, match_entries
 from .existing.states import RUNNING, require_creatable
 from .job import Job, State
-from .lawful import check_lawful
 from .options.devices import device_needs
 from .scene import Placement, Scene, Seen
-from .templates import Templates
 from .usage import note_after, usage_before
 
 if t.TYPE_CHECKING:
     from ..plans import Move
+    from .archives import Archives
+    from .templates import Templates
 
 
 class Placer:
@@ -83,8 +81,6 @@ class Placer:
         self.addresses = addresses
         self._steps = steps
         self._subjects = subjects_of(profiles.values())
-        self._templates = Templates(access.reader)
-        self._archives = Archives(access.reader)
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
         self._asked: dict[int, Request] = {}
         self.creations = Creations(access.reader, patience=0)
@@ -93,6 +89,20 @@ class Placer:
         self.moved: Mapping[int, Move] = {}
         self.real_nodes: Mapping[int, str] = {}
         self.prepared: Placement | None = None
+
+    @cached_property
+    def _archives(self) -> Archives:
+        """The backups that VMs are restored from."""
+        from .archives import Archives
+
+        return Archives(self._access.reader)
+
+    @cached_property
+    def _templates(self) -> Templates:
+        """The templates that VMs are cloned from."""
+        from .templates import Templates
+
+        return Templates(self._access.reader)
 
     def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others, and reserve their places.
@@ -185,7 +195,8 @@ class Placer:
         requests = [job.entry.request for job in new]
         devices = device_needs(requests, self._device_attributes)
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
-        whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
+        if any(job.entry.backup is not None for job in new):
+            whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
@@ -204,7 +215,11 @@ class Placer:
     def conclude(self, scene: Scene) -> Placement:
         """Ask the law about the decisions, and return the result of the cycle. Raises PlanUnlawful."""
         note_after(scene.nodes, scene.scheduler.cluster)
-        check_lawful(scene.before, decisions_of(scene.jobs), self.profile_of, scene.starting)
+        decisions = decisions_of(scene.jobs)
+        if decisions:
+            from .lawful import check_lawful
+
+            check_lawful(scene.before, decisions, self.profile_of, scene.starting)
         entries, matches = [job.entry for job in scene.jobs], [scene.seen.matches[job] for job in scene.jobs]
         found = doubts(entries, matches, scene.seen.counted.snapshot.guests)
         return Placement(scene.seen, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
@@ -235,7 +250,7 @@ class Placer:
 
     def _restore(self, job: Job, snapshot: Snapshot) -> None:
         """Read the backup that a new VM is restored from."""
-        if job.state is not State.QUEUED:
+        if job.state is not State.QUEUED or job.entry.backup is None:
             return
         try:
             job.entry = self._archives.resolve(job.entry, snapshot)
@@ -260,7 +275,8 @@ class Placer:
         requests: dict[Job, Request] = {}
         for job in scene.new:
             try:
-                resolved = self._templates.resolve(job.entry, state)
+                cloned = job.entry.clone is not None
+                resolved = self._templates.resolve(job.entry, state) if cloned else job.entry.request
                 request = self._access.standing.on_request(resolved, state.snapshot.nodes)
                 request = self.addresses.assign(job.entry, request)
             except CollectionError as error:
@@ -305,4 +321,7 @@ def _cautions(decision: Decision, state: ClusterState) -> list[str]:
     node = state.node(decision.node) if decision.devices else None
     if node is None:
         return []
+    from ..engine.devices.constraints import Matcher
+    from ..engine.devices.mixed import mixed_mappings
+
     return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

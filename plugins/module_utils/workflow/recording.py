@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest
-from ..proxmox.api.parallel import in_parallel
+from ..proxmox.api.reader import in_parallel
 from ..proxmox.api.recorded import Recorder
 from ..proxmox.api.session import Session
 from ..proxmox.inventory.devices import DeviceNeeds

@@ -14,8 +14,10 @@ from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
-from .existing.plan import ExistingPlan
 from .job import Job, State
+
+if t.TYPE_CHECKING:
+    from .existing.plan import ExistingPlan
 
 KNOWN = frozenset({"running", "stopped", "paused"})
 """The statuses of a VM in the cluster's list. Other values mean that the status is not known."""

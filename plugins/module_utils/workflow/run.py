@@ -10,24 +10,17 @@ import typing as t
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 
 from ..errors import CollectionError, GuestVanished
 from ..model import Guest
-from ..proxmox.api.polling import Poller
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
-from ..proxmox.binder import Binder
 from ..proxmox.bound import Created
 from ..proxmox.creations import BeingCreated, Creations
-from ..proxmox.options.cautions import option_cautions
-from ..proxmox.tasks import TaskFollower
+from ..proxmox.options.request import option_cautions
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
-from .binding import BindingCycle, kept_alive
-from .existing.converger import Converger
-from .existing.limits import check_limits, displaced
 from .existing.matching import unclear
-from .existing.plan import ExistingPlan
 from .job import Job, State
 from .options.entries import Entry
 from .placing import Placer, decisions_of
@@ -39,7 +32,11 @@ from .usage import NodeUsage, keep_before, note_after, note_change
 from .waiting import Waiting
 
 if t.TYPE_CHECKING:
+    from ..proxmox.binder import Binder
     from .applying import Approved
+    from .binding import BindingCycle
+    from .existing.converger import Converger
+    from .existing.plan import ExistingPlan
     from .moves.room import RoomMaker
 
 
@@ -87,8 +84,6 @@ class Run:
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
-        reader = ReadWhereTheyAre(access.reader, lambda: placer.real_nodes)
-        self._converger = Converger(reader, self._creations.abandoned, placer.addresses)
         self.jobs = [Job(entry) for entry in entries]
         self.nodes: list[NodeUsage] = []
         self.warnings: list[str] = []
@@ -255,6 +250,15 @@ class Run:
 
     # --- what is to be done ---
 
+    @cached_property
+    def _converger(self) -> Converger:
+        """Plans and changes existing VMs. Not imported by a run that finds none."""
+        from .existing.converger import Converger
+
+        placer = self._placer
+        reader = ReadWhereTheyAre(self._access.reader, lambda: placer.real_nodes)
+        return Converger(reader, self._creations.abandoned, placer.addresses)
+
     def _schedule(self, due: Sequence[Job], *, write: bool) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others and reserve their places."""
         all_or_nothing = self._all_or_nothing and not self.wrote
@@ -273,6 +277,8 @@ class Run:
         """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
         if existing:
+            from .existing.limits import check_limits, displaced
+
             cluster = ReadOnce(self._access.reader)
             self._converger.pools = placement.snapshot.pools
             self._converger.displaced = partial(displaced, placement.scheduler)
@@ -347,6 +353,10 @@ class Run:
         work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
         if not work:
             return
+        from ..proxmox.binder import Binder
+        from ..proxmox.tasks import Poller, TaskFollower
+        from .binding import BindingCycle, kept_alive
+
         self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         access, session = self._access, self._access.writer()
         session.before_write = self._stop.check

@@ -17,7 +17,6 @@ from ..model import Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
-from .checks import check_entries
 from .guards import Guard
 from .host_facts import check_host_vars
 from .job import Job
@@ -28,7 +27,7 @@ from .options.counted import Series, expand, surplus_entries
 from .options.devices import device_attributes
 from .options.entries import Entry, build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import profiles_of
+from .options.plugin_config import check_entries, profiles_of
 from .placing import Placer
 from .progress import Progress, ProgressFile
 from .report import VMReport

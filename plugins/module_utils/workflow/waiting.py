@@ -14,7 +14,6 @@ import typing as t
 from collections.abc import Callable, Collection, Sequence
 
 from ..engine.diagnosis import Outcome
-from ..engine.events import events_between
 from ..engine.framework.interface import Event
 from ..engine.framework.profile import Profile
 from ..engine.queue import SchedulingQueue
@@ -73,6 +72,8 @@ class Waiting:
         jobs = [job for job in jobs if job.is_hopeful]
         if not jobs:
             return False
+        from ..engine.events import events_between
+
         now = self._clock()
         wall = time.time() - now
         for job in jobs:

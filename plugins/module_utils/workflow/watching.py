@@ -19,7 +19,6 @@ from ..errors import CollectionError, InvalidRequest
 from ..model import Snapshot
 from ..proxmox.inventory.snapshot import Needs, completed
 from .access import Access
-from .checks import check_entries
 from .fleet import OK, fleet_info
 from .options.common import (
     DEFAULTS,
@@ -31,7 +30,7 @@ from .options.common import (
 )
 from .options.entries import build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import profiles_of
+from .options.plugin_config import check_entries, profiles_of
 
 UNREACHABLE, REACHABLE = "cluster_unreachable", "cluster_back"
 OFFLINE, BACK = "node_offline", "node_back"

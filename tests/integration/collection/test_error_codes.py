@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 import sqlite3
 import time
@@ -17,10 +16,10 @@ import pytest
 import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, ModuleServer, Result
+from support.every_module import import_every_module
 from support.module_server import WITHOUT
 from support.waiting import until
 
-from ansible_collections.qemu_scheduler.proxmox.plugins import module_utils
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 
 NEVER_TOLD = {
@@ -57,9 +56,7 @@ class Meddler(PreFilterPlugin):
 
 def codes() -> set[str]:
     """The codes of all errors, wherever they are defined."""
-    folder = Path(module_utils.__path__[0])
-    for file in folder.rglob("*.py"):
-        importlib.import_module(".".join((module_utils.__name__, *file.relative_to(folder).with_suffix("").parts)))
+    import_every_module()
     classes = [CollectionError]
     for error in classes:
         classes.extend(error.__subclasses__())

@@ -11,9 +11,8 @@ from simulated_cluster.client import SimulatedCluster
 from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mover import Mover
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from simulated_cluster.client import SimulatedCluster
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 
 # Simulated seconds last this many real ones, for the cluster and for who waits on it.
 SCALE = 0.01

@@ -19,10 +19,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     PlanStale,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, RESTART, Move
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mover import Mover
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 
 from .conftest import SCALE, calls
 

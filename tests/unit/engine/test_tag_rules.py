@@ -11,8 +11,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import StandingRules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.tag_rules import ignored
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import StandingRules, ignored
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import guest, node, vm

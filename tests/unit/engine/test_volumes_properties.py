@@ -21,8 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile, Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.storage_balance import (

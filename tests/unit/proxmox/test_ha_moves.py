@@ -11,9 +11,9 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import TaskFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, Move
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.polling import Poller
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.ha_moves import BEGIN_WITHIN, HAMoves
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import HA_BEGINS_WITHIN
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.ha_moves import HAMoves
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 
 MOVE = Move(1, 101, "web", "pve1", "pve2", "", via=HA)
 
@@ -43,7 +43,7 @@ def test_follow__requests_once_more_what_the_manager_has_lost() -> None:
     cluster = Cluster(needed=2)
     cluster.follow()
     assert len(cluster.asked) == 2
-    assert BEGIN_WITHIN <= cluster.asked[1] <= BEGIN_WITHIN + 2
+    assert HA_BEGINS_WITHIN <= cluster.asked[1] <= HA_BEGINS_WITHIN + 2
 
 
 def test_follow__gives_up_on_a_manager_that_loses_it_twice() -> None:
@@ -51,4 +51,4 @@ def test_follow__gives_up_on_a_manager_that_loses_it_twice() -> None:
     with pytest.raises(TaskFailed, match="accepted the move twice and did not begin it within 30 s"):
         cluster.follow()
     assert len(cluster.asked) == 2
-    assert cluster.now < 3 * BEGIN_WITHIN
+    assert cluster.now < 3 * HA_BEGINS_WITHIN

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.tag_rules import pins_of, terms_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import pins_of, terms_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.small_cluster import cluster, node, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.registry import Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_loader import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
     load_entry_points,
     load_plugin_paths,
 )

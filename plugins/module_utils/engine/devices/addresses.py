@@ -13,6 +13,9 @@ from __future__ import annotations
 PCI = "pci"
 USB = "usb"
 
+OPTIONS = {PCI: ("hostpci", 16), USB: ("usb", 14)}
+"""For each driver the config options that attach a device, and how many of them Proxmox has."""
+
 
 def share_hardware(driver: str, one: str, other: str) -> bool:
     """Tell whether two devices of one driver on one node cannot be given to two VMs.

@@ -16,7 +16,7 @@ from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
 from ..framework.cycle_state import CycleState
 from ..framework.status import Status, unresolvable, unschedulable
-from .addresses import PCI, USB
+from .addresses import OPTIONS
 from .claims import Alternative, alternatives, indistinguishable, offers, shortfall
 from .constraints import Matcher
 from .supply import Supply
@@ -28,9 +28,6 @@ GAVE_UP = "had too many ways to satisfy the device claims"
 
 MOST_OFFERS = 10_000
 """How many combinations of offers are looked at per node before the node is given up."""
-
-OPTIONS = {PCI: ("hostpci", 16), USB: ("usb", 14)}
-"""For each driver the config options that attach a device, and how many of them Proxmox has."""
 
 
 @dataclass(slots=True)

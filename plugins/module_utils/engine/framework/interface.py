@@ -22,14 +22,13 @@ from ...errors import InvalidRequest
 from ...model import Guest, Request
 from ..allocatable import Policy
 from .config import Setting
-from .cycle_state import CycleState
-from .requests import Requests
+from .cycle_state import CycleState, Requests
 from .status import Category, Status
 
 if t.TYPE_CHECKING:
     from ..cache import ClusterState, NodeInfo
     from ..vmids.choice import VMIDChoice
-    from .draft import Draft
+    from .cycle_state import Draft
 
 
 class Event(enum.Enum):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..bits import set_bits
+from .names import InvalidPattern
 from .syntax import Alternatives, Characters, Repeat, Sequence, Symbol, Tree
 
 # Bounds of what one expression may cost. The first is the number of symbols when counted repeats are written out. The
@@ -23,7 +24,7 @@ MAX_STEPS = 500_000
 STEPS_PER_PART = 10
 
 
-class TooComplex(Exception):
+class TooComplex(InvalidPattern):
     """An expression would cost more than the bounds above allow. The text says so."""
 
     def __init__(self) -> None:

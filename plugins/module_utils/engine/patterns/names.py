@@ -8,14 +8,16 @@ from __future__ import annotations
 import functools
 
 from ...errors import InvalidRequest
-from .automaton import Automaton, TooComplex
-from .syntax import END, START, InvalidPattern, parse
 
 MAX_KNOWN_STEPS = 10_000
 """The number of steps that one pattern remembers. When it is reached, the memory is cleared."""
 
 MAX_SHOWN = 80
 """The most characters of a pattern that an error shows."""
+
+
+class InvalidPattern(ValueError):
+    """A regular expression has a mistake, uses what is not supported, or is too complex. The text says which."""
 
 
 class _State:
@@ -37,6 +39,10 @@ class NamePattern:
     """
 
     def __init__(self, text: str) -> None:
+        # Most runs have no patterns.
+        from .automaton import Automaton
+        from .syntax import END, START, parse
+
         self.text = text
         self._automaton = Automaton(parse(text))
         self._at_start = self._automaton.anchored(START)
@@ -84,10 +90,7 @@ def name_pattern(text: str) -> NamePattern:
     Raises:
         InvalidPattern: the expression has a mistake, uses what is not supported (see `syntax`), or is too complex.
     """
-    try:
-        return NamePattern(text)
-    except TooComplex as error:
-        raise InvalidPattern(str(error)) from None
+    return NamePattern(text)
 
 
 def checked_pattern(option: str, text: str) -> NamePattern:

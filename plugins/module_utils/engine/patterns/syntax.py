@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .names import InvalidPattern
+
 START = "^"
 END = "$"
 
@@ -39,10 +41,6 @@ _UNSUPPORTED_GROUPS = {
     "?>": "atomic groups are",
     "?#": "comments are",
 }
-
-
-class InvalidPattern(ValueError):
-    """A regular expression has a mistake, uses what is not supported, or is too complex. The text says which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import CycleState
-from ..framework.draft import Draft
+from ..framework.cycle_state import CycleState, Draft
 from ..framework.interface import (
     NOT_CONCERNED,
     NOT_SHARED,

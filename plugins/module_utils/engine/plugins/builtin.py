@@ -10,7 +10,7 @@ first.
 from __future__ import annotations
 
 from ..framework.interface import Plugin
-from ..framework.registry import Registry
+from ..framework.profile import Registry
 from .devices.device_claims import DeviceClaims
 from .devices.device_fit import DeviceFit
 from .devices.device_scarcity import DeviceScarcity

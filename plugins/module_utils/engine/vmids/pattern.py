@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model import VMID_MAX, VMID_MIN
-from ..patterns.automaton import TooComplex
-from ..patterns.syntax import InvalidPattern, parse
+from ..patterns.names import InvalidPattern
+from ..patterns.syntax import parse
 from .automaton import Digits, matching_numbers
 from .choice import InvalidVMIDChoice, VMIDChoice
 from .taken import BLOCK_DIGITS, BLOCK_SIZE, window
@@ -70,7 +70,7 @@ def compile_pattern(text: str) -> VMIDPattern:
     """
     try:
         numbers = matching_numbers(parse(text))
-    except (InvalidPattern, TooComplex) as error:
+    except InvalidPattern as error:
         raise InvalidVMIDPattern(text, str(error)) from None
     if not numbers:
         raise InvalidVMIDPattern(

@@ -1,15 +1,17 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The interface for reading the cluster's API. A live session, a recording and a recorder implement it."""
+"""The interface for reading the cluster's API, one path or many at the same time. A live session, a recording and a
+recorder implement it.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 import typing as t
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...errors import CollectionError
 
@@ -80,3 +82,18 @@ class ReadOnce:
     def server_time(self) -> float | None:
         """Return the server's time at its latest answer."""
         return self._reader.server_time()
+
+
+_THREADS = 8
+
+T = t.TypeVar("T")
+R = t.TypeVar("R")
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> dict[T, R]:
+    """Return function's result for each item; the first exception in the order of items is raised."""
+    wanted = list(dict.fromkeys(items))
+    if len(wanted) < 2:
+        return {item: function(item) for item in wanted}
+    with ThreadPoolExecutor(max_workers=min(_THREADS, len(wanted))) as threads:
+        return dict(zip(wanted, threads.map(function, wanted), strict=True))

@@ -13,8 +13,7 @@ from urllib.parse import unquote
 from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Snapshot, Storage
 from ..api.failures import NotRecorded
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from ..api.shapes import WrongShape, checked
 from ..options.drives import is_drive, is_medium, kind_of
 from .rows import Row

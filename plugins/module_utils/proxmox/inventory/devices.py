@@ -15,8 +15,7 @@ from ...engine.devices.addresses import PCI, USB
 from ...errors import PermissionDenied
 from ...model import Device, Guest, Node
 from ..api.failures import NodeUnreachable, NotRecorded
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from .device_holdings import Holding, holdings, with_use
 from .device_rows import MappedPath, fault_of, function_addresses, given_attributes, mapped_paths, mediated, present
 from .freshness import read_config

@@ -21,8 +21,7 @@ from types import MappingProxyType
 from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Guest, Snapshot
 from ..api.failures import NotRecorded
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
 from .next_id import is_unfiltered
 from .rows import Row, guest_of_row
@@ -54,6 +53,12 @@ _LATE_FOR = 30.0
 
 BEING_MADE = frozenset({"create", "clone"})
 """Locks of a guest whose config is not written yet."""
+
+HA_MOVING = frozenset({"migrate", "relocate"})
+"""States of HA resources that are being moved."""
+
+HA_BEGINS_WITHIN = 15.0
+"""Seconds within which the HA manager begins a move: it works in rounds of ten seconds."""
 
 SETTLING = 2.0
 """The longest wait, in seconds, for a guest whose config is being written."""

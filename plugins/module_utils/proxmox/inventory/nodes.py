@@ -11,8 +11,7 @@ from dataclasses import replace
 from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node
 from ..api.failures import NotRecorded
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from .rows import Row
 
 _PRESSURES = ("pressurecpusome", "pressureiosome", "pressurememorysome")

@@ -10,17 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ...model import Snapshot
+from ...model import Node, Snapshot
 from ..api.failures import NotRecorded
 from ..api.reader import Reader
 from ..moves.drain_marks import mark_of
 from .freshness import SETTLING, KnownGuest, settle
-from .ha import read_ha_rules, with_maintenance
 from .next_id import NextId, read_next_id
-from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
 from .storages import with_available
-from .volumes import read_volumes
 
 if t.TYPE_CHECKING:
     from .devices import DeviceNeeds
@@ -86,9 +83,37 @@ def read_settled(
 
 def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     """Return a settled snapshot with the subjects in needs read and added."""
-    nodes = snapshot.nodes
+    nodes = _nodes_with(reader, snapshot.nodes, needs)
+    snapshot = replace(snapshot, nodes=nodes)
+    if needs.new_bytes:
+        snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
+    if needs.ha_rules:
+        from .ha import read_ha_rules
+
+        snapshot = replace(snapshot, ha_rules=read_ha_rules(reader))
+    if needs.volumes:
+        from .volumes import read_volumes
+
+        snapshot = replace(snapshot, volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes))
+    if needs.devices is not None:
+        from .devices import read_devices
+
+        # Read last, as this depends on which guests exist and run.
+        devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
+        snapshot = replace(snapshot, devices=devices, mappings=mappings)
+    return snapshot
+
+
+def _nodes_with(reader: Reader, nodes: tuple[Node, ...], needs: Needs) -> tuple[Node, ...]:
     if needs.maintenance and any(node.ha_managed for node in nodes):
+        from .ha import with_maintenance
+
         nodes = with_maintenance(reader, nodes)
+    if not (needs.bridges or needs.cpu_types or needs.cpu_flags or needs.pressure):
+        return nodes
+
+    from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
+
     if needs.bridges:
         nodes = with_bridges(reader, nodes)
     if needs.cpu_types:
@@ -97,22 +122,7 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         nodes = with_cpu_flags(reader, nodes)
     if needs.pressure:
         nodes = with_pressure(reader, nodes)
-    completed = replace(
-        snapshot,
-        nodes=nodes,
-        storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes)
-        if needs.new_bytes
-        else snapshot.storages,
-        ha_rules=read_ha_rules(reader) if needs.ha_rules else snapshot.ha_rules,
-        volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes) if needs.volumes else snapshot.volumes,
-    )
-    if needs.devices is None:
-        return completed
-    from .devices import read_devices
-
-    # Read last, as this depends on which guests exist and run.
-    devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
-    return replace(completed, devices=devices, mappings=mappings)
+    return nodes
 
 
 def identity(reader: Reader) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node, Storage
 from ..api.failures import NotRecorded
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from .rows import Row
 
 _UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)

@@ -13,16 +13,11 @@ from collections.abc import Callable, Mapping
 
 from ...errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from ..api.session import Session
+from ..inventory.freshness import HA_BEGINS_WITHIN, HA_MOVING
 from ..tasks import WORKERS, TaskFollower, begun_since, task_rows
 
 if t.TYPE_CHECKING:
     from ...plans import Move
-
-MOVING = frozenset({"migrate", "relocate"})
-"""States of HA resources that are being moved."""
-
-BEGIN_WITHIN = 15.0
-"""Seconds within which the HA manager begins a move: it works in rounds of ten seconds."""
 
 SURE_AFTER = 3.0
 """Seconds for which a guest must not be shown as moving: rows of the cluster's list are up to two seconds old."""
@@ -59,7 +54,7 @@ class HAMoves:
             except (ApiError, ConnectionFailed):
                 return None
             now = self._poller.clock()
-            if move.vmid not in rows or any(row.get("hastate") in MOVING for row in rows.values()):
+            if move.vmid not in rows or any(row.get("hastate") in HA_MOVING for row in rows.values()):
                 seen, resting_since = True, None
                 return None
             if all(row.get("node") == move.target for row in rows.values()):
@@ -67,7 +62,7 @@ class HAMoves:
             resting_since = now if resting_since is None else resting_since
             if seen and now - resting_since >= SURE_AFTER:
                 return "failed"
-            return "ignored" if not seen and now - began >= BEGIN_WITHIN else None
+            return "ignored" if not seen and now - began >= HA_BEGINS_WITHIN else None
 
         outcome = self._poller.until(look, self._tasks.timeout)
         if outcome == "ignored":
@@ -79,7 +74,7 @@ class HAMoves:
             raise TaskTimeout(text, node=move.source)
         if outcome == "ignored":
             text = (
-                f"the HA manager accepted the move twice and did not begin it within {2 * BEGIN_WITHIN:g} s: is "
+                f"the HA manager accepted the move twice and did not begin it within {2 * HA_BEGINS_WITHIN:g} s: is "
                 f"{move.target} in maintenance or offline, or HA disarmed?"
             )
             raise TaskFailed(text, node=move.source, log=[])

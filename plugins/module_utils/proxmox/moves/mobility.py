@@ -14,8 +14,7 @@ from ...errors import ApiError, CollectionError, ConnectionFailed, PermissionDen
 from ...model import Guest, Snapshot
 from ...plans import Mobility
 from ..api.failures import NotImplementedHere
-from ..api.parallel import in_parallel
-from ..api.reader import Reader
+from ..api.reader import Reader, in_parallel
 from ..inventory.rows import Row
 from ..outcomes import is_missing
 from .mobility_rules import Permitted, Surroundings, container_mobility, storage_of, stuck, vm_mobility

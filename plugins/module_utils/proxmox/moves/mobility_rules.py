@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ...engine.ha_rules import NODES, kept_together
 from ...engine.plugins.rules.ha_rules import NOT_A_NODE_OF
-from ...engine.tag_rules import ignored
+from ...engine.standing_rules import ignored
 from ...engine.texts import listed
 from ...model import Guest, HARule, Snapshot
 from ...plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility

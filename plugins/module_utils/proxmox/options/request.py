@@ -14,7 +14,7 @@ from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
 from .conversions import Value
 from .drives import SIZE_EXPECTED, Drive
-from .kinds import CPU, NET
+from .kinds import BOOT, CPU, NET
 from .table import to_api
 from .values import invalid, number
 
@@ -193,3 +193,23 @@ def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:
     bios = options.get("bios", None if cloned else "seabios")
     if "efidisk0" in options and bios not in (None, "ovmf"):
         raise invalid("efidisk0", "given", f"bios=ovmf beside it, not {bios}")
+
+
+def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> list[str]:
+    """Return warnings about options that Proxmox VE accepts but that are probably a mistake, given the config that the
+    VM has or gets.
+    """
+    cautions = []
+    if "bios" in wanted and config.get("bios") == "ovmf" and "efidisk0" not in config:
+        cautions.append("bios is ovmf and there is no efidisk0: the VM forgets its EFI settings when it stops")
+    if "ostype" in wanted and config.get("ostype") == "win11":
+        if "tpmstate0" not in config:
+            cautions.append("ostype is win11 and there is no tpmstate0: Windows 11 requires a TPM of version 2.0")
+        if config.get("bios") != "ovmf":
+            cautions.append("ostype is win11 and bios is not ovmf: Windows 11 requires UEFI")
+    if "boot" in wanted:
+        order = BOOT.read(str(config.get("boot") or "")).get("order", "")
+        missing = sorted({device.strip() for device in order.split(";")} - {""} - config.keys())
+        if missing:
+            cautions.append(f"boot names {', '.join(missing)}, which the VM does not have")
+    return cautions

@@ -15,14 +15,12 @@ from ...errors import CollectionError, ConnectionFailed, InvalidRequest
 from ...model import Node
 from ...proxmox.api.failures import WrongConnection
 from ...proxmox.api.login import connection_argument_spec
-from ...proxmox.api.parallel import in_parallel
+from ...proxmox.api.reader import in_parallel
 from ...proxmox.options.values import invalid
 from ..access import Access
 from ..options.node_facts import facts_of, labels_of
 
 Facts = Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
-
-FAIL, SKIP = "fail", "skip"
 
 CONNECT_WITHIN = 2.0
 """Seconds to wait for the first connection to a host of one of several clusters, as a cluster that is down delays the
@@ -38,24 +36,6 @@ OF_ONE_CLUSTER = {
 """Options about one cluster, and what to use instead if there are several."""
 
 _PASSWORD, _TOKEN = ("api_password",), ("api_token_id", "api_token_secret")
-
-
-def clusters_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """The options for the clusters, and for what to do if one of them cannot be reached."""
-    connection = {
-        name: {key: value for key, value in spec.items() if key in ("type", "elements", "no_log")}
-        for name, spec in connection_argument_spec().items()
-    }
-    own = {
-        "name": {"type": "str", "required": True},
-        "labels": {"type": "dict"},
-        "nodes": {"type": "dict"},
-        "snapshot": {"type": "raw"},
-    }
-    return {
-        "clusters": {"type": "list", "elements": "dict", "options": {**own, **connection}},
-        "when_unreachable": {"type": "str", "choices": [FAIL, SKIP], "default": FAIL},
-    }
 
 
 @dataclass(frozen=True, slots=True)

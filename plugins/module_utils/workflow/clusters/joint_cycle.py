@@ -21,8 +21,8 @@ from ...engine.several_clusters import Member, MultiClusterScheduler
 from ...engine.texts import listed
 from ...errors import CollectionError, ConnectionFailed, NoQuorum
 from ...model import Request
-from ...proxmox.api.parallel import in_parallel
-from ...proxmox.quorum import Quorum
+from ...proxmox.api.reader import in_parallel
+from ...proxmox.api.sending import Quorum
 from ...reservations.ledger import Cycle
 from ..access import Access, OtherCluster
 from ..job import Job

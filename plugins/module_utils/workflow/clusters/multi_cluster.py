@@ -17,12 +17,13 @@ from dataclasses import replace
 from ...engine.framework.profile import Profile
 from ...errors import CollectionError, ConnectionFailed
 from ...model import VMID_MAX, Guest, Snapshot
-from ...proxmox.api.parallel import in_parallel
+from ...proxmox.api.reader import in_parallel
 from ...proxmox.inventory.snapshot import read_settled
 from ...reservations.lease import LeaseLost
 from ..access import OtherCluster, endpoint_of
 from ..address_book import AddressBook
 from ..job import TRIES, Job
+from ..options.common import SKIP
 from ..options.entries import Entry
 from ..placing import Placer, decisions_of
 from ..progress import Progress, Wait
@@ -30,7 +31,7 @@ from ..report import VMReport, report_of
 from ..stopping import Stop
 from ..usage import NodeUsage, keep_before
 from ..waiting import Waiting
-from .connections import SKIP, Cluster, connect
+from .connections import Cluster, connect
 from .joint_cycle import JointCycle, Site, reserved_at
 from .shares import Gate, Share, Steps
 from .whereabouts import Silent

@@ -18,12 +18,13 @@ from ...errors import (
     GuestLocked,
     GuestVanished,
     InvalidRequest,
+    PermissionDenied,
     TaskFailed,
 )
 from ...model import OFF, Guest, Request
+from ...proxmox.adjustments import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.api.failures import AnswerLost, NotRecorded
 from ...proxmox.api.reader import Reader
-from ...proxmox.binder import TEMPLATE, Adjustment, Binder, Ending, described
 from ...proxmox.creations import BeingCreated, is_unwritten
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
@@ -34,11 +35,14 @@ from ...proxmox.unfinished import unfinished
 from ..address_book import AddressBook
 from ..lasting import with_tags
 from ..options.entries import Entry
-from ..pools import is_elsewhere, missing_pool
 from .ha import ha_drift
 from .matching import abandoned
 from .plan import RENEWING, Carried, ExistingPlan
 from .states import NOT_CREATED, PAUSED, power_action
+
+if t.TYPE_CHECKING:
+    from ...proxmox.binder import Binder
+
 
 POOL = "pool"
 
@@ -294,12 +298,23 @@ def _is_rebooted(plan: ExistingPlan) -> bool:
     return bool(plan.pending or changed - APPLIED_AT_ONCE)
 
 
-def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
-    """The adjustment for changes, except the conversion to a template and the keys in without."""
-    parameters: dict[str, t.Any] = {
-        key: value for key, value in changes.parameters.items() if key != TEMPLATE and key not in without
-    }
-    unset = [key for key in changes.delete if key not in without]
-    if unset:
-        parameters["delete"] = ",".join(unset)
-    return Adjustment(parameters, changes.resizes, changes.moves)
+def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> bool:
+    """Tell whether a VM is known to be outside of the requested pool.
+
+    current is the pool that Proxmox shows; if it shows none, the VM may be in a pool that this user cannot see. visible
+    are the pools that this user can see.
+    """
+    return wanted != current and (current is not None or wanted in visible)
+
+
+def missing_pool(reader: Reader, pool: str) -> str | None:
+    """Return the error text if a pool does not exist; None if it exists, or if this user cannot tell."""
+    try:
+        reader.get(f"/pools/{pool}")
+    except (PermissionDenied, NotRecorded):
+        return None
+    except ApiError as error:
+        if "does not exist" not in error.message:
+            raise
+        return f"pool {pool!r} does not exist"
+    return None

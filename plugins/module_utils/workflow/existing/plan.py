@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from ...errors import CollectionError
 from ...model import OFF, Guest
-from ...proxmox.binder import described
-from ...proxmox.options.cautions import option_cautions
+from ...proxmox.adjustments import described
 from ...proxmox.options.drift import ChangeSet
+from ...proxmox.options.request import option_cautions
 from ...proxmox.pending import Pending
 from ...proxmox.unfinished import Unfinished
 from ..options.entries import Entry

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ...engine.cache import ClusterState
-from ...proxmox.moves.ha_moves import MOVING
+from ...proxmox.inventory.freshness import HA_MOVING
 from ...proxmox.tasks import migrating
 from ...reservations.records import Reservation
 from ..access import Access
@@ -28,7 +28,7 @@ def busy_guests(counted: Counted, reservations: Iterable[Reservation], migration
     guests = counted.snapshot.guests
     moved = {each.vmid for each in reservations if each.source and not each.forsaken}
     moved &= {-guest.vmid for guest in counted.under_way}
-    moved |= {guest.vmid for guest in guests if guest.ha_managed and guest.ha_state in MOVING}
+    moved |= {guest.vmid for guest in guests if guest.ha_managed and guest.ha_state in HA_MOVING}
     moved.update(migrations)
     return {
         **dict.fromkeys(counted.being_created, CREATED_BY_OTHERS),

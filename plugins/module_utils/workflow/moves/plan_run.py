@@ -18,12 +18,11 @@ from ...engine.planner.planner import in_words, make_plan
 from ...errors import ApiError, CollectionError, ConnectionFailed, InvalidRequest, PlanStale
 from ...model import HARule, Snapshot
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
-from ...proxmox.api.polling import Poller
 from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck
 from ...proxmox.moves.mover import Mover, label
-from ...proxmox.tasks import TaskFollower, migrating
+from ...proxmox.tasks import Poller, TaskFollower, migrating
 from ..access import Access
 from ..counting import cluster_state, count_reservations, with_moves
 from ..files import write_json

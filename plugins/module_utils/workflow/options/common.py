@@ -22,8 +22,7 @@ from ..host_facts import host_argument_spec
 from .address_pools import address_pools_argument_spec
 from .counted import count_argument_spec
 from .devices import device_classes_argument_spec, devices_argument_spec
-from .guest_rules import guest_rules_argument_spec
-from .rules import rules_argument_spec
+from .rules import guest_rules_argument_spec, rules_argument_spec
 
 STEPS_PER_SECOND = 100_000
 """How many steps of a search stand for one second of C(search_time), so that results do not depend on the machine."""
@@ -31,6 +30,9 @@ STEPS_PER_SECOND = 100_000
 MOST_SECONDS = 1e9
 
 Spec = dict[str, dict[str, t.Any]]
+
+SKIP = "skip"
+"""The value of C(when_unreachable) for which clusters that do not answer are left out."""
 
 DEFAULTS: t.Final = {
     "state": "present",
@@ -109,6 +111,24 @@ def live_argument_spec() -> Spec:
 def cluster_argument_spec() -> Spec:
     """The options for the cluster, live or recorded, and how decisions about it are shared."""
     return {**live_argument_spec(), "snapshot": {"type": "raw"}}
+
+
+def clusters_argument_spec() -> Spec:
+    """The options for the clusters, and for what to do if one of them cannot be reached."""
+    connection = {
+        name: {key: value for key, value in spec.items() if key in ("type", "elements", "no_log")}
+        for name, spec in connection_argument_spec().items()
+    }
+    own = {
+        "name": {"type": "str", "required": True},
+        "labels": {"type": "dict"},
+        "nodes": {"type": "dict"},
+        "snapshot": {"type": "raw"},
+    }
+    return {
+        "clusters": {"type": "list", "elements": "dict", "options": {**own, **connection}},
+        "when_unreachable": {"type": "str", "choices": ["fail", SKIP], "default": "fail"},
+    }
 
 
 def profile_argument_spec() -> Spec:

@@ -9,9 +9,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ...engine.devices.addresses import PCI, USB
-from ...engine.devices.constraints import ConstraintError, Matcher, accepts, compiled
-from ...engine.devices.finding import OPTIONS
+from ...engine.devices.addresses import OPTIONS, PCI, USB
 from ...engine.node_selection import asked_for
 from ...engine.texts import hint
 from ...errors import InvalidRequest
@@ -21,6 +19,7 @@ from ...proxmox.options.kinds import USB as USB_KIND
 from ...proxmox.options.values import invalid, number
 
 if t.TYPE_CHECKING:
+    from ...engine.devices.constraints import Matcher
     from ...proxmox.inventory.devices import DeviceNeeds
 
 _KINDS = {PCI: HOSTPCI, USB: USB_KIND}
@@ -108,6 +107,7 @@ def device_needs(
     claiming = [(request, may_go) for request in requests if request.devices and (may_go := _nodes_of(request))]
     if not claiming:
         return None
+    from ...engine.devices.constraints import Matcher
     from ...proxmox.inventory.devices import DeviceNeeds
 
     matcher = Matcher()
@@ -231,6 +231,8 @@ def _driver(where: str, value: object) -> str | None:
 
 
 def _constraints(where: str, given: object) -> tuple[str, ...]:
+    from ...engine.devices.constraints import ConstraintError, compiled
+
     texts = _texts(f"{where}.constraints", given)
     for text in texts:
         try:
@@ -260,6 +262,8 @@ def _nodes_of(request: Request) -> Callable[[Node], bool] | None:
 
 
 def _may_take(claim: DeviceClaim, device: Device, matcher: Matcher) -> bool:
+    from ...engine.devices.constraints import accepts
+
     try:
         return any(accepts(each, claim.name, device, matcher) for each in claim.one_of or (claim,))
     except InvalidRequest:

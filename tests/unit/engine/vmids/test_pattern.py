@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.effort import lines_run
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import InvalidVMIDChoice
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.intersection import Intersection
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import (
+    Intersection,
+    InvalidVMIDChoice,
+    parse_range,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.pattern import (
     InvalidVMIDPattern,
     VMIDPattern,
     compile_pattern,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.ranges import parse_range
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.taken import TakenVMIDs
 
 TRIED = range(100, 1301)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.effort import lines_run
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.ranges import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import (
     AnyVMID,
     InvalidVMIDRange,
     VMIDRange,

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+import typing as t
+from collections.abc import Callable, Hashable
 
 from ....model import Request
 from ...cache import ClusterState, NodeInfo
-from ...devices.constraints import Matcher
-from ...devices.finding import claims_signature, devices_on
-from ...framework.cycle_state import CycleState
-from ...framework.draft import Draft
+from ...framework.cycle_state import CycleState, Draft
 from ...framework.interface import Event, FilterPlugin, PerNode, ReservePlugin
 from ...framework.status import Category, Code, Status
+
+if t.TYPE_CHECKING:
+    from ...devices.finding import Met
+
+DevicesOn: t.TypeAlias = "Callable[[CycleState, Request, NodeInfo], Met | Status]"
 
 
 class DeviceClaims(PerNode, FilterPlugin, ReservePlugin):
@@ -31,19 +34,24 @@ class DeviceClaims(PerNode, FilterPlugin, ReservePlugin):
     about = ("devices",)
 
     @functools.cached_property
-    def matcher(self) -> Matcher:
-        """What compares devices with constraints."""
-        return Matcher()
+    def devices_on(self) -> DevicesOn:
+        """Finds devices for the claims of a request on a node. Not imported by a run without claims."""
+        from ...devices.constraints import Matcher
+        from ...devices.finding import devices_on
+
+        return functools.partial(devices_on, matcher=Matcher())
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        from ...devices.finding import claims_signature
+
         return claims_signature(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found = devices_on(state, request, node, self.matcher)
+        found = self.devices_on(state, request, node)
         return _hopeful(found, node) if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        found = devices_on(state, request, node, self.matcher)
+        found = self.devices_on(state, request, node)
         if isinstance(found, Status):
             return _hopeful(found, node)
         draft.devices.extend(found.allocations)

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from ....model import Request
 from ...cache import NodeInfo
-from ...devices.constraints import Matcher
-from ...devices.finding import devices_on
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, ScorePlugin
 from ...framework.status import Status
+from .device_claims import DevicesOn
 from .device_scarcity import left_free
 
 
@@ -32,12 +31,15 @@ class DeviceFit(ScorePlugin):
     about = ("devices",)
 
     @functools.cached_property
-    def matcher(self) -> Matcher:
-        """What compares devices with constraints."""
-        return Matcher()
+    def devices_on(self) -> DevicesOn:
+        """Finds devices for the claims of a request on a node. Not imported by a run without claims."""
+        from ...devices.constraints import Matcher
+        from ...devices.finding import devices_on
+
+        return functools.partial(devices_on, matcher=Matcher())
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found = devices_on(state, request, node, self.matcher)
+        found = self.devices_on(state, request, node)
         return 0.0 if isinstance(found, Status) else left_free(found.supply.free_by_pool())
 
     def normalize(

@@ -8,8 +8,7 @@ from __future__ import annotations
 from ....errors import InvalidRequest
 from ....model import Request
 from ...framework.interface import VMIDPlugin
-from ...vmids.choice import InvalidVMIDChoice, VMIDChoice
-from ...vmids.ranges import parse_range
+from ...vmids.choice import InvalidVMIDChoice, VMIDChoice, parse_range
 
 CONTEXT_KEY = "vmid.qemu-scheduler/range"
 

@@ -12,8 +12,7 @@ from ....errors import InvalidRequest
 from ....model import Disk, Request
 from ...cache import ClusterState, NodeInfo
 from ...framework.config import Setting
-from ...framework.cycle_state import CycleState
-from ...framework.draft import Draft
+from ...framework.cycle_state import CycleState, Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import Category, Status
 from ...storage_classes import parse_storage_classes
