@@ -58,7 +58,7 @@ class Taint:
 class Node:
     """One cluster node.
 
-    drained tells whether it is marked as drained, so that no guest is placed on it (see proxmox/drain_marks.py).
+    drained tells whether it is marked as drained, so that no guest is placed on it (see proxmox/moves/drain_marks.py).
     ha_managed tells whether the HA manager knows the node, which it does not on clusters that have never used HA.
 
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and

@@ -15,10 +15,11 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest, PlanStale
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import plan_document, vm_plan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of, sealed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.premises import (
     GuestPremise,
     Premises,
