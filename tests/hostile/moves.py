@@ -31,8 +31,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     with_moves,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda, Caps
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_document import (
     document_of,
     read_plan,

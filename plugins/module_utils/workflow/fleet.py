@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
-from ..engine.framework.profile import Profile
 from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
@@ -20,11 +20,9 @@ from .address_book import AddressBook
 from .guards import Guard
 from .job import Job
 from .options.address_pools import parse_pools
-from .options.counted import Series, expand, surplus_entries
-from .options.devices import device_attributes
-from .options.entries import Entry, build_entries
+from .options.entries import Entry
 from .options.node_facts import facts_of
-from .options.plugin_config import check_entries, profiles_of
+from .options.task import Task
 from .placing import Placer
 from .report import VMReport
 from .run import Run
@@ -41,21 +39,6 @@ READ_ONLY: Mapping[str, t.Any] = {
     "wait_for_capacity": 0,
 }
 """The options of a run that only decides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """A list of VMs, checked as far as that is possible without a cluster.
-
-    Attributes:
-        series: the entries that have a count.
-    """
-
-    entries: Sequence[Entry]
-    series: Collection[Series]
-    profiles: Mapping[str, Profile]
-    default_profile: str
-    device_attributes: Mapping[str, Mapping[str, t.Any]]
 
 
 class Found(t.NamedTuple):
@@ -76,14 +59,11 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
-    expanded = expand(params["vms"], params)
-    built = build_entries({**params, "vms": expanded.vms}, per_vm, now, expanded.origins)
-    entries = [replace(entry, update=False, limits="warn", apply_pending="never") for entry in built]
-    profiles, profile = profiles_of(params)
-    check_entries(entries, profiles, profile)
-    fleet = Fleet(entries, expanded.series, profiles, profile, device_attributes(params.get("device_attributes")))
+    task = Task.of(params, per_vm, now)
+    entries = [replace(entry, update=False, limits="warn", apply_pending="never") for entry in task.entries]
+    task = replace(task, entries=entries)
     compare = _on_one if params.get("clusters") is None else _on_clusters
-    found = compare({**params, **READ_ONLY}, fleet, look_around=bool(params["unmanaged"] or expanded.series))
+    found = compare({**params, **READ_ONLY}, task, look_around=bool(params["unmanaged"] or task.series))
     vms = [_vm(report) for report in found.reports]
     unmanaged = _unmanaged(found, Guard.of(params)) if params["unmanaged"] else []
     counts = Counter(vm["state"] for vm in vms)
@@ -97,13 +77,13 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     }
 
 
-def _on_one(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> Found:
+def _on_one(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         guests = read_settled(access.reader, patience=0).guests if look_around else ()
-        entries = _with_surplus(fleet, guests)
+        entries = [*task.entries, *task.surplus(lambda: guests)[0]]
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
-        placer = Placer(access, fleet.profiles, fleet.default_profile, fleet.device_attributes, book)
+        placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, book)
         run = Run(params, access, placer, entries)
         reports = run.execute(check_mode=True)
     finally:
@@ -111,24 +91,18 @@ def _on_one(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> 
     return Found(entries, reports, [(None, guests)], [*book.doubts, *run.warnings])
 
 
-def _on_clusters(params: Mapping[str, t.Any], fleet: Fleet, *, look_around: bool) -> Found:
+def _on_clusters(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:
     from .clusters.connections import clusters_of
     from .clusters.multi_cluster import MultiClusterRun
 
-    run = MultiClusterRun(params, clusters_of(params), fleet.profiles, fleet.default_profile, fleet.device_attributes)
+    run = MultiClusterRun(params, clusters_of(params), task.profiles, task.default_profile, task.device_attributes)
     try:
         guests = run.guests() if look_around else {}
-        entries = _with_surplus(fleet, [guest for there in guests.values() for guest in there])
+        entries = [*task.entries, *task.surplus(lambda: chain.from_iterable(guests.values()))[0]]
         reports = run.execute(entries, check_mode=True)
     finally:
         run.close()
     return Found(entries, reports, list(guests.items()), run.warnings)
-
-
-def _with_surplus(fleet: Fleet, guests: Iterable[Guest]) -> list[Entry]:
-    """The entries, plus those that remove the VMs of formerly larger counts."""
-    removals, _kept = surplus_entries(fleet.series, fleet.entries, guests)
-    return [*fleet.entries, *removals]
 
 
 def _vm(report: VMReport) -> dict[str, t.Any]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
-from ..engine.framework.profile import Profile
 from ..errors import InvalidRequest
-from ..model import Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
@@ -23,11 +21,8 @@ from .job import Job
 from .moves.options import room_options
 from .options.address_pools import parse_pools
 from .options.common import search_steps
-from .options.counted import Series, expand, surplus_entries
-from .options.devices import device_attributes
-from .options.entries import Entry, build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import check_entries, profiles_of
+from .options.task import Task
 from .placing import Placer
 from .progress import Progress, ProgressFile
 from .report import VMReport
@@ -41,24 +36,6 @@ if t.TYPE_CHECKING:
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """Minimum values of numeric options."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a task asks for, checked as far as that is possible without a cluster.
-
-    Attributes:
-        series: the entries that have a count.
-        steps: how long a search may take.
-    """
-
-    entries: Sequence[Entry]
-    series: Sequence[Series]
-    profiles: Mapping[str, Profile]
-    default_profile: str
-    device_attributes: Mapping[str, Mapping[str, t.Any]]
-    progress: Progress | None
-    steps: int
 
 
 class Done(t.NamedTuple):
@@ -86,24 +63,15 @@ def schedule(
     failed, and other CollectionErrors if the task failed before it looked at any VM.
     """
     _check_numbers(params)
-    steps = search_steps(params)
     if params["apply"] is not None:
         # A plan that is carried out only in part is a different plan.
         params = {**params, "all_or_nothing": True}
-    expanded = None if params.get("vms") is None else expand(params["vms"], params)
-    if expanded is None:
-        entries = build_entries(params, per_vm, time.time())
-    else:
-        entries = build_entries({**params, "vms": expanded.vms}, per_vm, time.time(), expanded.origins)
-    for entry in entries:
+    task = Task.of(params, per_vm, time.time())
+    for entry in task.entries:
         check_host_vars(entry)
-    progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
-    profiles, profile = profiles_of(params)
-    check_entries(entries, profiles, profile)
-    attributes = device_attributes(params.get("device_attributes"))
-    task = Task(entries, expanded.series if expanded else (), profiles, profile, attributes, progress, steps)
     work = _on_clusters if params.get("clusters") is not None else _on_one
-    run, reports, cautions, room, plan = work(params, task, check_mode=check_mode)
+    progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
+    run, reports, cautions, room, plan = work(params, task, progress, check_mode=check_mode)
     for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
         warn(text)
     result = result_of(
@@ -128,7 +96,7 @@ def schedule(
     return result
 
 
-def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
+def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
     options = room_options(params)
     approved = _approved(params)
     if approved is not None:
@@ -136,10 +104,10 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
     plan: dict[str, t.Any] = {}
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
-        removals, cautions = _surplus(task, lambda: read_settled(access.reader, patience=0).guests)
+        removals, cautions = task.surplus(lambda: read_settled(access.reader, patience=0).guests)
         book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         profiles, profile = task.profiles, task.default_profile
-        placer = Placer(access, profiles, profile, task.device_attributes, book, task.steps)
+        placer = Placer(access, profiles, profile, task.device_attributes, book, search_steps(params))
 
         def room_maker() -> RoomMaker:
             from .moves.room import RoomMaker
@@ -154,21 +122,21 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Don
                 plan.update(_kept(jobs, access.identity(), run.room, file))
 
         entries = [*task.entries, *removals]
-        run = Run(params, access, placer, entries, task.progress, room_maker, approved=approved, keep=keep)
+        run = Run(params, access, placer, entries, progress, room_maker, approved=approved, keep=keep)
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
     return Done(run, reports, [*cautions, *book.doubts], run.room, plan)
 
 
-def _on_clusters(params: Mapping[str, t.Any], task: Task, *, check_mode: bool) -> Done:
+def _on_clusters(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
     from .clusters.connections import clusters_of
     from .clusters.multi_cluster import MultiClusterRun
 
     clusters = clusters_of(params)
-    run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, task.progress)
+    run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, progress)
     try:
-        removals, cautions = _surplus(task, lambda: chain.from_iterable(run.guests().values()))
+        removals, cautions = task.surplus(lambda: chain.from_iterable(run.guests().values()))
         reports = run.execute([*task.entries, *removals], check_mode=check_mode)
     finally:
         run.close()
@@ -194,11 +162,6 @@ def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str |
     if path is not None:
         write_json("plan_file", path, plan)
     return plan
-
-
-def _surplus(task: Task, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
-    """The entries that remove the VMs of formerly larger counts, and warnings. Calls read only if there are counts."""
-    return surplus_entries(task.series, task.entries, read()) if task.series else ([], [])
 
 
 def _check_numbers(params: Mapping[str, t.Any]) -> None:

@@ -14,7 +14,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mover import Mover
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.moving import (
     FAILED,
@@ -23,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     WAITING,
     Executor,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import Stop
 
 from .conftest import TIME_SCALE

@@ -17,8 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, Goals
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility_rules import Permitted
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Caps
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.others import MOVED_BY_OTHERS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import (
     PlanRun,

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda, Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
 
 
 def move(number: int, source: str, target: str, after: tuple[int, ...] = (), estimate: float = 1.0) -> Move:

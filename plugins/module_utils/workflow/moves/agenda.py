@@ -10,22 +10,10 @@ from __future__ import annotations
 import typing as t
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 if t.TYPE_CHECKING:
     from ...plans import Move
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """The maximum number of concurrent moves: in total, to one node, from one node, and between two nodes in either
-    direction.
-    """
-
-    cluster: int = 4
-    per_node_in: int = 2
-    per_node_out: int = 2
-    per_link: int = 2
+    from .options import Caps
 
 
 class Agenda:

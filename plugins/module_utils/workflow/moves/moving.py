@@ -22,8 +22,9 @@ from ...proxmox.moves.mover import Mover
 from ..access import Access
 from ..binding import kept_alive
 from ..stopping import Stop
-from .agenda import Agenda, Caps
+from .agenda import Agenda
 from .gate import MoveGate
+from .options import Caps
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
 UNLAWFUL = "unlawful"

@@ -13,7 +13,6 @@ from ...engine.texts import number_text
 from ...errors import InvalidRequest
 from ...model import GIB
 from ..options.common import Spec, live_argument_spec, profile_argument_spec, search_argument_spec, search_steps
-from .agenda import Caps
 
 if t.TYPE_CHECKING:
     from ...plans import Bounds
@@ -23,6 +22,18 @@ REPLAN, STOP = "replan", "stop"
 
 _MOST = 1e15
 _LEAST: Mapping[str, float] = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The maximum number of concurrent moves: in total, to one node, from one node, and between two nodes in either
+    direction.
+    """
+
+    cluster: int = 4
+    per_node_in: int = 2
+    per_node_out: int = 2
+    per_link: int = 2
 
 
 @dataclass(frozen=True, slots=True)
