@@ -18,7 +18,7 @@ import inspect
 import sys
 import types
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...engine.framework.config import Setting
@@ -124,8 +124,7 @@ def load_entry_points(registry: Registry) -> None:
 
     Raises InvalidPluginConfig, which names the package and the reason.
     """
-    found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    for entry in sorted(found, key=lambda entry: (entry.name, entry.value)):
+    for entry in sorted(_entry_points(), key=lambda entry: (entry.name, entry.value)):
         package = f"package {entry.dist.name}" if entry.dist is not None else "a package"
         origin = f"{package}, entry point {entry.name}"
         try:
@@ -141,6 +140,15 @@ def load_entry_points(registry: Registry) -> None:
             )
         for plugin in plugins:
             _register(registry, plugin, origin)
+
+
+def _entry_points() -> Iterator[importlib.metadata.EntryPoint]:
+    """Yield the entry points of the group. Parses the metadata of no other package, as entry_points() does."""
+    distributions = importlib.metadata.distributions()
+    names = {each.name for each in distributions if ENTRY_POINT_GROUP in (each.read_text("entry_points.txt") or "")}
+    for name in names:
+        # Of several versions, the first one on the path counts.
+        yield from importlib.metadata.distribution(name).entry_points.select(group=ENTRY_POINT_GROUP)
 
 
 def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
