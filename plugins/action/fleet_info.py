@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-# Tasks import these when they need them. Here, they are imported once, before Ansible forks its workers.
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import converger, limits  # noqa: F401
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import converger, limits
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import fleet_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 
@@ -15,3 +14,4 @@ class ActionModule(DirectAction):
     """Found by Ansible by this name."""
 
     module = fleet_info
+    imports = (converger, limits)

@@ -61,9 +61,12 @@ class DirectAction(NormalAction):
 
     Attributes:
         module: the imported module, with C(argument_spec), and C(main), which takes the class to use as AnsibleModule.
+        imports: what the module imports only if a task needs it, and most tasks do. Here, it is imported once, before
+            Ansible forks its workers.
     """
 
     module: types.ModuleType
+    imports: tuple[types.ModuleType, ...] = ()
 
     def _execute_module(
         self,
