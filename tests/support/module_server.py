@@ -13,6 +13,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import pkgutil
 import sys
 import types
 import typing as t
@@ -46,8 +47,8 @@ def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], o
 
 
 def main(connection: Connection) -> None:
-    for module in ("qemu_schedule", "vmid_pick"):
-        importlib.import_module(f"{MODULES}.{module}")
+    for module in pkgutil.iter_modules(importlib.import_module(MODULES).__path__):
+        importlib.import_module(f"{MODULES}.{module.name}")
     running: dict[int, t.Any] = {}
     while True:
         for ready in wait([connection, *running]):

@@ -17,4 +17,5 @@ def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        # Most conditions ask a cluster, which takes some milliseconds of two processes.
+        time.sleep(0.05)

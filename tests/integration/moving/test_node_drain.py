@@ -40,7 +40,6 @@ def drain(controller: Controller, **options: Any) -> dict[str, Any]:
 # --- undisturbed ---
 
 
-@both_versions
 def test_drain__empties_the_node_in_a_playbook_and_then_changes_nothing(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
@@ -49,13 +48,13 @@ def test_drain__empties_the_node_in_a_playbook_and_then_changes_nothing(
     assert planned.code == 0, planned.output
     assert not writes(cluster)
 
-    first = run_tasks(tmp_path, [task], cluster.environment())
-    again = run_tasks(tmp_path, [task], cluster.environment())
+    run = run_tasks(tmp_path, [task, task], cluster.environment())
+    assert run.code == 0, run.output
+    first, again = (each.result for each in run.tasks)
 
-    assert first.code == again.code == 0, first.output
     assert on(cluster, "pve1") == set()
-    assert {m["vmid"] for m in first.last["moves"]} == {m["vmid"] for m in planned.last["plan"]["moves"]}
-    assert (planned.last["changed"], first.last["changed"], again.last["changed"]) == (True, True, False)
+    assert {m["vmid"] for m in first["moves"]} == {m["vmid"] for m in planned.last["plan"]["moves"]}
+    assert (planned.last["changed"], first["changed"], again["changed"]) == (True, True, False)
     assert planned.last["diff"]["before"]["101 vm101"] == "pve1"
 
 
@@ -413,7 +412,9 @@ def test_drain__waits_for_the_moves_of_another_controller_and_then_ends_well(
     assert [result.get("msg") for result in results] == [None, None, None]
     assert [result["stuck"] for result in results] == [[], [], []]
     assert on(cluster, "pve1") == set()
-    assert len(posts(cluster)) == len(VMS) + 2
+    # Who does not share the ledger may begin the other two once more, and finds that somebody else was quicker.
+    begun = Counter(int(call.split("/")[4]) for call in posts(cluster))
+    assert [begun[vmid] for vmid in VMS] == [1] * len(VMS)
 
 
 def test_drain__waits_for_a_migration_by_hand_and_no_longer_than_its_timeout(
