@@ -25,6 +25,10 @@ MOVES = r"^/nodes/[^/]+/(qemu|lxc)/\d+/migrate$"
 MOST_DRAINED = 2
 """More nodes are not drained at a time: else the others have no room."""
 
+SLOW_TASKS = ("create_seconds", "clone_seconds_per_gib", "start_seconds", "migrate_seconds", "migrate_start_seconds",
+              "migrate_memory_seconds_per_gib", "migrate_switch_seconds", "migrate_cleanup_seconds")  # fmt: skip
+"""What is fast when the faults are over: else most requests would ask whether a task still runs."""
+
 TASK_ERRORS = ("unable to create image: no space", "cfs-lock 'storage-shared' error: got lock request timeout")
 
 
@@ -74,6 +78,8 @@ class Chaos:
             repair()
         self._repairs.clear()
         self._history.weather.clear_up()
+        for task in SLOW_TASKS:
+            setattr(self._history.cluster.timing, task, 0.2)
         self._history.cluster.faults.clear()
         for process in self._history.processes.values():
             process.frozen_until = 0.0
