@@ -147,9 +147,10 @@ def run_filters(
             last: Status | None = None
             rejection: Status | None = None
             for info, status in zip(nodes, statuses, strict=True):
-                if status is not last:
+                # Many nodes may share one status.
+                if status is not None and status is not last:
                     last, rejection = status, checked(plugin, status)
-                if rejection is None:
+                if status is None or rejection is None:
                     left.append(info)
                 else:
                     rejections[info.index] = rejection
