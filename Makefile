@@ -23,7 +23,7 @@ export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 # Tests start hundreds of Pythons: these must not compile what they import each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-drain test unit integration mutants hostile voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
+.PHONY: help setup demo demo-drain test unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -52,6 +52,9 @@ mutants: setup ## Plant faults in the collection one at a time, and show which t
 
 hostile: setup ## Try 10,000 changed inputs: answers, options, recordings, ... (HOSTILE_CASE=n: that one)
 	@HOSTILE_CASES=$${HOSTILE_CASES:-10000} $(PYTEST) --dist load tests/hostile $(PYTEST_ARGS)
+
+parity: setup ## Run the plays of the integration tests in the worker process and as modules, and compare the results
+	@$(BIN)/python -m tests.parity -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 voyage: setup ## Let several controllers and their faults happen in 10,000 orders (SEED=n: show that one as a log)
 	@$(BIN)/python -m tests.voyage $(if $(SEED),--seed $(SEED),--count $${COUNT:-10000} --workers $${WORKERS:-$$(nproc)})

@@ -5,12 +5,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from support.controller import ModuleServer, module_server
+from support.playbook import PLAY_RECORDS
 from support.quick_clusters import forked_clusters
 from support.versions import VERSIONS
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Keep only the tests that run plays, if their results are compared."""
+    if PLAY_RECORDS in os.environ:
+        items[:] = [item for item in items if _runs_plays(item)]
+
+
+def _runs_plays(item: pytest.Function) -> bool:
+    """Whether a test asks for a fixture that runs plays, or runs them itself."""
+    names = {*getattr(item, "fixturenames", ()), *item.function.__code__.co_names}
+    return not names.isdisjoint(("tasks", "play", "run_tasks", "run_playbook"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,6 +17,9 @@ from typing import Any
 import yaml
 
 SUPPORT = Path(__file__).resolve().parent
+PLAY_RECORDS = "PLAY_RECORDS"
+"""The environment variable with the folder to which the results of plays are written, to be compared."""
+
 COLLECTION = "ansible_collections/qemu_scheduler/proxmox"
 COLLECTIONS = next(path for path in map(Path, sys.path) if (path / COLLECTION).is_dir())
 
@@ -91,7 +94,12 @@ def run_playbook(
         check=False,
     )
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    return PlayRun(done.returncode, done.stdout, [TaskRun(**json.loads(line)) for line in lines])
+    run = PlayRun(done.returncode, done.stdout, [TaskRun(**json.loads(line)) for line in lines])
+    if records := os.environ.get(PLAY_RECORDS):
+        from .parity import keep
+
+        keep(Path(records), run.tasks)
+    return run
 
 
 def run_tasks(folder: Path, tasks: Sequence[Mapping[str, Any]], env: Mapping[str, str], *arguments: str) -> PlayRun:

@@ -17,18 +17,12 @@ import pytest
 from ansible.release import __version__ as ansible_version
 from packaging.version import Version
 from simulated_cluster.client import SimulatedCluster
+from support.parity import without_variable_parts
 from support.playbook import COLLECTION, COLLECTIONS, PlayRun, environment, run_playbook
 
 Start = Callable[..., SimulatedCluster]
 
 SECRET = "very-geheim-cipassword"
-VARIABLE_PARTS = (
-    *("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot"),
-    *("cluster", "digest", "uptime", "seconds"),
-)
-"""What differs between two runs of the same task on two clusters: a traceback names files of the module's archive, a
-snapshot has figures of the moment, a plan names its cluster, and no two moves take the same time.
-"""
 ACTIONS = COLLECTIONS / COLLECTION / "plugins" / "action"
 DIRECT = "running directly in the worker process"
 CREATE_AND_FIND = """
@@ -86,12 +80,6 @@ TASKS: list[dict[str, Any]] = [
 def test_tasks__have_every_module_that_can_run_either_way() -> None:
     modules = {path.stem for path in ACTIONS.glob("*.py") if path.stem != "__init__"}
     assert {key.rpartition(".")[2] for task in TASKS for key in task if "." in key} == modules
-
-
-def without_variable_parts(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: without_variable_parts(v) for key, v in value.items() if key not in VARIABLE_PARTS}
-    return [without_variable_parts(item) for item in value] if isinstance(value, list) else value
 
 
 def play(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
