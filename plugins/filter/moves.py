@@ -20,8 +20,8 @@ NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
 def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
     """Return a sentence, a row per move, a line per guest that stays, and a row per node that changes.
 
-    moves is the result of a module that moves guests, or a plan. Lines are at most width characters long if possible;
-    by default they fit the terminal.
+    moves is the result of a module that moves guests, a plan, or a plan of VMs. Lines are at most width characters long
+    if possible; by default they fit the terminal.
     """
     plan = plan_of(moves)
     width = width_for(width)
@@ -40,11 +40,18 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
 
 
 def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
-    """Return the plan of a result, or result itself if it is a plan."""
+    """Return the plan of a result, or result itself if it is a plan. A plan of VMs contains a plan of the moves that
+    make room for them.
+    """
     plan = moves.get("plan", moves) if isinstance(moves, Mapping) else None
-    if not isinstance(plan, Mapping) or "moves" not in plan or "goal" not in plan:
+    if isinstance(plan, Mapping) and "plan" not in moves and isinstance(plan.get("vm_plan"), Mapping):
+        plan = plan["vm_plan"]
+    if not isinstance(plan, Mapping) or "moves" not in plan or not ("goal" in plan or "vms" in plan):
         raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
-    return plan
+    if "goal" in plan:
+        return plan
+    new = sum(vm["status"] == "absent" and bool(vm["actions"]) for vm in plan["vms"])
+    return {**plan, "goal": f"place {new} VM(s)", "stuck": []}
 
 
 def size_of(move: Mapping[str, t.Any]) -> int:

@@ -327,7 +327,8 @@ class MoveFailed(CollectionError):
 
     Cure: remove the cause and run again. Unless the message says otherwise, the guest is where it was, and runs.
     C(error_details) contains C(cause), the C(node) of the guest, and C(left_behind): volumes on the target that no
-    config names, and that you may remove. A lock that was left behind is never removed.
+    config names, and that you may remove. The collection never removes them, as Proxmox VE does not tell which task
+    made a volume. A lock that was left behind is never removed either.
     """
 
     code = "MoveFailed"

@@ -193,7 +193,8 @@ class Snapshot:
     this user cannot see. volumes maps the volumes that were looked for, as (node, volume), to their bytes, or to None
     if they do not exist; for a missing one, the other volumes of its kind are included. mappings are the names of the
     resource mappings that this user may use, None if they were not read. pools are those that this user may see: a
-    guest in another one shows none. cluster is its identity, independent of the address it was read from.
+    guest in another one shows none. migrating are the guests whose migration ran when the tasks were read, as far as
+    this user sees tasks. cluster is its identity, independent of the address it was read from.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -206,6 +207,7 @@ class Snapshot:
     vmids_unseen: frozenset[int] = frozenset()
     volumes: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
     pools: frozenset[str] = frozenset()
+    migrating: frozenset[int] = frozenset()
     cluster: str = ""
 
 

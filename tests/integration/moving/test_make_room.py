@@ -65,6 +65,7 @@ def test_make_room__moves_guests_and_then_creates_the_vm(cluster: SimulatedClust
     assert (move["vmid"], move["from"], move["why"]) == (102, "pve1", "makes room on pve1 for big")
     assert (planned["vms"][0]["node"], planned["moves"], planned["changed"]) == ("pve1", [], True)
     assert moves_table(planned)[0] == "place 1 VM(s): 1 move(s), 4.0 GiB"
+    assert moves_table(planned["vm_plan"]) == moves_table(planned)
     assert not made.get("failed"), made["msg"]
     assert [(m["vmid"], m["outcome"]) for m in made["moves"]] == [(102, "moved")]
     assert (made["vms"][0]["node"], made["vms"][0]["vmid"]) == ("pve1", planned["vms"][0]["vmid"])

@@ -73,6 +73,20 @@ def test_table__names_the_guests_that_stay() -> None:
     ]
 
 
+def test_table__of_a_plan_of_vms_has_the_moves_that_make_room() -> None:
+    vms = [{"name": "big", "status": "absent", "actions": ["create", "start"]},
+           {"name": "old", "status": "running", "actions": ["update"]},
+           {"name": "gone", "status": "absent", "actions": []}]  # fmt: skip
+    document = {"vms": vms, "moves": [move(1, 101, why="makes room on pve3 for big")], "nodes": {}}
+
+    expected = [
+        "place 1 VM(s): 1 move(s), 4.0 GiB",
+        "ID  GUEST        FROM  TO    HOW   GIB  WHY",
+        " 1  vm101 (101)  pve3  pve1  live  4.0  makes room on pve3 for big",
+    ]
+    assert moves_table(document) == moves_table({"changed": True, "vm_plan": document}) == expected
+
+
 @pytest.mark.parametrize("given", [None, [], {}, {"plan": {}}, {"plan": None}])
 def test_table__of_something_else_is_refused(given: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="expected a plan"):

@@ -23,6 +23,7 @@ from ...model import Guest, Snapshot
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
+from ..tasks import WORKERS
 from .next_id import is_unfiltered
 from .rows import Row, guest_of_row
 
@@ -96,7 +97,7 @@ class _Doubts:
         deleted: VMIDs of which a guest was deleted recently.
         places: places that may have guests which the list lacks.
         statuses: the status of VMs as shown by their tasks; None where the tasks do not show it.
-        restoring: VMIDs of VMs that are being restored.
+        restoring: VMIDs of VMs that are being restored; migrating: those of guests that are being migrated.
         paused: VMIDs of VMs that may be paused.
     """
 
@@ -105,6 +106,7 @@ class _Doubts:
     places: frozenset[Place] = frozenset()
     statuses: Mapping[int, str | None] = field(default_factory=dict)
     restoring: frozenset[int] = frozenset()
+    migrating: frozenset[int] = frozenset()
     paused: frozenset[int] = frozenset()
 
 
@@ -132,6 +134,7 @@ def settle(
             every node with guests is read.
     """
     doubts = _doubts(reader, snapshot, auditor)
+    snapshot = dataclasses.replace(snapshot, migrating=doubts.migrating)
     listed = {guest.vmid for guest in snapshot.guests}
     trusted = _trusted(snapshot, known, doubts)
     snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
@@ -169,9 +172,11 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
 
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
     tasks = _tasks(reader)
+    running = [task for task in tasks if "endtime" not in task]
+    migrating = _vmids_of(running, WORKERS)
     if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
-        return _Doubts(everyone, everyone)
+        return _Doubts(everyone, everyone, migrating=migrating)
     recent = _recent(tasks, reader.server_time())
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
@@ -181,9 +186,9 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     places = _places_of_new_guests(recent, listed)
     doubtful = told | unfinished
     statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
-    restoring = _vmids_of((task for task in tasks if "endtime" not in task), {RESTORING})
+    restoring = _vmids_of(running, {RESTORING})
     paused = frozenset(vmid for vmid in doubtful if _may_be_paused(recent, vmid))
-    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, paused)
+    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, migrating, paused)
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:

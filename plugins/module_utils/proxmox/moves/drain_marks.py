@@ -44,9 +44,12 @@ class DrainMarks:
         match = _GUESTS.search(str(pool.get("comment") or ""))
         return frozenset(int(vmid) for vmid in match[1].split(",") if vmid.strip()) if match else frozenset()
 
-    def set(self, node: str, guests: Collection[int]) -> bool:
-        """Mark a node and add guests to those that return to it. Returns whether the mark changed."""
-        before = self.guests(node)
+    def set(self, node: str, guests: Collection[int], *, marked: bool) -> bool:
+        """Mark a node and add guests to those that return to it. Returns whether the mark changed.
+
+        marked: whether it had a mark when the cluster was read.
+        """
+        before = self.guests(node) if marked else None
         if before is None:
             try:
                 self._session.post("/pools", poolid=mark_of(node), comment=_comment(node, guests))

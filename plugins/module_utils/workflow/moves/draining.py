@@ -14,7 +14,7 @@ from ...errors import InvalidRequest, PermissionDenied
 from ...model import Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
-from ...proxmox.moves.drain_marks import DrainMarks
+from ...proxmox.moves.drain_marks import DrainMarks, mark_of
 from ..access import Access
 from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of
@@ -25,7 +25,7 @@ from .results import failed, failure_of, result_of, told
 
 DRAINED, ACTIVE = "drained", "active"
 
-_GUESTS, _SIGHT = "/vms", "VM.Audit"
+_GUESTS, _POOLS = "/vms", "/pool"
 
 
 def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
@@ -43,7 +43,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         if params["state"] == DRAINED:
-            require_sight_of_guests(access.writer())
+            require_sight(access.writer(), names, marks=not check_mode)
         drain = Drain(access, names, active=params["state"] == ACTIVE)
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(access, profiles, default, options, look, view=drain.view, progress=progress)
@@ -65,15 +65,21 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     return result
 
 
-def require_sight_of_guests(reader: Reader) -> None:
-    """Raise PermissionDenied when guests may be hidden from this user: a node that has only such looks empty."""
-    held = reader.get("/access/permissions", path=_GUESTS).get(_GUESTS) or {}
-    if not held.get(_SIGHT):
+def require_sight(reader: Reader, nodes: Iterable[str], *, marks: bool) -> None:
+    """Raise PermissionDenied if guests may be hidden from this user: a node that has only such looks empty. The same if
+    the marks of these nodes would be hidden, unless marks is false. One request.
+    """
+    held = reader.get("/access/permissions")
+    if not (held.get(_GUESTS) or {}).get("VM.Audit"):
         raise PermissionDenied(
-            f"a node may have guests that this user cannot see, so that it would look drained: grant {_SIGHT} on"
+            f"a node may have guests that this user cannot see, so that it would look drained: grant VM.Audit on"
             f" {_GUESTS}, with propagation",
             path=_GUESTS,
         )
+    for node in nodes if marks else ():
+        path = f"{_POOLS}/{mark_of(node)}"
+        if "Pool.Audit" not in (held.get(path) or {}) and not (held.get(_POOLS) or {}).get("Pool.Audit"):
+            raise PermissionDenied(f"this user would not see the mark of {node}: grant Pool.Audit on {path}", path=path)
 
 
 class Drain:
@@ -129,7 +135,7 @@ class Drain:
             return
         for name in self._names:
             if name not in self._marked or self._guests[name]:
-                self.remarked |= self._marks.set(name, self._guests[name])
+                self.remarked |= self._marks.set(name, self._guests[name], marked=name in self._marked)
 
     def end(self) -> None:
         """Remove the marks of nodes that are active again, after their guests have come back as far as possible."""

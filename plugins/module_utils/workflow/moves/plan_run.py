@@ -22,7 +22,7 @@ from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck
 from ...proxmox.moves.mover import Mover, label
-from ...proxmox.tasks import Poller, TaskFollower, migrating
+from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
 from ..counting import cluster_state, count_reservations, with_moves
 from ..files import write_json
@@ -137,7 +137,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)
-        busy = busy_guests(counted, reservations, migrating(access.reader))
+        busy = busy_guests(counted, reservations, snapshot.migrating)
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys())
 
     return look
@@ -186,6 +186,7 @@ class PlanRun:
         self._held: frozenset[int] = frozenset()
         self._busy: Mapping[int, str] = {}
         self._coming: frozenset[int] = frozenset()
+        self._goals = Goals()
         self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
 
@@ -262,6 +263,9 @@ class PlanRun:
                     outcome.reports += [report for report in executor.reports if report.outcome != WAITING]
                 if not self._may_go_on(reports):
                     return
+                if self._nothing_is_left(outcome.last):
+                    outcome.last = replace(outcome.last, moves=())
+                    return
             elif not self._others_have_ended(outcome.last):
                 return
             if self._fruitless:
@@ -270,6 +274,20 @@ class PlanRun:
             rounds += 1
             if len(outcome.last.moves) < fewest:
                 rounds, fewest, self._fruitless = 0, len(outcome.last.moves), 0
+
+    def _nothing_is_left(self, plan: Plan) -> bool:
+        """Whether the list of the cluster shows that the goals of a plan without stuck guests are reached: no guest is
+        on a node to be drained or about to come there, and all others are back. One request. For other goals, only a
+        new plan shows that.
+        """
+        goals, access = self._goals, self._access
+        if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo):
+            return False
+        reservations = access.of_others(access.ledger.reservations(access.identity()))
+        if any(reservation.node in goals.drain for reservation in reservations):
+            return False
+        home = goals.undo
+        return not any(g.node in goals.drain or g.node != home.get(g.vmid, g.node) for g in access.glance().guests)
 
     def _others_have_ended(self, plan: Plan) -> bool:
         """Whether others had something under way that the goals wait for, and it has ended by now, perhaps even between
@@ -335,7 +353,8 @@ class PlanRun:
 
     def _looked(self) -> Sight:
         sight = self._look()
-        self._ha_rules, self._busy, self._coming = sight.state.snapshot.ha_rules, sight.busy, sight.coming
+        self._ha_rules, self._goals = sight.state.snapshot.ha_rules, sight.goals
+        self._busy, self._coming = sight.busy, sight.coming
         return sight
 
     def _as_planned(self, snapshot: Snapshot) -> Snapshot:
