@@ -251,7 +251,8 @@ options:
         type: int
   priority:
     description:
-      - VMs with a higher priority are placed first. VMs with the same priority are placed in the order of the task.
+      - VMs with a higher priority are placed first. VMs with the same priority are placed by size, the largest
+        first.
       - A whole number, or the name of a priority class.
     type: str
     default: '0'

@@ -440,6 +440,13 @@ vms:
                 - Difference to the score of the chosen node. Negative if the node was chosen so that all VMs of the
                   task fit.
               type: float
+        turn:
+          description:
+            - The position, from 1, at which the VM was decided among the new VMs of the task. VMs with a higher
+              priority are decided first, then larger VMs.
+            - Null if the VM has no node, if all VMs of the task were placed together, and with O(clusters).
+          type: int
+          version_added: 1.1.0
         message:
           description: The decision in one sentence.
           type: str

@@ -43,6 +43,8 @@ class Outcome:
         findings: those of the PostFilter plugins, by plugin.
         rejected_by: the plugins that rejected nodes; an event of one of them may make the request fit.
         resolvable: whether a change in the cluster can help.
+        turn: the number of this decision among those of the batch, by the time when they were made; None for a VM
+            that has no decision of its own.
         exhausted: whether a search for places of all requests together ended at its limit.
         until: the time at which it fits without any change, on the clock of Request.created; None if there is none.
     """
@@ -54,6 +56,7 @@ class Outcome:
     findings: Mapping[str, t.Any] = field(default_factory=dict)
     rejected_by: frozenset[str] = frozenset()
     resolvable: bool = False
+    turn: int | None = None
     exhausted: bool = False
     until: float | None = None
 

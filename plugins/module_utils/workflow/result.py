@@ -133,6 +133,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL) -> dict[str,
         "node": decision.node if decision else None,
         "vmid": decision.vmid if decision else None,
         "score": round(decision.score, 2) if decision else None,
+        "turn": outcome.turn,
         "storages": dict(decision.storages) if decision else {},
         "devices": [
             {

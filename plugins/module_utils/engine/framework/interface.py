@@ -109,6 +109,11 @@ class PreEnqueuePlugin(Plugin):
 class QueueSortPlugin(Plugin):
     """Orders the active queue. Exactly one is enabled."""
 
+    @property
+    def packs(self) -> bool:
+        """Whether the largest requests arrive first, if all of them can be placed in that order."""
+        return False
+
     @abc.abstractmethod
     def sort_key(self, request: Request, arrival: int) -> t.Any:
         """A sortable key, smallest first; arrival is the request's number in order of arrival."""

@@ -1,15 +1,22 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Place a batch of new VMs: one by one first, and all together by the planner where some found no place."""
+"""Place a batch of new VMs: one by one first, and all together by the planner where some found no place.
+
+One by one means in an order that packs. Only where that leaves VMs without a place, the order of the task decides which
+of them these are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
-from ...model import Request
+from ...model import Decision, Request
 from ..diagnosis import Outcome
+from ..framework.interface import QueueSortPlugin
+from ..packing_order import packing_order
 from ..scheduling_cycle import Scheduler
 
 
@@ -20,18 +27,23 @@ def place_batch(
     present: Collection[Request] = (),
     steps: int | None = None,
 ) -> list[Outcome]:
-    """Schedule the requests by Scheduler.schedule_all; where some find no place, search places for all together.
+    """Schedule the requests by Scheduler.schedule_all, largest first; where some find no place, in the order of the
+    task; and where some still find none, search places for all together.
 
     The result of the search counts only if every VM has a place and the Permit plugins allow all of them. Otherwise the
-    outcomes are those of schedule_all. VMIDs follow the order of the requests in both cases. steps limits the search;
-    None: the default. If it reaches the limit, the outcomes of VMs without a place are marked as exhausted.
+    outcomes are those of schedule_all in the order of the task. VMIDs follow the order of the task in all cases. steps
+    limits the search; None: the default. If it reaches the limit, the outcomes of VMs without a place are marked as
+    exhausted.
     """
-    outcomes = scheduler.schedule_all(requests, now, present)
+    packed = _packed(scheduler, requests, now, present)
+    if packed is not None:
+        return packed
+    outcomes = _scheduled(scheduler, requests, now, present)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
     hopeless = any(not outcomes[number].resolvable for number in homeless)
     if not homeless or hopeless or len(outcomes) < 2:
         return outcomes
-    placed = [outcome.decision for outcome in outcomes if outcome.decision is not None]
+    placed = _decisions(outcomes)
     for decision in reversed(placed):
         scheduler.undo(decision)
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]
@@ -50,6 +62,68 @@ def place_batch(
     for number in homeless:
         outcomes[number].exhausted = exhausted
     return outcomes
+
+
+def _packed(
+    scheduler: Scheduler, requests: Sequence[Request], now: float, present: Collection[Request]
+) -> list[Outcome] | None:
+    """Return the outcomes, in the order of the requests, of placing the largest first. None if that is the order of the
+    task, if the queue is sorted by a plugin that does not pack, or if a change in the cluster would help a VM.
+    """
+    profile = scheduler.profiles[scheduler.default_profile]
+    sorters: list[QueueSortPlugin] = profile.plugins("queue")
+    order = packing_order(scheduler.cluster, profile, requests) if sorters and sorters[0].packs else None
+    if order is None:
+        return None
+    found = _scheduled(scheduler, [requests[position] for position in order], now, present)
+    if any(outcome.resolvable for outcome in found):
+        for decision in reversed(_decisions(found)):
+            scheduler.undo(decision)
+        return None
+    outcomes = [outcome for _position, outcome in sorted(zip(order, found, strict=True), key=lambda each: each[0])]
+    _number_again(scheduler, outcomes)
+    return outcomes
+
+
+def _scheduled(
+    scheduler: Scheduler, requests: Sequence[Request], now: float, present: Collection[Request]
+) -> list[Outcome]:
+    """Schedule the requests in their order, and note the turn of each decision."""
+    mark = len(scheduler.cluster.journal)
+    outcomes = scheduler.schedule_all(requests, now, present)
+    last = {change.guest.vmid: number for number, change in enumerate(scheduler.cluster.journal[mark:]) if change.added}
+    decided = [outcome for outcome in outcomes if outcome.decision is not None]
+    decided.sort(key=lambda outcome: last[outcome.decision.vmid] if outcome.decision is not None else 0)
+    for turn, outcome in enumerate(decided, 1):
+        outcome.turn = turn
+    return outcomes
+
+
+def _number_again(scheduler: Scheduler, outcomes: Sequence[Outcome]) -> None:
+    """Choose the VMIDs of the decisions again, in the order of the outcomes. If some VM gets none that way, all keep
+    those that they have.
+    """
+    before = _decisions(outcomes)
+    for decision in reversed(before):
+        scheduler.undo(decision)
+    after: list[Decision] = []
+    try:
+        for decision in before:
+            after.append(replace(decision, vmid=scheduler.pick_vmid(decision.request)))
+            scheduler.cluster.assume(after[-1])
+    except CollectionError:
+        for decision in reversed(after):
+            scheduler.undo(decision)
+        for decision in before:
+            scheduler.cluster.assume(decision)
+        return
+    decided = (outcome for outcome in outcomes if outcome.decision is not None)
+    for outcome, decision in zip(decided, after, strict=True):
+        outcome.decision = decision
+
+
+def _decisions(outcomes: Iterable[Outcome]) -> list[Decision]:
+    return [outcome.decision for outcome in outcomes if outcome.decision is not None]
 
 
 def _searched(

@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoNodesAvailable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import AffinityTerm, Request, Selector
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, AffinityTerm, Request, Selector
 
 PAIR = AffinityTerm(True, Selector(tags=frozenset({"pair"})))
 
@@ -29,6 +29,36 @@ def placed(sizes: list[float]) -> list[tuple[str, int] | None]:
 
 def test_place_batch__is_as_given_where_that_fits() -> None:
     assert placed([1, 1]) == [("a", 100), ("b", 101)]
+
+
+def test_place_batch__takes_the_largest_first_and_keeps_the_order_of_vmids() -> None:
+    assert placed([1, 2, 6, 3, 5]) == [("a", 100), ("a", 101), ("a", 102), ("b", 103), ("b", 104)]
+
+
+def test_place_batch__takes_a_higher_priority_first_whatever_its_size() -> None:
+    batch = [Request("large", memory=6 * GIB), Request("small", memory=GIB, priority=5), Request("mid", memory=3 * GIB)]
+    outcomes = place_batch(scheduler(cluster([node("a", gib=10), node("b", gib=10)])), batch)
+    assert [(o.turn, o.decision and o.decision.vmid) for o in outcomes] == [(2, 100), (1, 101), (3, 102)]
+
+
+def test_place_batch__keeps_the_order_of_the_task_where_that_is_configured() -> None:
+    config = {"queue": {"PrioritySort": {"config": {"order": "as_given"}}}}
+    given = scheduler(cluster([node("a", gib=10), node("b", gib=10)]), config)
+    outcomes = place_batch(given, [vm(f"vm-{n}", gib=gib) for n, gib in enumerate([1, 2, 6])])
+    assert [(o.turn, o.decision and o.decision.node) for o in outcomes] == [(1, "a"), (2, "b"), (3, "a")]
+
+
+def test_place_batch__lets_the_order_of_the_task_decide_who_is_left_out() -> None:
+    assert placed([4, 4, 4, 4, 9]) == [("a", 100), ("b", 101), ("a", 102), ("b", 103), None]
+
+
+def test_place_batch__keeps_vmids_that_only_the_order_of_size_gives_to_all() -> None:
+    batch = [
+        Request("small", memory=GIB, vmid_range="100-101"),
+        Request("large", memory=6 * GIB, vmid_range="100-100"),
+    ]
+    outcomes = place_batch(scheduler(cluster([node("a", gib=10), node("b", gib=10)])), batch)
+    assert [o.decision and o.decision.vmid for o in outcomes] == [101, 100]
 
 
 def test_place_batch__searches_where_one_after_the_other_does_not_fit() -> None:
@@ -56,8 +86,9 @@ def test_place_batch__puts_a_group_where_all_of_it_has_room() -> None:
         Request(f"p{n}", memory=4 * 2**30, tags=frozenset({"pair"}), affinity=(PAIR,)) for n in range(2)
     ]
     outcomes = place_batch(scheduler(state), batch)
-    assert [o.decision and o.decision.node for o in outcomes] == ["a", "b", "b"]
+    assert [o.decision and o.decision.node for o in outcomes] == ["b", "a", "a"]
     assert [o.decision and o.decision.vmid for o in outcomes] == [100, 101, 102]
+    assert [o.turn for o in outcomes] == [3, 1, 2]
 
 
 def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
