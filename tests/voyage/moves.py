@@ -48,8 +48,9 @@ class Moves:
         self._asked.append(Asked(move, json.loads(response.body)["data"], by))
 
     def under_way(self) -> list[Asked]:
-        """Those that are not over."""
-        return [asked for asked in self._asked if self._goes_on(asked)]
+        """Those that are not over. One that was asked for again, as the HA manager had ignored it, is one move."""
+        latest = {(asked.move.vmid, asked.move.target): asked for asked in self._asked if self._goes_on(asked)}
+        return list(latest.values())
 
     def arrived(self, vmid: int, node: str) -> bool:
         """Whether a controller has asked for this guest to be moved to this node."""

@@ -102,6 +102,14 @@ def test_referee__counts_a_guest_on_both_nodes_while_a_controller_moves_it(clust
         referee.check()
 
 
+def test_referee__counts_a_move_once_that_is_asked_for_again(cluster: Cluster, referee: Referee) -> None:
+    guest = add(cluster, 101, "web-1", "pve1")
+    add(cluster, 102, "db-1", "pve3")
+    ask_for_move(cluster, referee, guest, "pve3")
+    ask_for_move(cluster, referee, guest, "pve3")
+    referee.check()
+
+
 def test_referee__does_not_blame_controllers_for_what_a_human_moves(cluster: Cluster, referee: Referee) -> None:
     first = add(cluster, 101, "db-1", "pve1")
     add(cluster, 102, "db-2", "pve2")
