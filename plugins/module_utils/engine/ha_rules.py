@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
 from ..model import HAIntent, HARule
@@ -94,7 +94,7 @@ def kept_together(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
 
 def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> str | None:
     """Why Proxmox would refuse rule C(name) with the VM in it, or None. Groups and disabled rules are never refused."""
-    active = {rule.name: rule for rule in rules if not rule.disabled and not rule.from_group}
+    active = {rule.name: _of_guests(rule) for rule in rules if not rule.disabled and not rule.from_group}
     rule = active.get(name)
     if rule is None:
         return None
@@ -109,6 +109,11 @@ def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> s
     if rule.positive:
         return _positive_refusal(list(active.values()), others, rule, touching)
     return _negative_refusal(list(active.values()), rule, touching, node_count)
+
+
+def _of_guests(rule: HARule) -> HARule:
+    """The rule without the negative VMIDs by which guests that are being moved count on a second node."""
+    return replace(rule, vmids=frozenset(vmid for vmid in rule.vmids if vmid >= 0))
 
 
 def preferences(rule: HARule) -> Mapping[str, float]:

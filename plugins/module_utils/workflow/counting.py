@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
-from ..model import NO_CONSTRAINTS, Decision, Guest, Request, Snapshot
+from ..model import NO_CONSTRAINTS, Decision, Guest, HARule, Request, Snapshot
 from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, HA_MOVING, KnownGuest
 from ..proxmox.inventory.static_addresses import static_addresses
 from ..reservations.records import Reservation, move_name
@@ -247,8 +247,15 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
 
 
 def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
-    """The snapshot in which guests that are being moved count on both nodes."""
-    return replace(whole, guests=(*whole.guests, *under_way))
+    """The snapshot in which guests that are being moved count on both nodes. HA rules keep others apart from both."""
+    moving = tuple(under_way)
+
+    def with_copies(rule: HARule) -> HARule:
+        copies = {guest.vmid for guest in moving if -guest.vmid in rule.vmids and not rule.positive}
+        return replace(rule, vmids=rule.vmids | copies) if copies else rule
+
+    rules = tuple(with_copies(rule) for rule in whole.ha_rules)
+    return replace(whole, guests=(*whole.guests, *moving), ha_rules=rules)
 
 
 def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:

@@ -11,9 +11,12 @@ from dataclasses import replace
 
 import pytest
 from support.ledgers import reservation
-from support.small_cluster import guest, node
+from support.small_cluster import guest, node, scheduler
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import assumed_guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
+    ClusterState,
+    assumed_guest,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,
@@ -22,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     GangRef,
     Guest,
     HAIntent,
+    HARule,
     Request,
     Selector,
     Snapshot,
@@ -35,6 +39,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
     guest_of,
     known_guests,
     reservation_of,
+    with_moves,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 
@@ -288,6 +293,18 @@ def test_a_move__is_over_when_the_cluster_shows_it_or_its_holder_is_gone_and_not
 ) -> None:
     found = moving(replace(guest(100, "pve1", name="web-1"), **shown), moved(**held))
     assert (found.fulfilled == {100}, found.under_way == ()) == (over, over)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_guest_that_is_being_moved__is_kept_apart_on_both_nodes_by_its_ha_rule(positive: bool) -> None:
+    rule = HARule("rule", "resource-affinity", frozenset({100}), positive=positive)
+    result = moving(guest(100, "pve1", name="web-1"), moved())
+
+    whole = with_moves(replace(result.snapshot, ha_rules=(rule,)), result.under_way)
+    refusals = scheduler(ClusterState(whole)).refusals(Request("db-1", ha=HAIntent(rule="rule")))
+
+    refused = {name for name, statuses in refusals.items() if "HARules" in statuses}
+    assert refused == ({"pve2"} if positive else {"pve1", "pve2"})
 
 
 LATE = {"name": None, "gib": 0, "status": "stopped"}
