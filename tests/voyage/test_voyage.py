@@ -16,8 +16,10 @@ import pytest
 
 from .__main__ import code_digest, new_seeds
 
-FOUND = (276, 578091972)
-"""Seeds that once found something: a move without a reservation, a move that ended between two looks."""
+FOUND = (276, 578091972, 101152)
+"""Seeds that found a move without a reservation, a move that ended between two looks, and a VM that was placed where a
+guest of its HA rule was going.
+"""
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
