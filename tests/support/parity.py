@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 VARIABLE_PARTS = (
     *("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot"),
-    *("cluster", "digest", "uptime", "seconds"),
+    *("cluster", "digest", "uptime", "seconds", "checksum"),
 )
 """What differs between two runs of the same task on two clusters: a traceback names files of the module's archive, a
-snapshot has figures of the moment, a plan names its cluster, and no two moves take the same time.
+snapshot has figures of the moment, a plan names its cluster, no two moves take the same time, and a checksum is that of
+a page with the time on it.
 """
 
 
