@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from ..errors import InvalidPluginConfig
 from ..model import GIB, StorageClass
 from .framework.config import Setting, check_settings
-from .patterns.names import InvalidPattern, name_pattern
+from .patterns import InvalidPattern
+from .patterns.names import name_pattern
 
 SETTINGS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..bits import set_bits
-from .names import InvalidPattern
+from . import InvalidPattern
 from .syntax import Alternatives, Characters, Repeat, Sequence, Symbol, Tree
 
 # Bounds of what one expression may cost. The first is the number of symbols when counted repeats are written out. The

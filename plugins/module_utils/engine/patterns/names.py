@@ -8,16 +8,13 @@ from __future__ import annotations
 import functools
 
 from ...errors import InvalidRequest
+from . import InvalidPattern
 
 MAX_KNOWN_STEPS = 10_000
 """The number of steps that one pattern remembers. When it is reached, the memory is cleared."""
 
 MAX_SHOWN = 80
 """The most characters of a pattern that an error shows."""
-
-
-class InvalidPattern(ValueError):
-    """A regular expression has a mistake, uses what is not supported, or is too complex. The text says which."""
 
 
 class _State:

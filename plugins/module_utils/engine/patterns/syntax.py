@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .names import InvalidPattern
+from . import InvalidPattern
 
 START = "^"
 END = "$"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model import VMID_MAX, VMID_MIN
-from ..patterns.names import InvalidPattern
+from ..patterns import InvalidPattern
 from ..patterns.syntax import parse
 from .automaton import Digits, matching_numbers
 from .choice import InvalidVMIDChoice, VMIDChoice
