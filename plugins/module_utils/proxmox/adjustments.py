@@ -31,7 +31,7 @@ class Adjustment:
     moves: Mapping[str, str] = field(default_factory=dict)
 
 
-Adjust: t.TypeAlias = "Callable[[Mapping[str, t.Any]], Adjustment]"
+Adjust = Callable[[Mapping[str, t.Any]], Adjustment]
 """Takes a VM's config as Proxmox returns it, but with its final description, and returns the changes to make."""
 
 

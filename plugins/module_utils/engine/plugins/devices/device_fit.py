@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import typing as t
 from collections.abc import Sequence
 
 from ....model import Request
@@ -13,8 +14,10 @@ from ...cache import NodeInfo
 from ...framework.cycle_state import CycleState
 from ...framework.interface import Event, ScorePlugin
 from ...framework.status import Status
-from .device_claims import DevicesOn
 from .device_scarcity import left_free
+
+if t.TYPE_CHECKING:
+    from .device_claims import DevicesOn
 
 
 class DeviceFit(ScorePlugin):
