@@ -28,6 +28,8 @@ class Process:
         host: where it runs; processes of one host see whether the others live.
         clock_error: seconds by which its wall clock is ahead.
         frozen_until: it does nothing before this moment.
+        interrupted: whether its main thread is to be interrupted at its next step.
+        deaf: whether it ignores signals, as modules do after the first one.
     """
 
     pid: int
@@ -37,11 +39,17 @@ class Process:
     frozen_until: float = 0.0
     killed: bool = False
     interrupted: bool = False
+    deaf: bool = False
     actors: list[Actor] = field(default_factory=list)
 
     @property
     def ended(self) -> bool:
         return all(actor.ended for actor in self.actors)
+
+    def interrupt(self) -> None:
+        """Send it a signal."""
+        if not self.deaf:
+            self.interrupted = self.deaf = True
 
 
 @dataclass(eq=False)

@@ -174,7 +174,7 @@ class Chaos:
     def _interrupt(self) -> None:
         if process := self._one():
             self._history.log(f"{process.name} is interrupted")
-            process.interrupted = True
+            process.interrupt()
 
     # --- the cluster and the ledger ---
 
