@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import CollectionError
-from ...model import Guest
+from ...model import Guest, Node
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..cache import ClusterState
 from ..framework.profile import Profile
@@ -222,7 +222,7 @@ class _Planner:
 
 def reasons(board: Board, item: Item) -> tuple[str, str]:
     """Return why no node takes the item at present, and the remedy."""
-    rows, found, kinds = board.rows(item), Counter[str](), Counter[Category]()
+    rows, found, cures = board.rows(item), Counter[str](), Counter[str]()
     for info in board.nodes:
         if info.index in board.reach.closed or info.index in item.homes:
             continue
@@ -233,13 +233,20 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
             status = status or board.refusal(item, info.index)
             if status is not None:
                 found[status.reason] += 1
-                kinds[status.category] += 1
+                cures[CURES[status.category] if _is_open(info.node) else BRING_BACK] += 1
     told = ", ".join(
         f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
     )
-    cure = CURES.get(kinds.most_common(1)[0][0] if kinds else Category.RULE, CURES[Category.RULE])
-    return f"no node takes it: {told}" if told else "there is no other node", cure
+    if not told:
+        return "there is no other node", "drain fewer nodes at once"
+    return f"no node takes it: {told}", cures.most_common(1)[0][0] if cures else CURES[Category.RULE]
 
+
+def _is_open(node: Node) -> bool:
+    return node.online and not node.maintenance and not node.drained
+
+
+BRING_BACK = "bring the nodes back that are offline, in maintenance or drained"
 
 CURES = {
     Category.CAPACITY: "free room on the other nodes, or stop it",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import random
 import typing as t
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.plan_walk import walk
@@ -154,6 +156,19 @@ def test_undo__names_what_cannot_go_back() -> None:
     plan = planned(nodes("a", "b"), guests, Goals(undo={100: "b"}))
     assert plan.empty
     assert "b would exceed the memory overcommit ratio" in plan.stuck[0].why
+
+
+@pytest.mark.parametrize(
+    ("drained", "why", "cure"),
+    [
+        ("a", "no node takes it: 1 node(s) were offline", "bring the nodes back that are offline"),
+        ("ab", "there is no other node", "drain fewer nodes at once"),
+    ],
+)
+def test_drain__asks_for_nodes_where_none_is_open(drained: str, why: str, cure: str) -> None:
+    state = tuple(replace(each, online=each.name == "a") for each in nodes("a", "b"))
+    plan = planned(state, [guest(100, "a")], Goals(drain=frozenset(drained)))
+    assert [(each.why, each.cure.startswith(cure)) for each in plan.stuck] == [(why, True)]
 
 
 # --- balance ---
