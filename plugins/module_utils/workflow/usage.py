@@ -48,7 +48,8 @@ class NodeUsage:
 
     def as_result(self, *, with_guests: bool = False) -> dict[str, t.Any]:
         """The entry of C(nodes) in the module's result."""
-        guests = {"guests": [_guest(guest) for guest in self.guests]} if with_guests else {}
+        by_vmid = sorted(self.guests, key=lambda guest: guest.vmid) if with_guests else ()
+        guests = {"guests": [_guest(guest) for guest in by_vmid]} if with_guests else {}
         return {
             **({} if self.cluster is None else {"cluster": self.cluster}),
             "node": self.node,

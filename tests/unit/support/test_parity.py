@@ -42,6 +42,21 @@ def test_parity__names_what_differs(tmp_path: Path, other: dict[str, Any], where
     assert found.endswith(f".0.json: {where}")
 
 
+def test_parity__does_not_compare_what_the_cluster_forgets_of_an_offline_node(tmp_path: Path) -> None:
+    known = {**RESULT, "nodes": [{"node": "pve5", "online": False, "storages": [{"storage": "local"}]}]}
+    warning = "pve5 cannot be reached, and the names of the VMs there are not known (126): one is treated as missing"
+    forgotten = {**RESULT, "nodes": [{"node": "pve5", "online": False, "storages": []}], "warnings": [warning]}
+    assert differences(kept(tmp_path / "a", known), kept(tmp_path / "b", forgotten)) == []
+
+
+@pytest.mark.parametrize(("vms", "differ"), [([{"vmid": 100, "node": "pve2"}], 0), ([{"vmid": "100"}], 1)])
+def test_parity__compares_keys_and_types_of_hosts_that_race(tmp_path: Path, vms: list[Any], differ: int) -> None:
+    for name, result, hosts in (("a", RESULT, ("web-1", "web-2")), ("b", {**RESULT, "vms": vms}, ("web-2", "web-1"))):
+        (tmp_path / name).mkdir()
+        keep(tmp_path / name, [TaskRun(host, "create", False, result) for host in hosts])
+    assert len(differences(tmp_path / "a", tmp_path / "b")) == differ
+
+
 def test_parity__reports_plays_that_ran_one_way_only(tmp_path: Path) -> None:
     (found,) = differences(kept(tmp_path / "a", RESULT, RESULT), kept(tmp_path / "b", RESULT))
     assert found.endswith(".1.json: ran one way only")
