@@ -17,7 +17,7 @@ An entry of C(profiles) with a new name defines a new profile; it C(extends) a n
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..errors import InvalidPluginConfig, InvalidRequest
 from ..model import Request
@@ -49,12 +49,35 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
 }
 
 
+class Profiles(Mapping[str, Profile]):
+    """All profiles by name. Each is built when it is used for the first time."""
+
+    def __init__(self, registry: Registry, configs: Mapping[str, Mapping[str, t.Any]]) -> None:
+        self._registry = registry
+        self._configs = configs
+        self._built: dict[str, Profile] = {}
+
+    def __getitem__(self, name: str) -> Profile:
+        if name not in self._built:
+            self._built[name] = Profile(name, self._registry, self._configs[name])
+        return self._built[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._configs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+
 def build_profiles(
     registry: Registry,
     plugin_config: Mapping[str, t.Any] | None = None,
     above: Mapping[str, t.Any] | None = None,
-) -> dict[str, Profile]:
-    """Return all profiles by name.
+) -> Profiles:
+    """Return all profiles by name. The default profile and those of the user are built, and so checked, at once.
 
     plugin_config is the parsed file; above has sections that are merged into every profile last.
     Raises InvalidPluginConfig.
@@ -73,7 +96,10 @@ def build_profiles(
             )
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    return {name: Profile(name, registry, laid_over(layer, above or {})) for name, layer in layers.items()}
+    profiles = Profiles(registry, {name: laid_over(layer, above or {}) for name, layer in layers.items()})
+    for name in (DEFAULT, *own):
+        profiles[name]
+    return profiles
 
 
 def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:

@@ -18,7 +18,7 @@ from .options.counted import expand
 from .options.devices import device_attributes, device_needs
 from .options.entries import build_entries
 from .options.node_facts import facts_of
-from .options.plugin_config import check_entries, profiles_of
+from .options.plugin_config import check_entries, profiles_in_use, profiles_of
 from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
@@ -48,7 +48,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         counted = count_reservations(access.read(), reservations)
         requests = [entry.request for entry in entries]
         devices = device_needs(requests, device_attributes(params.get("device_attributes")))
-        subjects = subjects_of(profiles.values())
+        subjects = subjects_of(profiles_in_use(entries, profiles, default).values())
         whole = access.complete(counted.snapshot, requests, subjects, devices, many=True)
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         templates = Templates(access.reader)

@@ -247,3 +247,27 @@ def test_setting_of_a_filter__switches_no_score_on() -> None:
     config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}}}
     names = {plugin.name for plugin in build_profiles(builtin_registry(), config)["balanced"].plugins("scores")}
     assert names == {plugin.name for plugin in build_profiles(builtin_registry())["balanced"].plugins("scores")}
+
+
+def test_named_profile__is_built_when_it_is_used_and_once() -> None:
+    built = []
+
+    class Noting(FilterPlugin):
+        name = "Noting"
+
+        def __init__(self, config: t.Any) -> None:
+            super().__init__(config)
+            built.append(self)
+
+        def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+            return None
+
+    registry = builtin_registry()
+    registry.register(Noting)
+    profiles = build_profiles(registry, {"profiles": {"mine": {"extends": "pack"}}})
+    assert len(built) == 2, "the default profile and that of the user"
+    assert profiles["pack"] is profiles["pack"]
+    assert len(built) == 3
+    assert set(profiles) == {*NAMED, "mine"}
+    assert len(profiles) == 5
+    assert len(built) == 3

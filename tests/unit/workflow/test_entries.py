@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
@@ -16,6 +18,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     Clone,
     Entry,
     build_entries,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
+    profiles_in_use,
 )
 
 PER_VM = list(one_vm_argument_spec())
@@ -147,3 +152,11 @@ def test_clone__is_full_unless_it_is_said_otherwise(given: dict[str, Any], clone
 def test_given__are_the_options_that_were_set_anywhere() -> None:
     (entry,) = entries(memory=512, vms=[{"name": "web", "cores": 2}])
     assert entry.given.keys() == {"memory", "name", "cores"}
+
+
+def test_profiles_in_use__are_the_default_one_and_those_that_entries_name() -> None:
+    known = build_profiles(builtin_registry())
+    named = entries(vms=[{"name": "a", "profile": "pack"}, {"name": "b"}, {"name": "c", "profile": "pack"}])
+    gone = entries(name="d", profile="removed", state="absent")
+    assert profiles_in_use(named, known, "balanced") == {"balanced": known["balanced"], "pack": known["pack"]}
+    assert set(profiles_in_use(gone, known, "balanced")) == {"balanced"}

@@ -40,7 +40,7 @@ SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 
 def profiles_of(
     params: Mapping[str, t.Any], above: Mapping[str, t.Any] | None = None
-) -> tuple[dict[str, Profile], str]:
+) -> tuple[Mapping[str, Profile], str]:
     """The profiles by name, and the name of the default profile. above is merged into every profile.
 
     Raises InvalidPluginConfig, InvalidRequest.
@@ -203,6 +203,14 @@ def _plugins_of(module: types.ModuleType) -> list[type[Plugin]]:
         and value.__module__ == module.__name__
         and not name.startswith("_")
     ]
+
+
+def profiles_in_use(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> dict[str, Profile]:
+    """The default profile and those that entries name. The others are not built, and what their plugins need is not
+    read.
+    """
+    names = {default, *(entry.request.profile for entry in entries)}
+    return {name: profiles[name] for name in profiles if name in names}
 
 
 def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> None:

@@ -14,7 +14,7 @@ from ...model import Guest
 from .counted import Series, expand, surplus_entries
 from .devices import device_attributes
 from .entries import Entry, build_entries
-from .plugin_config import check_entries, profiles_of
+from .plugin_config import check_entries, profiles_in_use, profiles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Task:
             series = expanded.series
         profiles, default = profiles_of(params)
         check_entries(entries, profiles, default)
-        return cls(entries, series, profiles, default, device_attributes(params.get("device_attributes")))
+        in_use = profiles_in_use(entries, profiles, default)
+        return cls(entries, series, in_use, default, device_attributes(params.get("device_attributes")))
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
         """The entries that remove the VMs of formerly larger counts, and warnings. Calls read, which returns all
