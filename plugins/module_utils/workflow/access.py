@@ -225,7 +225,7 @@ class Access:
 
     def _with_facts(self, snapshot: Snapshot) -> Snapshot:
         facts = self._facts(snapshot.nodes)
-        nodes = tuple(replace(node, **facts.get(node.name, {})) for node in snapshot.nodes)
+        nodes = tuple(replace(node, **facts[node.name]) if node.name in facts else node for node in snapshot.nodes)
         return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:

@@ -108,7 +108,9 @@ class AddressBook:
                 else:
                     cards.setdefault(card, {})[pool] = own
         whole = {card: found for card, found in cards.items() if len(found) == len(entry.addresses[card])}
-        options = self._options(entry.request.options, whole) if whole else {}
+        if not whole:
+            return entry, cautions
+        options = self._options(entry.request.options, whole)
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
     def _options(

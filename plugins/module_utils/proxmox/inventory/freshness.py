@@ -219,7 +219,10 @@ def _began(task: Row) -> tuple[float, bool]:
 
 
 def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
-    guests = (dataclasses.replace(guest, status=statuses.get(guest.vmid) or guest.status) for guest in snapshot.guests)
+    guests = (
+        dataclasses.replace(guest, status=status) if (status := statuses.get(guest.vmid)) else guest
+        for guest in snapshot.guests
+    )
     return dataclasses.replace(snapshot, guests=tuple(guests))
 
 

@@ -91,9 +91,9 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) ->
 
     defaults are the options at the top of the task.
     """
-    expanded = Expanded([], [], [])
+    expanded, counting = Expanded([], [], []), count_argument_spec()
     for position, body in enumerate(vms):
-        own = {key: value for key, value in body.items() if key not in count_argument_spec()}
+        own = {key: value for key, value in body.items() if key not in counting}
         bodies = [own]
         if body.get("count") is not None:
             series = _series(f"vms[{position}].", body, {**defaults, **_given(body)})
