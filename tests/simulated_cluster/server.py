@@ -188,7 +188,7 @@ class Server:
         if effects.vmid_taken:
             control.take_vmid(cluster, checked)
         result = handler(call)
-        return await result if inspect.isawaitable(result) else result
+        return await result if inspect.iscoroutine(result) else result
 
     def _reach_node(self, match: Match) -> None:
         """Requests for another node are handed on to it, if it can be reached."""

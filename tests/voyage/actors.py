@@ -9,6 +9,7 @@ decides the order of everything, and no real time passes.
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Process:
         frozen_until: it does nothing before this moment.
         interrupted: whether its main thread is to be interrupted at its next step.
         deaf: whether it ignores signals, as modules do after the first one.
+        actors: those of its threads that have not ended.
     """
 
     pid: int
@@ -44,7 +46,7 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        return all(actor.ended for actor in self.actors)
+        return not self.actors
 
     def interrupt(self) -> None:
         """Send it a signal."""
@@ -117,13 +119,14 @@ class Actors:
 
     def next_time(self) -> float | None:
         """When the first of those that only wait for time goes on."""
-        times = [
-            max(actor.wake, actor.process.frozen_until)
-            for actor in self.all
-            if actor.wake is not None and not actor.ended
-        ]
-        frozen = [actor.process.frozen_until for actor in self.all if actor.process.frozen_until > self.now]
-        return min((time for time in (*times, *frozen) if time > self.now), default=None)
+        first, now = math.inf, self.now
+        for actor in self.all:
+            frozen, wake = actor.process.frozen_until, actor.wake
+            if frozen > now:
+                first = min(first, frozen)
+            elif wake is not None and now < wake < first:
+                first = wake
+        return None if first == math.inf else first
 
     def resume(self, actor: Actor) -> None:
         """Let an actor go on, and return when it waits. What it raises at its end is raised here."""
@@ -134,19 +137,20 @@ class Actors:
             self.current = None
             if actor.ended:
                 self.all.remove(actor)
+                actor.process.actors.remove(actor)
                 del self._threads[actor]
 
     def _may_go_on(self, actor: Actor) -> bool:
-        process = actor.process
+        process, ready, wake = actor.process, actor.ready, actor.wake
         if process.killed:
             return True
         if process.frozen_until > self.now:
             return False
-        if actor.ready is not None and actor.ready():
+        if wake is not None and wake <= self.now:
             return True
-        if actor.is_main and process.interrupted:
-            return True
-        return (actor.wake is not None and actor.wake <= self.now) or (actor.ready is None and actor.wake is None)
+        if ready is None:
+            return wake is None or (actor.is_main and process.interrupted)
+        return ready() or (actor.is_main and process.interrupted)
 
     def _run(self, actor: Actor, action: Callable[[], object]) -> None:
         try:

@@ -51,12 +51,14 @@ class Loop(BaseEventLoop):
 
     def _is_due(self) -> bool:
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        return bool(self._ready) or bool(timers and timers[0].when() <= self.time())  # type: ignore[attr-defined]
+        return bool(self._ready) or bool(timers and timers[0].when() <= self._actors.now)  # type: ignore[attr-defined]
 
     def next_time(self) -> float | None:
         """When the next thing is due."""
-        times = [handle.when() for handle in self._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
-        return min(times, default=None)
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        if timers and not timers[0].cancelled():
+            return timers[0].when()
+        return min((handle.when() for handle in timers if not handle.cancelled()), default=None)
 
     def _process_events(self, _events: list[t.Any]) -> None:
         pass

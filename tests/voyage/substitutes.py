@@ -292,22 +292,27 @@ class Stand:
 
 
 class Module:
-    """What looks like a module, and is the one of the present history."""
+    """What looks like a module, and is the substitute of the present history."""
 
-    def __init__(self, stand: Stand, name: str) -> None:
-        self._stand = stand
-        self._name = name
+    _substitute: t.Any = None
+
+    def begin(self, substitute: t.Any) -> None:
+        """Stand for the substitute of a new history."""
+        vars(self).clear()
+        self._substitute = substitute
 
     def __getattr__(self, name: str) -> t.Any:
-        return getattr(self._stand.values[self._name], name)
+        value = getattr(self._substitute, name)
+        setattr(self, name, value)
+        return value
 
 
 STAND = Stand()
 MODULES = (
-    (time, Module(STAND, "time")),
-    (threading, Module(STAND, "threading")),
-    (secrets, Module(STAND, "secrets")),
-    (signal, Module(STAND, "signal")),
+    (time, Module()),
+    (threading, Module()),
+    (secrets, Module()),
+    (signal, Module()),
 )
 DEFAULTS = (
     (time.time, lambda: STAND.values["time"].time()),
@@ -363,3 +368,5 @@ def begin(actors: Actors, rng: random.Random) -> None:
         "as_completed": lambda futures: as_completed(actors, futures),
         "future": lambda: Future(actors),
     }
+    for original, module in MODULES:
+        module.begin(STAND.values[original.__name__])
