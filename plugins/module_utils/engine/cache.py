@@ -17,7 +17,7 @@ from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
 from .devices.addresses import share_hardware
 from .guest_index import GuestIndex, RepellingTerms, RuleIndex
 from .selectors import selects
-from .vmids.taken import TakenVMIDs
+from .vmids.choice import TakenVMIDs
 
 T = t.TypeVar("T")
 

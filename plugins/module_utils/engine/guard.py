@@ -10,13 +10,17 @@ import os
 import sys
 import traceback
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
-from .framework.interface import Plugin, ScorePlugin
+from .cache import NodeInfo
+from .framework.cycle_state import CycleState
+from .framework.interface import FilterPlugin, Plugin, ScorePlugin
+from .framework.many_nodes import FilterOfMany, ScoreOfMany
 from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
+from .verdicts import POINTS, Scoring
 
 T = t.TypeVar("T")
 
@@ -99,6 +103,96 @@ def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
     """Check many scores; fast if all are valid."""
     invalid = [score for score in scores if not 0.0 <= score <= 100.0]
     return [in_range(plugin, score) for score in scores] if invalid else scores
+
+
+def filter_all(
+    plugin: FilterPlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]
+) -> list[Status | None]:
+    """The answers of any filter for the nodes."""
+    if isinstance(plugin, FilterOfMany):
+        return plugin.filter_all(state, request, nodes)
+    return [plugin.filter(state, request, node) for node in nodes]
+
+
+def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+    """The scores that any score plugin gives the nodes."""
+    if isinstance(plugin, ScoreOfMany):
+        return plugin.score_all(state, request, nodes)
+    return [plugin.score(state, request, node) for node in nodes]
+
+
+def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+    """The scores of the nodes in the plugin's own unit."""
+    return [finite(plugin, score) for score in guarded(plugin, score_all, plugin, state, request, nodes)]
+
+
+def normalized(
+    plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: list[float]
+) -> list[float]:
+    """The same scores within 0..100."""
+    made = guarded(plugin, plugin.normalize, state, request, nodes, raw)
+    if len(made) != len(raw):
+        raise failed(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
+    return all_in_range(plugin, made)
+
+
+def run_filters(
+    state: CycleState,
+    request: Request,
+    filters: Iterable[FilterPlugin],
+    nodes: Sequence[NodeInfo],
+    rejections: list[Status | None] | dict[int, Status],
+) -> Sequence[NodeInfo]:
+    """Let each filter evaluate the nodes that those before it accept. Store the rejections by the index of the node;
+    return the nodes that all filters accept.
+    """
+    plugin: Plugin | None = None
+    try:
+        for plugin in filters:
+            statuses = filter_all(plugin, state, request, nodes)
+            if statuses.count(None) == len(nodes):
+                continue
+            left = []
+            last: Status | None = None
+            rejection: Status | None = None
+            for info, status in zip(nodes, statuses, strict=True):
+                # Many nodes may share one status.
+                if status is not None and status is not last:
+                    last, rejection = status, checked(plugin, status)
+                if status is None or rejection is None:
+                    left.append(info)
+                else:
+                    rejections[info.index] = rejection
+            nodes = left
+    except CollectionError:
+        raise
+    # Custom plugins may raise anything; guarded() per call would cost more than most plugins do.
+    except Exception as error:
+        if plugin is None:
+            raise
+        raise raised(plugin, error) from error
+    return nodes
+
+
+def run_scorers(
+    state: CycleState, request: Request, scorers: Iterable[Scoring], nodes: Sequence[NodeInfo]
+) -> Sequence[int]:
+    """Store the scores of the nodes; return their weighted sums in POINTS."""
+    totals = [0] * len(nodes)
+    plugin: Plugin | None = None
+    try:
+        for plugin, scores, weight in scorers:
+            given = all_in_range(plugin, score_all(plugin, state, request, nodes))
+            for info, score in zip(nodes, given, strict=True):
+                scores[info.index] = score
+            totals = [total + round(weight * score * POINTS) for total, score in zip(totals, given, strict=True)]
+    except CollectionError:
+        raise
+    except Exception as error:  # as above
+        if plugin is None:
+            raise
+        raise raised(plugin, error) from error
+    return totals
 
 
 def raised(plugin: Plugin, error: Exception) -> PluginFailed:

@@ -1,19 +1,25 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling queue: requests that could not be placed, and when to try each of them again.
+"""The scheduling queue: the requests that are decided together, in their order; and those that could not be placed,
+with the time when each of them is tried again.
 
 It has no clock: every method receives the time, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+import enum
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from ..model import Request
+from .diagnosis import Outcome
+from .framework.cycle_state import Numbered
 from .framework.interface import Event
 from .framework.profile import Profile
+from .framework.status import Category
+from .selectors import attracts
 
 BACKOFF_FIRST = 1.0
 BACKOFF_MOST = 10.0
@@ -21,9 +27,68 @@ LONGEST_WAIT = 300.0
 """Seconds after which a request is tried again even without an event."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """One request that waits.
+    """A request of a batch, with its number in order of arrival."""
+
+    request: Request
+    arrival: int
+
+
+class Hope(enum.Enum):
+    """Which placements of other VMs of the batch may make a failed request fit."""
+
+    NONE = "none"
+    SELECTED = "those that its own rules select"
+    ANY = "any"
+
+    def is_met(self, request: Request, placements: Iterable[Request]) -> bool:
+        """Whether one of the placements may make the request fit; there is at least one."""
+        if self is Hope.SELECTED:
+            return any(attracts(request, other) for other in placements)
+        return self is Hope.ANY
+
+
+@dataclass(slots=True)
+class Batch:
+    """The requests that are decided together and their outcomes so far, by their number in order of arrival.
+
+    Attributes:
+        placed: the requests placed so far; those of VMs that exist already have negative numbers.
+        undecided, unplaced: those still to be decided; those that failed or are held back.
+        barred: requests that Permit rejected in the end, which are tried again after all others; held: those that never
+            entered the queue.
+        hopes: for each failed request what may make it fit, with the outcome from which this was derived.
+        queue: the requests in the order in which they are tried.
+    """
+
+    placed: Numbered
+    undecided: Numbered = field(default_factory=Numbered)
+    unplaced: Numbered = field(default_factory=Numbered)
+    barred: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+    hopes: dict[int, tuple[Outcome, Hope]] = field(default_factory=dict)
+    queue: list[Queued] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def hope(self, queued: Queued, profile: Profile) -> Hope:
+        """Which placements may make a failed request fit. A placement can satisfy a rule, but never adds capacity."""
+        outcome = self.outcomes[queued.arrival]
+        known = self.hopes.get(queued.arrival)
+        if known is not None and known[0] is outcome:
+            return known[1]
+        plugins = [plugin for plugin in profile.all() if plugin.name in outcome.rejected_by]
+        rules = [plugin for plugin in plugins if plugin.category is Category.RULE]
+        hope = Hope.SELECTED if rules and all(plugin.selective for plugin in rules) else Hope.ANY
+        if not outcome.resolvable or (plugins and not rules):
+            hope = Hope.NONE
+        self.hopes[queued.arrival] = outcome, hope
+        return hope
+
+
+@dataclass(slots=True)
+class Unplaced:
+    """A request that waits until it is tried again.
 
     Attributes:
         not_before: the end of its backoff.
@@ -51,7 +116,7 @@ class SchedulingQueue:
 
     def __init__(self, profile_of: Callable[[Request], Profile]) -> None:
         self._profile_of = profile_of
-        self._waiting: dict[int, Queued] = {}
+        self._waiting: dict[int, Unplaced] = {}
         # How often each request failed, by number.
         self._attempts: dict[int, int] = {}
 
@@ -72,23 +137,23 @@ class SchedulingQueue:
         backoff = min(BACKOFF_FIRST * 2 ** (attempts - 1), BACKOFF_MOST)
         not_before, wake_at = (now + backoff, now + LONGEST_WAIT) if until is None else (until, until)
         self._attempts[number] = attempts
-        self._waiting[number] = Queued(request, not_before, wake_at, frozenset(rejected_by))
+        self._waiting[number] = Unplaced(request, not_before, wake_at, frozenset(rejected_by))
 
     def wake(self, events: Collection[Event]) -> None:
         """Make the requests that these events may help due after their backoff."""
-        for queued in self._waiting.values():
-            queued.woken = queued.woken or self._may_help(queued, events)
+        for waiting in self._waiting.values():
+            waiting.woken = waiting.woken or self._may_help(waiting, events)
 
     def next_time(self) -> float | None:
         """When the next request is due if nothing happens; None when none waits."""
-        return min((queued.due for queued in self._waiting.values()), default=None)
+        return min((waiting.due for waiting in self._waiting.values()), default=None)
 
     def pop(self, now: float) -> list[int]:
         """Return the numbers of the requests to try now; empty while none is due.
 
         When one is due, all are returned: trying them costs no further reading, and some may be in the same group.
         """
-        if all(queued.due > now for queued in self._waiting.values()):
+        if all(waiting.due > now for waiting in self._waiting.values()):
             return []
         numbers = sorted(self._waiting)
         self._waiting.clear()
@@ -97,8 +162,8 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _may_help(self, queued: Queued, events: Collection[Event]) -> bool:
-        if not queued.rejected_by:
+    def _may_help(self, waiting: Unplaced, events: Collection[Event]) -> bool:
+        if not waiting.rejected_by:
             return bool(events)
-        plugins = self._profile_of(queued.request).all()
-        return any(plugin.events & set(events) for plugin in plugins if plugin.name in queued.rejected_by)
+        plugins = self._profile_of(waiting.request).all()
+        return any(plugin.events & set(events) for plugin in plugins if plugin.name in waiting.rejected_by)

@@ -18,22 +18,9 @@ from ..model import Request
 from .cache import ClusterState, NodeInfo
 from .framework.cycle_state import CycleState
 from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
-from .framework.many_nodes import score_all
 from .framework.status import Code, Status
-from .guard import Blame, all_in_range, failed, finite, guarded, in_range
-from .shared_groups import (
-    NOTHING,
-    POINTS,
-    Answer,
-    Division,
-    Group,
-    Moment,
-    Past,
-    Scoring,
-    Was,
-    run_filters,
-    run_scorers,
-)
+from .guard import Blame, finite, guarded, in_range, normalized, raw_scores, run_filters, run_scorers
+from .verdicts import NOTHING, POINTS, Answer, Division, Group, Moment, Past, Scoring, Was
 
 REJECTED = -1
 """The total of a rejected node; lower than every other."""
@@ -273,8 +260,7 @@ class SharedVerdicts:
             return [()] * len(nodes)
         columns: list[Iterable[float | None]] = []
         for scorer, alone in zip(self.ranked, division.alone, strict=True):
-            given = guarded(scorer, score_all, scorer, state, request, nodes) if alone else ()
-            columns.append([finite(scorer, score) for score in given] if alone else [None] * len(nodes))
+            columns.append(raw_scores(scorer, state, request, nodes) if alone else [None] * len(nodes))
         return zip(*columns, strict=True)
 
     def _divided(
@@ -356,16 +342,14 @@ class SharedVerdicts:
         """Normalize the unbounded scores, each different one once. Returns their weighted sum for each group."""
         if not passing:
             return []
-        normalized: list[list[float]] = []
+        columns: list[list[float]] = []
         for number, scorer in enumerate(self.ranked):
             first = {self.answers[group].raws[number]: self._cluster.nodes[group.top] for group in passing}
-            made = guarded(scorer, scorer.normalize, state, request, list(first.values()), list(first))
-            if len(made) != len(first):
-                raise failed(scorer, f"normalize() made {len(made)} scores of {len(first)}")
-            by_raw = dict(zip(first, all_in_range(scorer, made), strict=True))
-            normalized.append([by_raw[self.answers[group].raws[number]] for group in passing])
+            made = normalized(scorer, state, request, list(first.values()), list(first))
+            by_raw = dict(zip(first, made, strict=True))
+            columns.append([by_raw[self.answers[group].raws[number]] for group in passing])
         added = []
-        for group, scores in zip(passing, zip(*normalized, strict=True), strict=True):
+        for group, scores in zip(passing, zip(*columns, strict=True), strict=True):
             self.answers[group] = self.answers[group]._replace(normalized=scores)
             weighted = zip(self.ranked, scores, strict=True)
             added.append(sum(round(self._weights[scorer.name] * score * POINTS) for scorer, score in weighted))

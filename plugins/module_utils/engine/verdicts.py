@@ -1,21 +1,130 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdicts on all nodes in one scheduling cycle."""
+"""The verdicts on all nodes in one scheduling cycle: those of sharing plugins on nodes and on groups of nodes, and the
+whole verdict on each node.
+"""
 
 from __future__ import annotations
 
 import bisect
 import heapq
 import typing as t
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .cache import NodeInfo
-from .framework.interface import ScorePlugin
+from .framework.interface import FilterPlugin, ScorePlugin
 from .framework.status import Status
-from .shared_groups import POINTS, Group, Past
-from .sharing import SharedVerdicts
+
+if t.TYPE_CHECKING:
+    from .sharing import SharedVerdicts
+
+POINTS = 1_000_000
+"""Weighted scores are summed and compared as whole millionths, so that rounding errors of floats decide nothing."""
+
+
+class Answer(t.NamedTuple):
+    """The verdict on all nodes of a group in one cycle.
+
+    Attributes:
+        rejection: the reason if the group is rejected.
+        scores, total: the scores of the plugins that evaluate the whole group, and their weighted sum in POINTS.
+        raws, normalized: the values of each unbounded score.
+    """
+
+    rejection: Status | None
+    scores: tuple[float, ...] = ()
+    total: int = 0
+    raws: tuple[float, ...] = ()
+    normalized: tuple[float, ...] = ()
+
+
+NOTHING = Answer(None)
+
+
+class Scoring(t.NamedTuple):
+    """A score plugin, the array of its scores by node index, and its weight."""
+
+    plugin: ScorePlugin
+    scores: array[float]
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """Nodes for which the same plugins evaluate groups, and the same plugins evaluate single nodes.
+
+    Attributes:
+        filters, scorers: the plugins that evaluate the group; the scorers are bounded.
+        node_filters: the filters that evaluate the node itself because it is in no group of theirs.
+        node_scorers: all bounded scores that evaluate the node itself.
+        alone: for each unbounded score, whether it is evaluated for the node itself.
+        watched: whether a plugin that evaluates the node itself depends on the space of storages.
+        nodes: the nodes by index; filled only if watched.
+    """
+
+    filters: Sequence[FilterPlugin]
+    scorers: Sequence[ScorePlugin]
+    node_filters: Sequence[FilterPlugin]
+    node_scorers: Sequence[Scoring]
+    alone: Sequence[bool]
+    watched: bool
+    nodes: dict[int, NodeInfo] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The nodes that are in the same group for every grouping plugin and have the same unbounded scores.
+
+    Attributes:
+        raws: the unbounded scores; None for those that are evaluated for the whole group.
+        heap: the rankings of nodes that passed, the best first; some may be outdated.
+        top: the index of the best node, in this cycle.
+    """
+
+    division: Division
+    raws: tuple[float | None, ...]
+    heap: list[int] = field(default_factory=list)
+    top: int = -1
+
+
+class Was(t.NamedTuple):
+    """The verdict on one node at some time, without that on its group.
+
+    Attributes:
+        scores, total: the bounded scores and their weighted sum in POINTS; without meaning for a rejected node.
+    """
+
+    rejection: Status | None
+    scores: tuple[float, ...]
+    total: int
+    group: Group | None
+
+
+class Past(t.NamedTuple):
+    """The verdicts on the nodes at a moment, by index; of returns all of one node."""
+
+    rejections: Sequence[Status | None]
+    totals: Sequence[int]
+    groups: Sequence[Group | None]
+    of: Callable[[int], Was]
+
+
+class Moment:
+    """A point in time that a reader may look back at.
+
+    Attributes:
+        changed: the verdicts at this moment on nodes that changed before the next moment, by index.
+        next: the next moment; None while this is the last.
+    """
+
+    __slots__ = ("changed", "next")
+
+    def __init__(self) -> None:
+        self.changed: dict[int, Was] = {}
+        self.next: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,19 +38,3 @@ class ScoreOfMany(ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return self.score_all(state, request, (node,))[0]
-
-
-def filter_all(
-    plugin: FilterPlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]
-) -> list[Status | None]:
-    """The answers of any filter for the nodes."""
-    if isinstance(plugin, FilterOfMany):
-        return plugin.filter_all(state, request, nodes)
-    return [plugin.filter(state, request, node) for node in nodes]
-
-
-def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-    """The scores that any score plugin gives the nodes."""
-    if isinstance(plugin, ScoreOfMany):
-        return plugin.score_all(state, request, nodes)
-    return [plugin.score(state, request, node) for node in nodes]

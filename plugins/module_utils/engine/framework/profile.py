@@ -100,6 +100,15 @@ class Concerned:
     sharing: Sequence[points.SharedPlugin]
 
 
+class Divided(t.NamedTuple):
+    """The filters and scores of a profile: those that share their verdicts on a request, and plain ones."""
+
+    shared_filters: Sequence[points.FilterPlugin]
+    shared_scorers: Sequence[points.ScorePlugin]
+    plain_filters: Sequence[points.FilterPlugin]
+    plain_scorers: Sequence[points.ScorePlugin]
+
+
 class Profile:
     """The enabled plugins of a profile, by extension point and in a fixed order (the registry's).
 
@@ -134,7 +143,7 @@ class Profile:
         self.sharing = [p for p in self._all if isinstance(p, points.SharedPlugin) and p in asked]
         before = frozenset[points.Plugin](self.pre_filters)
         self.keeping = [p for p in self.sharing if p in before and not isinstance(p, points.PerNode)]
-        self._divided: dict[tuple[str, ...], tuple[list[t.Any], ...]] = {}
+        self._divided: dict[tuple[str, ...], Divided] = {}
 
     def concerned(self, request: Request) -> Concerned:
         """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
@@ -154,32 +163,18 @@ class Profile:
         """The enabled plugins of a section of the plugin config."""
         return self._by_section[section]
 
-    def shared_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
-        """The filters that share their verdicts, except those named in alone, whose verdicts on the request are not
-        shared.
-        """
-        return self._divide(alone)[0]
-
-    def shared_scorers(self, alone: tuple[str, ...]) -> list[points.ScorePlugin]:
-        """The scores that share their verdicts, except those named in alone."""
-        return self._divide(alone)[1]
-
-    def plain_filters(self, alone: tuple[str, ...]) -> list[points.FilterPlugin]:
-        """All other filters."""
-        return self._divide(alone)[2]
-
-    def plain_scorers(self, alone: tuple[str, ...]) -> list[points.ScorePlugin]:
-        """All other scores."""
-        return self._divide(alone)[3]
-
-    def _divide(self, alone: tuple[str, ...]) -> tuple[list[t.Any], ...]:
+    def divided(self, alone: tuple[str, ...]) -> Divided:
+        """The filters and scores, divided. alone names sharing plugins whose verdicts on a request are not shared."""
         if alone not in self._divided:
             filters: list[points.FilterPlugin] = self.plugins("filters")
             shares = {p.name for p in self._all if isinstance(p, points.SharedPlugin)}.difference(alone)
-            shared = [p for p in filters if p.name in shares]
             kept = [p for p in self.scorers if p.name in shares and _can_be_kept(p)]
-            plain = [p for p in filters if p not in shared], [p for p in self.scorers if p not in kept]
-            self._divided[alone] = shared, kept, *plain
+            self._divided[alone] = Divided(
+                [p for p in filters if p.name in shares],
+                kept,
+                [p for p in filters if p.name not in shares],
+                [p for p in self.scorers if p not in kept],
+            )
         return self._divided[alone]
 
     def all(self) -> list[points.Plugin]:

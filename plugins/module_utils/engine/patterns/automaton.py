@@ -9,10 +9,9 @@ never one after the other, so the time to match is proportional to the length of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..bits import set_bits
 from . import InvalidPattern
 from .syntax import Alternatives, Characters, Repeat, Sequence, Symbol, Tree
 
@@ -169,3 +168,10 @@ class Automaton:
         self.spend(last.bit_count())
         for position in set_bits(last):
             self.follow[position] |= first
+
+
+def set_bits(bits: int) -> Iterator[int]:
+    """Yield the indices of the bits of `bits` that are set, lowest first."""
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1

@@ -15,10 +15,9 @@ import operator
 from dataclasses import dataclass
 
 from ...model import VMID_MAX
-from ..bits import set_bits
-from ..patterns.automaton import Automaton
+from ..patterns.automaton import Automaton, set_bits
 from ..patterns.syntax import END, START, Tree
-from .taken import BLOCK_DIGITS
+from .choice import BLOCK_DIGITS
 
 DIGITS = "0123456789"
 MAX_DIGITS = len(str(VMID_MAX))

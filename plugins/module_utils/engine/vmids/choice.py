@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VMIDs a request may have: a set of allowed ids, of which the lowest free one is taken.
+"""Which VMIDs a request may have: a set of allowed ids, of which the lowest free one is chosen; and the taken ids.
 
 Any VMID, those of ranges, and those that two choices both allow; C(pattern) has those that match an expression.
 """
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, MutableSet
 from dataclasses import dataclass
 
 from ...model import VMID_MAX, VMID_MIN
-from ..bits import lowest_bit
-from .taken import BLOCK_SIZE, TakenVMIDs, window
 
 
 class InvalidVMIDChoice(ValueError):
@@ -49,7 +47,7 @@ class VMIDChoice(abc.ABC):
         while True:
             for block, allowed in self.blocks(lower, upper):
                 if free := allowed & ~taken.in_block(block):
-                    return block * BLOCK_SIZE + lowest_bit(free)
+                    return block * BLOCK_SIZE + (free & -free).bit_length() - 1
                 following = taken.first_open(block)
                 if following > block + 1:
                     lower = following * BLOCK_SIZE
@@ -192,3 +190,77 @@ def intersection(first: VMIDChoice, second: VMIDChoice) -> VMIDChoice:
     if isinstance(first, VMIDRange):
         return Intersection(second, first)
     raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be combined")
+
+
+# A block is the thousand ids that share all but their last three digits. The ids of one block are handled together, as
+# the bits of one integer: bit i stands for the id BLOCK_SIZE * block + i.
+BLOCK_DIGITS = 3
+BLOCK_SIZE: int = 10**BLOCK_DIGITS
+
+_FULL = (1 << BLOCK_SIZE) - 1
+_BITS = tuple(1 << offset for offset in range(BLOCK_SIZE))
+
+
+def window(block: int, lower: int, upper: int) -> int:
+    """Return the ids of `block` from `lower` to `upper`, both included, as bits."""
+    start = max(lower - block * BLOCK_SIZE, 0)
+    stop = min(upper + 1 - block * BLOCK_SIZE, BLOCK_SIZE)
+    return (1 << stop) - (1 << start) if start < stop else 0
+
+
+class TakenVMIDs(MutableSet[int]):
+    """A set of VMIDs that are not free.
+
+    Membership, `add` and `discard` take constant time.
+    """
+
+    def __init__(self, vmids: Iterable[int] = ()) -> None:
+        self._blocks: dict[int, int] = {}
+        # For some full blocks a later one; all between are full as well.
+        self._skips: dict[int, int] = {}
+        for vmid in vmids:
+            self.add(vmid)
+
+    def add(self, value: int) -> None:
+        """Take a VMID; taking one twice is no error."""
+        block, offset = divmod(value, BLOCK_SIZE)
+        self._blocks[block] = self._blocks.get(block, 0) | _BITS[offset]
+
+    def discard(self, value: int) -> None:
+        """Free a VMID; freeing one that is free is no error."""
+        block, offset = divmod(value, BLOCK_SIZE)
+        bits = self._blocks.get(block, 0)
+        if bits == _FULL:
+            self._skips.clear()
+        self._blocks[block] = bits & ~_BITS[offset]
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int):
+            return False
+        block, offset = divmod(value, BLOCK_SIZE)
+        return bool(self._blocks.get(block, 0) & _BITS[offset])
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the ids, lowest first."""
+        for block, taken in sorted(self._blocks.items()):
+            yield from (block * BLOCK_SIZE + offset for offset, bit in enumerate(_BITS) if taken & bit)
+
+    def __len__(self) -> int:
+        return sum(bits.bit_count() for bits in self._blocks.values())
+
+    def in_block(self, block: int) -> int:
+        """Return the taken ids of `block` as bits."""
+        return self._blocks.get(block, 0)
+
+    def first_open(self, block: int) -> int:
+        """Return the first block from `block` on that has a free id.
+
+        Full blocks that were passed once are passed at once the next time.
+        """
+        passed = []
+        while self._blocks.get(block, 0) == _FULL:
+            passed.append(block)
+            block = self._skips.get(block, block + 1)
+        for full in passed:
+            self._skips[full] = block
+        return block

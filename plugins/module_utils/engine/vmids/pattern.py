@@ -13,8 +13,7 @@ from ...model import VMID_MAX, VMID_MIN
 from ..patterns import InvalidPattern
 from ..patterns.syntax import parse
 from .automaton import Digits, matching_numbers
-from .choice import InvalidVMIDChoice, VMIDChoice
-from .taken import BLOCK_DIGITS, BLOCK_SIZE, window
+from .choice import BLOCK_DIGITS, BLOCK_SIZE, InvalidVMIDChoice, VMIDChoice, window
 
 
 class InvalidVMIDPattern(InvalidVMIDChoice):

@@ -15,6 +15,7 @@ from support.effort import lines_run
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import (
     Intersection,
     InvalidVMIDChoice,
+    TakenVMIDs,
     parse_range,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.pattern import (
@@ -22,7 +23,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmid
     VMIDPattern,
     compile_pattern,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.taken import TakenVMIDs
 
 TRIED = range(100, 1301)
 # Lines of which a computer runs most in a second: compiling is mostly loops of one short line.

@@ -13,10 +13,10 @@ from support.effort import lines_run
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import (
     AnyVMID,
     InvalidVMIDRange,
+    TakenVMIDs,
     VMIDRange,
     parse_range,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.taken import TakenVMIDs
 
 SMALL_IDS = st.integers(100, 3300)
 INTERVALS = st.tuples(SMALL_IDS, SMALL_IDS).map(lambda ends: (min(ends), max(ends)))

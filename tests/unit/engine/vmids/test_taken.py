@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.taken import TakenVMIDs, window
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import TakenVMIDs, window
 
 IDS = st.one_of(st.integers(100, 130), st.integers(995, 1005), st.integers(100, 999_999_999))
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ....model import GIB, MIB, Request
 from ...allocatable import MemoryLimit
+from ...allocation import COMMON_SETTINGS, Overcommit
 from ...cache import NodeInfo
 from ...framework.config import Setting
-from ...overcommit import COMMON_SETTINGS, Overcommit
 
 
 class MemoryOvercommit(Overcommit):
