@@ -29,7 +29,6 @@ from .report import VMReport, report_of
 from .scene import Placement
 from .stopping import Stop
 from .usage import NodeUsage, keep_before, note_after, note_change
-from .waiting import Waiting
 
 if t.TYPE_CHECKING:
     from ..proxmox.binder import Binder
@@ -38,6 +37,7 @@ if t.TYPE_CHECKING:
     from .existing.converger import Converger
     from .existing.plan import ExistingPlan
     from .moves.room import RoomMaker
+    from .waiting import Waiting
 
 
 class Run:
@@ -80,6 +80,7 @@ class Run:
         self._parallel: int = params["parallel_creates"]
         self._timeout = float(params["timeout"])
         self._patience = float(params["wait_for_capacity"])
+        self._began = time.monotonic()
         self._force: bool = params["force"]
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
@@ -109,28 +110,14 @@ class Run:
         return [report_of(job) for job in self.jobs]
 
     def _go(self, *, write: bool) -> None:
-        """Schedule all jobs and carry out the decisions and plans. Repeat this with the jobs that returned to the
-        queue, or with those that did not fit, as soon as another try may succeed.
+        """Read, match, schedule and reserve, then bind. Repeat this with the jobs that returned to the queue, or with
+        those that did not fit, as soon as another try may succeed.
         """
-        waiting = Waiting(
-            self._patience if write else 0, self._placer.profile_of, self._access.glance, tell=self._tell_wait
-        )
         due: Sequence[Job] = self.jobs
-        looked = stands = False
-        while due or not looked:
-            if self._approved is not None:
-                self._approved.check_cluster(self._access.identity())
-            try:
-                placement = self._schedule(due, write=write)
-                looked = True
-                if not self._is_decided(due, placement, write=write):
-                    continue
-            except CollectionError as error:
-                if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
-                    continue
-                if not looked:
-                    raise
-                self._fail(due, error)
+        placement, stands = None, False
+        while due or placement is None:
+            placement = self._decide(due, placement, write=write)
+            if placement is None:
                 break
             self._keep_plan(write=write)
             # After the first write, all_or_nothing can no longer hold the other jobs back.
@@ -142,12 +129,28 @@ class Run:
                 self._bind(due)
             elif write:
                 self._placer.give_back(due)
-            decided = due
-            due = self._due_next(due, placement, waiting, stands=stands)
-            if not due:
-                self._advise(decided, placement)
+            due = self._due_next(due, placement, write=write, stands=stands)
         for job in self.jobs:
             job.held_back = not stands
+
+    def _decide(self, due: Sequence[Job], earlier: Placement | None, *, write: bool) -> Placement | None:
+        """Run scheduling cycles until every job is decided, planned or failed. An error fails all of them, and None is
+        returned; without an earlier placement, the error is raised, as there is nothing to report.
+        """
+        while True:
+            if self._approved is not None:
+                self._approved.check_cluster(self._access.identity())
+            try:
+                placement = earlier = self._schedule(due, write=write)
+                if self._is_decided(due, placement, write=write):
+                    return placement
+            except CollectionError as error:
+                if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
+                    continue
+                if earlier is None:
+                    raise
+                self._fail(due, error)
+                return None
 
     def _is_decided(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
         """Decide what to do with the existing VMs, and which guests move to make room for the others.
@@ -179,7 +182,7 @@ class Run:
         for job in jobs:
             job.fail(error)
 
-    def _due_next(self, due: Sequence[Job], placement: Placement, waiting: Waiting, *, stands: bool) -> Sequence[Job]:
+    def _due_next(self, due: Sequence[Job], placement: Placement, *, write: bool, stands: bool) -> Sequence[Job]:
         """Return the jobs of the next round: those that returned to the queue, or else all that did not fit, as soon as
         another try may succeed for one of them. Empty if the run is done.
         """
@@ -187,14 +190,20 @@ class Run:
         if queued:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
+        if self._is_worth_a_try(unplaced, placement, write=write):
+            return unplaced if stands else due
+        self._advise(due, placement)
+        return ()
+
+    def _is_worth_a_try(self, unplaced: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+        """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""
+        if not (unplaced and write and self._patience):
+            return False
         try:
-            again = not self._in_vain() and waiting.until_worth_a_try(unplaced, placement.snapshot)
+            return not self._in_vain() and self._waiting.until_worth_a_try(unplaced, placement.snapshot)
         finally:
-            for job in unplaced if waiting.patience else ():
-                job.note_wait(waiting.waited)
-        if not again:
-            return ()
-        return unplaced if stands else due
+            for job in unplaced:
+                job.note_wait(self._waiting.waited)
 
     def _room_is_planned(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
         """Plan moves of other guests if that makes the jobs fit. With all_or_nothing, nothing is planned if another job
@@ -258,6 +267,14 @@ class Run:
         placer = self._placer
         reader = ReadWhereTheyAre(self._access.reader, lambda: placer.real_nodes)
         return Converger(reader, self._creations.abandoned, placer.addresses)
+
+    @cached_property
+    def _waiting(self) -> Waiting:
+        """The wait for capacity, of which few runs have need."""
+        from .waiting import Waiting
+
+        access, profile_of = self._access, self._placer.profile_of
+        return Waiting(self._patience, profile_of, access.glance, tell=self._tell_wait, began=self._began)
 
     def _schedule(self, due: Sequence[Job], *, write: bool) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others and reserve their places."""

@@ -46,15 +46,16 @@ class Waiting:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         tell: Callable[[Collection[Job], float], None] = lambda jobs, waited: None,
+        began: float | None = None,
     ) -> None:
-        """seconds is the longest total wait; read reads the cluster as cheaply as possible; tell is called at intervals
-        with the waiting jobs and the seconds waited so far.
+        """seconds is the longest total wait, from began or else from now on; read reads the cluster as cheaply as
+        possible; tell is called at intervals with the waiting jobs and the seconds waited so far.
         """
         self._clock = clock
         self._sleep = sleep
         self._read = read
         self._queue = SchedulingQueue(profile_of)
-        self._began = clock()
+        self._began = clock() if began is None else began
         self.patience = seconds
         self._deadline = self._began + seconds
         self._tell = tell
