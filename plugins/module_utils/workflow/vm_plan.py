@@ -44,7 +44,7 @@ from .options.entries import Entry
 from .report import report_of
 
 if t.TYPE_CHECKING:
-    from .moves.plan_run import Outcome
+    from .moves.results import Outcome
 
 FORMAT = "qemu_scheduler.proxmox plan of VMs"
 

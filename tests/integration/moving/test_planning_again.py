@@ -19,11 +19,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mov
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.others import MOVED_BY_OTHERS
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import (
-    PlanRun,
-    Sight,
-    live_look,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import PlanRun
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import Sight, live_look
 
 from .conftest import on
 

@@ -19,9 +19,10 @@ from ..access import Access
 from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of
 from .options import MoveOptions
-from .plan_run import Outcome, PlanRun, live_look
+from .plan_run import PlanRun
 from .progress import move_progress
-from .results import failed, failure_of, result_of, told
+from .results import Outcome, failed, failure_of, result_of, told
+from .sight import live_look
 
 DRAINED, ACTIVE = "drained", "active"
 

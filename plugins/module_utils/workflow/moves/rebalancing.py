@@ -14,9 +14,10 @@ from ..access import Access
 from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of
 from .options import MoveOptions
-from .plan_run import PlanRun, live_look
+from .plan_run import PlanRun
 from .progress import move_progress
 from .results import failed, failure_of, result_of
+from .sight import live_look
 
 REPAIR, BALANCE, CONSOLIDATE = "repair", "balance", "consolidate"
 

@@ -1,22 +1,66 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The outcomes of moves, as the result of a module."""
+"""The outcome of a run of moves, and its view as the result of a module."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from ...errors import CollectionError, GoalsNotReached, Interrupted
-from ...plans import Move, Stuck
+from ...plans import Move, Plan, Stuck
+from ...proxmox.moves.mover import label
 from ..result import RunFailed
-from .moving import UNKNOWN, MoveReport
+from .moving import FAILED, MOVED, UNKNOWN, MoveReport
 from .plan_document import STUCK, document_of
-from .plan_run import Outcome, error_of
+from .premises import Premises
 
 STUCK_TOLD = 10
 """How many guests a message names that could not be moved."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a run.
+
+    Attributes:
+        plan, premises: the first plan, or the applied one.
+        last: the latest plan; guests that are stuck in it stay.
+        reports: the results of all moves that were begun or attempted, in the order of their plans.
+    """
+
+    plan: Plan
+    premises: Premises
+    last: Plan
+    reports: list[MoveReport] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def moved(self) -> list[MoveReport]:
+        return [report for report in self.reports if report.outcome == MOVED]
+
+    @property
+    def staying(self) -> list[Stuck]:
+        """The guests that stay: those that the latest plan cannot move, and those of its moves that were not made."""
+        ends = {report.move.vmid: report for report in self.reports}
+        left = [
+            Stuck(move.vmid, move.name, move.source, _why(ends.get(move.vmid)), "remove the cause, and run again")
+            for move in self.last.moves
+            if self.reports and (move.vmid not in ends or ends[move.vmid].outcome != MOVED)
+        ]
+        return sorted([*self.last.stuck, *left], key=lambda stuck: stuck.vmid)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about moves, each with its guest; and about guests that left their node although their move failed:
+        they may be locked, or have left volumes behind.
+        """
+        texts = [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
+        done = {report.move.vmid for report in self.moved} | {stuck.vmid for stuck in self.staying}
+        failed = [each for each in self.reports if each.outcome == FAILED and each.move.vmid not in done]
+        return [*texts, *(each.error.message for each in failed if each.error is not None)]
 
 
 def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
@@ -94,3 +138,20 @@ def _report(report: MoveReport) -> dict[str, t.Any]:
     if error is not None:
         told["error_code"], told["msg"] = error.code, error.message
     return told
+
+
+def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
+    """The first error, without those of moves that succeeded when they were tried again."""
+    reports = list(reports)
+    moved = {report.move.vmid for report in reports if report.outcome == MOVED}
+    errors: t.Iterator[CollectionError] = (
+        report.error for report in reports if report.error is not None and report.move.vmid not in moved
+    )
+    return next(errors, None)
+
+
+def _why(report: MoveReport | None) -> str:
+    """The reason why a guest was not moved, as a sentence part."""
+    if report is None or report.error is None:
+        return "its move was not begun, as another one failed"
+    return report.error.message

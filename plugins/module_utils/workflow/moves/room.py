@@ -28,10 +28,11 @@ from ..placing import Placer, decisions_of
 from ..scene import Placement
 from .options import MoveOptions
 from .others import busy_guests
-from .plan_run import Outcome, PlanRun, Sight, error_of, live_look, needs_of_moves
+from .plan_run import PlanRun
 from .premises import Premises
 from .progress import move_progress
-from .results import add_moves
+from .results import Outcome, add_moves, error_of
+from .sight import Sight, live_look, needs_of_moves
 
 if t.TYPE_CHECKING:
     from ..applying import Approved

@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans with what is read of the guests that have to move, with guesses about all others, and with what has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...engine.cache import ClusterState
+from ...engine.framework.profile import Profile
+from ...engine.planner.planner import make_plan
+from ...plans import Bounds, Goals, Mobility, Move, Plan
+from ...proxmox.moves.mobility import read_mobility
+from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck
+from ..access import Access
+from .options import MoveOptions
+from .proof import proved
+from .sight import Sight
+
+GUESSES = 10
+"""How often the run plans with partly read guests before it reads all guests completely."""
+
+TRIES = 2
+"""How many moves of one guest may fail before it stays."""
+
+
+class Planning:
+    """Makes the plans of one run.
+
+    Attributes:
+        held: the guests that could not be moved at all in the latest plan, for a reason of their own.
+    """
+
+    def __init__(
+        self, access: Access, profiles: Mapping[str, Profile], default_profile: str, options: MoveOptions
+    ) -> None:
+        self._access = access
+        self._profiles = profiles
+        self._default = default_profile
+        self._options = options
+        self._failures: dict[int, dict[str, str]] = {}
+        self.held: frozenset[int] = frozenset()
+
+    def note_failure(self, vmid: int, node: str, cause: str) -> None:
+        """Note why a guest could not be moved to a node."""
+        self._failures.setdefault(vmid, {})[node] = cause
+
+    def plan(self, sight: Sight, moved: Sequence[Move] = (), *, prove: bool = False) -> Plan:
+        """Plan with what is read of the guests that have to move, and with what is presumed of all others. How one of
+        those can be moved is read when the plan moves it.
+
+        moved are the moves of this run so far. prove: whether a solver checks the plan.
+        """
+        state, goals = sight.state, sight.goals
+        busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
+        concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
+        known = {**self._mobility(state, concerned - busy.keys()), **busy}
+        around = Surroundings.of(state.snapshot, {})
+        permitted = self._options.permitted
+        guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
+        bounds = self._bounds(moved)
+        for _round in range(GUESSES):
+            mobility = {**guesses, **known}
+            plan = self._made(state, goals, mobility, bounds)
+            unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
+            if not unread:
+                break
+            known |= self._mobility(state, unread)
+        else:
+            mobility = known | self._mobility(state, guesses.keys() - known.keys())
+            plan = self._made(state, goals, mobility, bounds)
+        self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
+        return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
+
+    def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
+        return make_plan(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
+
+    def _bounds(self, moved: Sequence[Move]) -> Bounds:
+        """The remaining bounds of the run after its moves so far."""
+        bounds = self._options.bounds
+        sent = sum(move.memory + move.copied for move in moved)
+        return replace(
+            bounds,
+            max_moves=None if bounds.max_moves is None else max(bounds.max_moves - len(moved), 0),
+            max_bytes=None if bounds.max_bytes is None else max(bounds.max_bytes - sent, 0),
+        )
+
+    def _mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
+        """How these guests can be moved, and those that move along with them; less what has failed in this run."""
+        found: dict[int, Mobility] = {}
+        due = {vmid for vmid in vmids if vmid > 0}
+        while due:
+            found |= read_mobility(self._access.reader, state.snapshot, sorted(due), self._options.permitted)
+            due = {vmid for each in found.values() for vmid in each.together} - found.keys()
+            due &= {guest.vmid for guest in state}
+        return {vmid: self._experienced(vmid, each) for vmid, each in found.items()}
+
+    def _experienced(self, vmid: int, mobility: Mobility) -> Mobility:
+        """How a guest can be moved, given what has failed."""
+        causes = self._failures.get(vmid)
+        if not causes or mobility.stuck[0]:
+            return mobility
+        told = {node: f"could not take it: {cause}" for node, cause in causes.items()}
+        if len(causes) >= TRIES:
+            return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))
+        return replace(mobility, not_to={**mobility.not_to, **told})
