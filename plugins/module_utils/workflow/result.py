@@ -15,8 +15,9 @@ from ..engine.verdicts import NodeVerdict
 from ..errors import CollectionError, Interrupted, PluginFailed
 from ..model import Decision
 from ..proxmox.bound import LeftBehind, NotStarted, Unknown
-from .host_facts import host_facts
+from ..proxmox.inventory.static_addresses import static_addresses
 from .job import Job
+from .options.entries import Entry
 from .report import VMReport
 from .usage import NodeUsage
 
@@ -99,7 +100,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
-        "host": host_facts(job.entry, job.asked.options),
+        "host": _host_facts(job.entry, job.asked.options),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
@@ -248,3 +249,19 @@ def _interruption(reports: Sequence[VMReport]) -> str:
             groups["under way" if begun else "not begun"].append(report.job.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
+
+
+def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return C(groups) and C(vars) of the inventory host that a VM becomes. options are the API parameters of the VM,
+    addresses included.
+
+    The variables are ansible_user and ansible_host, from ciuser and the first static address, and those of host_vars,
+    which take precedence.
+    """
+    variables: dict[str, t.Any] = {}
+    if options.get("ciuser"):
+        variables["ansible_user"] = options["ciuser"]
+    addresses = static_addresses(options)
+    if addresses:
+        variables["ansible_host"] = str(addresses[0].ip)
+    return {"groups": list(entry.host_groups), "vars": {**variables, **entry.host_vars}}

@@ -16,11 +16,11 @@ from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
 from .guards import Guard
-from .host_facts import check_host_vars
 from .job import Job
 from .moves.options import room_options
 from .options.address_pools import parse_pools
 from .options.common import search_steps
+from .options.entries import Entry
 from .options.node_facts import facts_of
 from .options.task import Task
 from .placing import Placer
@@ -68,7 +68,7 @@ def schedule(
         params = {**params, "all_or_nothing": True}
     task = Task.of(params, per_vm, time.time())
     for entry in task.entries:
-        check_host_vars(entry)
+        _check_host_vars(entry)
     work = _on_clusters if params.get("clusters") is not None else _on_one
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     run, reports, cautions, room, plan = work(params, task, progress, check_mode=check_mode)
@@ -168,3 +168,11 @@ def _check_numbers(params: Mapping[str, t.Any]) -> None:
     for option, minimum in LEAST.items():
         if params[option] < minimum:
             raise InvalidRequest(f"{option}: {params[option]} is not possible, expected at least {minimum}")
+
+
+def _check_host_vars(entry: Entry) -> None:
+    """Raise InvalidRequest when a key of host_vars cannot be the name of a variable."""
+    for key in entry.host_vars:
+        if not str(key).isidentifier():
+            expected = "an identifier of letters, digits and underscores"
+            raise InvalidRequest(f"host_vars: {key!r} of {entry.label} is no variable name, expected {expected}")

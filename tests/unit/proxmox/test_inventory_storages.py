@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     RecordedReader,
     Recorder,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.storages import with_available
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import with_available
 
 NODES = [Node("pve1"), Node("pve2"), Node("pve3", online=False)]
 QUERY = "?content=images"

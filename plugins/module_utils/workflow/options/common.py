@@ -18,8 +18,7 @@ from ...proxmox.api.login import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
 from ..existing.states import STATES
 from ..guards import guard_argument_spec
-from ..host_facts import host_argument_spec
-from .address_pools import address_pools_argument_spec
+from .address_pools import address_pools_argument_spec, addresses_argument_spec
 from .counted import count_argument_spec
 from .devices import device_classes_argument_spec, devices_argument_spec
 from .rules import guest_rules_argument_spec, rules_argument_spec
@@ -90,7 +89,9 @@ def one_vm_argument_spec() -> Spec:
         **placement_argument_spec(),
         **rules_argument_spec(),
         **devices_argument_spec(),
-        **host_argument_spec(),
+        **addresses_argument_spec(),
+        "host_groups": {"type": "list", "elements": "str"},
+        "host_vars": {"type": "dict"},
         **guard_argument_spec(),
     }
 

@@ -18,7 +18,6 @@ from ...model import Expression, HAIntent, Request
 from ...proxmox.options.request import vm_request
 from ..existing.states import RUNNING
 from ..guards import Guard
-from ..lasting import lasting_tags, with_tags
 from .address_pools import Wanted, parse_addresses, parse_pools
 from .devices import device_claims, device_classes
 from .rules import parse_priority_classes, parse_rules
@@ -196,8 +195,12 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     if state in RUNNING and template:
         raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
     request = replace(request, **rules)
-    lasting = lasting_tags(body, request, where)
-    request = with_tags(request, lasting) if lasting else request
+    lasting: frozenset[str] = frozenset()
+    if request.affinity or request.node_required:
+        from ..lasting import lasting_tags, with_tags
+
+        lasting = lasting_tags(body, request, where)
+        request = with_tags(request, lasting) if lasting else request
     if request.ha is not None and state != "absent":
         request = replace(request, ha=_ha(where, request.ha, state, template=template))
     return Entry(
