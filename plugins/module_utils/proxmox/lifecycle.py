@@ -124,7 +124,7 @@ class Lifecycle:
 
         name is as for start.
         """
-        return self._switched(node, vmid, name, "stop", "stopped", {})
+        return self._switched_off(node, vmid, name, "stop", {})
 
     def shutdown(
         self, node: str, vmid: int, name: str | None = None, *, seconds: int | None = None, force: bool = False
@@ -133,7 +133,7 @@ class Lifecycle:
 
         name is as for start.
         """
-        return self._switched(node, vmid, name, "shutdown", "stopped", {"timeout": seconds, "forceStop": force})
+        return self._switched_off(node, vmid, name, "shutdown", {"timeout": seconds, "forceStop": force})
 
     def pause(self, node: str, vmid: int, name: str | None = None) -> str:
         """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error.
@@ -243,12 +243,10 @@ class Lifecycle:
         # The size is absolute, so the request may be sent twice.
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
-    def _switched(
-        self, node: str, vmid: int, name: str | None, action: str, wanted: str, params: Mapping[str, t.Any]
-    ) -> str:
+    def _switched_off(self, node: str, vmid: int, name: str | None, action: str, params: Mapping[str, t.Any]) -> str:
         def switch_on(node: str) -> str:
             def done() -> str | None:
-                return "" if self._status(node, vmid) == wanted else None
+                return "" if self._status(node, vmid) == "stopped" else None
 
             try:
                 path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
@@ -257,7 +255,7 @@ class Lifecycle:
                 if done() is None:
                     raise
                 return node
-            return self._after_ha(node, vmid, wanted, upid)
+            return self._after_ha(node, vmid, "stopped", upid)
 
         self._quorum.require(f"VM {vmid} was not stopped")
         return self._where_it_is(node, vmid, name, switch_on)

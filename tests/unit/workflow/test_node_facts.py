@@ -12,9 +12,9 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Node, Taint
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import parse_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
 
-NAMES = ["pve1", "pve2", "pve10"]
+NODES = [Node("pve1"), Node("pve2"), Node("pve10")]
 
 
 def test_facts__become_fields_of_the_node() -> None:
@@ -24,7 +24,7 @@ def test_facts__become_fields_of_the_node() -> None:
         "reserved": {"memory": 8192, "cores": 2},
         "overcommit": {"cpu": 6, "memory": "1.2"},
     }
-    fields = parse_nodes({"pve1": facts}, NAMES)
+    fields = facts_of({"pve1": facts})(NODES)
     assert fields == {
         "pve1": {
             "labels": {"rack": "a", "row": "7", "spare": "True"},
@@ -39,16 +39,14 @@ def test_facts__become_fields_of_the_node() -> None:
 
 
 def test_pattern__reaches_every_node_that_it_matches_in_full() -> None:
-    assert set(parse_nodes({"pve[12]": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1", "pve2"}
-    assert set(parse_nodes({"pve1": {"labels": {"rack": "a"}}}, NAMES)) == {"pve1"}
+    assert set(facts_of({"pve[12]": {"labels": {"rack": "a"}}})(NODES)) == {"pve1", "pve2"}
+    assert set(facts_of({"pve1": {"labels": {"rack": "a"}}})(NODES)) == {"pve1"}
 
 
 def test_what_is_not_given__is_left_to_the_filters() -> None:
-    assert parse_nodes({"pve1": {"reserved": {"cores": 1}, "overcommit": {}}}, NAMES) == {
-        "pve1": {"reserved_cores": 1.0}
-    }
-    assert parse_nodes({"pve1": None}, NAMES) == {"pve1": {}}
-    assert parse_nodes(None, NAMES) == {}
+    assert facts_of({"pve1": {"reserved": {"cores": 1}, "overcommit": {}}})(NODES) == {"pve1": {"reserved_cores": 1.0}}
+    assert facts_of({"pve1": None})(NODES) == {"pve1": {}}
+    assert facts_of(None)(NODES) == {}
 
 
 def test_several_entries_about_one_node__add_up_and_its_own_name_wins() -> None:
@@ -57,7 +55,7 @@ def test_several_entries_about_one_node__add_up_and_its_own_name_wins() -> None:
         "pve.*": {"labels": {"rack": "a", "room": "x"}, "taints": [{"key": "t"}], "overcommit": {"cpu": 2}},
         "pve[12]": {"labels": {"room": "y"}, "taints": [{"key": "t"}, {"key": "u"}], "overcommit": {"cpu": 3}},
     }
-    found = parse_nodes(nodes, NAMES)
+    found = facts_of(nodes)(NODES)
     assert found["pve1"] == {
         "labels": {"rack": "own", "room": "y"},
         "taints": (Taint("t"), Taint("u")),
@@ -105,5 +103,5 @@ def test_several_entries_about_one_node__add_up_and_its_own_name_wins() -> None:
 )
 def test_mistake__names_option_value_and_what_was_expected(nodes: t.Any, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        parse_nodes(nodes, NAMES)
+        facts_of(nodes)(NODES)
     assert caught.value.message.startswith(message)

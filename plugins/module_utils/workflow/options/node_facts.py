@@ -21,24 +21,17 @@ OWN_NAME = "node"
 
 
 def facts_of(nodes: t.Any) -> Callable[[Iterable[Node]], Mapping[str, Mapping[str, t.Any]]]:
-    """What the user says of the nodes, to be asked once the cluster's nodes are known; see parse_nodes.
-
-    Raises InvalidRequest for a mistake that needs no cluster to be seen.
-    """
-    said = _read(nodes)
-    return lambda there: _by_node(said, [node.name for node in there])
-
-
-def parse_nodes(nodes: t.Any, node_names: Collection[str]) -> dict[str, dict[str, t.Any]]:
-    """Return, for each node that something is said of, the fields of a Node.
+    """Return a function that returns, for each node that something is said of, the fields of a Node.
 
     nodes maps names, or patterns that match names in full, to C(labels), C(taints), C(reserved) (C(memory) in MiB,
     C(cores)) and C(overcommit) (C(cpu), C(memory)). Where several speak of one node, labels and taints add up, and of
     contradicting values the last one written wins; a node's own name wins over every pattern.
 
-    Raises InvalidRequest: for a mistake, and for a name or pattern that matches none of node_names.
+    Raises InvalidRequest for a mistake that needs no cluster to be seen; the function raises it for a name or pattern
+    that matches no node.
     """
-    return _by_node(_read(nodes), node_names)
+    said = _read(nodes)
+    return lambda there: _by_node(said, [node.name for node in there])
 
 
 def _read(nodes: t.Any) -> dict[str, dict[str, t.Any]]:

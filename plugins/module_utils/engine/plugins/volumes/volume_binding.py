@@ -15,7 +15,6 @@ from ...framework.config import Setting
 from ...framework.cycle_state import CycleState, Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import Category, Status
-from ...storage_classes import parse_storage_classes
 from ...volume_groups import SharedByVolumes
 from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
 
@@ -40,7 +39,10 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
+        if config["storage_classes"]:
+            from ...storage_classes import parse_storage_classes
+
+            self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
 
     def pre_enqueue(self, request: Request) -> Status | None:
         for disk in request.disks:
