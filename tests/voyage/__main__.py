@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import hashlib
 import importlib
 import itertools
 import os
@@ -37,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is None and options.workers > 1:
         return in_processes(options.workers, options.first, options.count, options.go_on)
+    from support.code_seeds import code_digest, new_seeds
     from support.every_module import import_every_module
 
     from . import substitutes
@@ -50,21 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     new = new_seeds(code_digest(CODE), range(options.first, options.first + options.new)) if options.new else ()
     return many([*range(options.first, options.first + options.count), *options.more, *new], go_on=options.go_on)
-
-
-def code_digest(folders: Iterable[Path]) -> str:
-    """Return what is the same for the same code, and another text after any change to it."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(f"{file.relative_to(folder).as_posix()} {file.stat().st_size}\n".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def new_seeds(digest: str, numbers: Iterable[int]) -> list[int]:
-    """Return a seed for each number, always the same ones for a digest."""
-    return [int(hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:8], 16) for number in numbers]
 
 
 def many(seeds: Sequence[int], *, go_on: bool) -> int:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from .__main__ import code_digest, new_seeds
-
 FOUND = (276, 578091972, 101152, 501965)
 """Seeds that found a move without a reservation, a move that ended between two looks, a VM that was placed where a
 guest of its HA rule was going, and a process that was interrupted twice, although modules ignore the second signal.
@@ -40,19 +38,3 @@ def test_voyage__is_the_same_for_a_seed_each_time() -> None:
     assert first.stdout == second.stdout
     assert "run 1" in first.stdout
     assert "the faults are over" in first.stdout
-
-
-def test_voyage__new_seeds_are_the_same_until_the_code_changes(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("1")
-    before = code_digest([tmp_path])
-    (tmp_path / "a.py").write_text("2")
-    changed = code_digest([tmp_path])
-    (tmp_path / "a.py").rename(tmp_path / "b.py")
-    renamed = code_digest([tmp_path])
-    (tmp_path / "b.py").rename(tmp_path / "a.py")
-    (tmp_path / "a.py").write_text("1")
-
-    assert code_digest([tmp_path]) == before
-    seeds = {digest: new_seeds(digest, range(3)) for digest in (before, changed, renamed)}
-    assert len({seed for each in seeds.values() for seed in each}) == 9
-    assert new_seeds(before, range(1, 3)) == seeds[before][1:]
