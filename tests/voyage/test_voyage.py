@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-FOUND = (276, 578091972, 101152, 501965)
+FOUND = (276, 578091972, 101152, 501965, 503818, 508088)
 """Seeds that found a move without a reservation, a move that ended between two looks, a VM that was placed where a
-guest of its HA rule was going, and a process that was interrupted twice, although modules ignore the second signal.
+guest of its HA rule was going, a process that was interrupted twice, although modules ignore the second signal, and
+drains under an HA rule for which a guest larger than the drained one has to move.
 """
 
 CHECKOUT = Path(__file__).resolve().parents[2]

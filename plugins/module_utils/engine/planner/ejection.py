@@ -4,8 +4,9 @@
 """Search by ejection chains: find a node for an item, and move other guests away first where that is needed.
 
 An item goes to the node that it fits best. If it fits nowhere, the search moves the fewest smaller guests off one node.
-If one of those fits nowhere, the search does the same for it: an ejection chain. Chains that move fewer guests are
-tried first.
+If a rule keeps it off a node because of guests there, these guests move; as other guests may find room on such nodes,
+larger guests may then make room elsewhere. If one of those fits nowhere, the search does the same for it: an ejection
+chain. Chains that move fewer guests are tried first.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ MANY_SHAPES = 12
 
 WIDTH = 400
 """At most this many ways to make room for one item are tried at each level of a chain."""
+
+PER_QUESTION = 10
+"""The steps that a question to the filters costs in the search for the guests because of which they refuse."""
 
 Rank = Callable[[Item, Sequence[int]], Sequence[int]]
 """Orders the nodes that an item fits on, best first."""
@@ -57,6 +61,8 @@ class Search:
         self._limit: float = math.inf
         # Whether more moves, or more steps, would have allowed another way.
         self._cut = False
+        # Whether something keeps the item that is placed off some nodes: larger guests may find room there.
+        self._ruled = False
         self._free = [item for item in board.items if item.movable and item.free]
 
     def place(self, item: Item, extra: int | None, why: str) -> bool:
@@ -100,6 +106,9 @@ class Search:
 
     def _with_others(self, item: Item, extra: int, why: str, only: frozenset[int] | None = None) -> bool:
         """Place the item by moving as few others as possible, and at most extra."""
+        board, nodes = self.board, self.board.rows(item).nodes
+        barred = len(nodes) < len(board.nodes) - len(board.reach.closed)
+        self._ruled = barred or any(board.fits(item, node) for node in only or nodes)
         # Half of the steps are kept for finding any way, however many guests it moves.
         half = self.steps + (self._most - self.steps) // 2
         for allowed in range(extra + 1):
@@ -180,17 +189,56 @@ class Search:
     def _carry_out(
         self, item: Item, node: int, victims: Sequence[Item], extra: int, level: int, held: frozenset[int], why: str
     ) -> bool:
+        """Move the victims away, and those because of which a filter refuses the item; then place the item."""
+        left = self._moved_away(victims, node, f"makes room on {self.board.nodes[node].name} for {item.label}",
+                                extra, level, held)  # fmt: skip
+        if left is None or not self.board.fits(item, node):
+            return False
+        if self._admitted(item, node, why):
+            return True
+        left = self._moved_away(self._blockers(item, node, held), node,
+                                f"lets {item.label} onto {self.board.nodes[node].name}", left, level, held)  # fmt: skip
+        return left is not None and self._admitted(item, node, why)
+
+    def _moved_away(
+        self, victims: Sequence[Item], node: int, why: str, extra: int, level: int, held: frozenset[int]
+    ) -> int | None:
+        """Move items off the node; return how many of the extra moves are left, or None if some find no place."""
         left = extra - sum(victim.extra for victim in victims)
-        room = f"makes room on {self.board.nodes[node].name} for {item.label}"
+        if left < 0:
+            self._cut = True
+            return None
         chain = held.union(victim.index for victim in victims)
         for victim in victims:
             mark = len(self.board.trail)
-            if self._direct(victim, node, room):
+            if self._direct(victim, node, why):
                 continue
-            if not self._eject(victim, left, level - 1, node, chain - {victim.index}, room):
-                return False
+            if not self._eject(victim, left, level - 1, node, chain - {victim.index}, why):
+                return None
             left -= sum(step.item.extra for step in self.board.trail[mark:-1])
-        return self.board.fits(item, node) and self._admitted(item, node, why)
+        return left
+
+    def _blockers(self, item: Item, node: int, held: frozenset[int]) -> list[Item]:
+        """Return the fewest items because of which a filter refuses the item on the node: it would not without them.
+        None are returned if others matter too.
+        """
+        board = self.board
+        leaving = [other for group in board.alike(node) for other in group if other.index not in held]
+        self._step(PER_QUESTION * (len(leaving) + 1))
+        mark = len(board.trail)
+        for other in leaving:
+            board.lift(other)
+        blockers: list[Item] = []
+        if not board.forbidden(item, node):
+            for other in leaving:
+                # Large ones come first: they stay if small ones can leave instead.
+                back = len(board.trail)
+                board.move(other, node, "")
+                if board.forbidden(item, node):
+                    board.undo(back)
+                    blockers.append(other)
+        board.undo(mark)
+        return blockers
 
     def _options(
         self, item: Item, extra: int, level: int, nodes: Sequence[int], held: frozenset[int]
@@ -201,12 +249,15 @@ class Search:
         roomy: dict[tuple[float, int], list[int]] = {}
         # An item whose move is free may make room for one whose move is not.
         detour = int(not any(board.at[each.index] for each in self._free))
-        found = []
+        found: list[tuple[int, int, float, int, int, tuple[Item, ...]]] = []
         for node in nodes:
             short_cpu = board.cpu[node] + item.cores - rows.cpu[node]
             short_memory = board.memory[node] + item.memory - rows.memory[node]
+            if short_cpu <= 0 and short_memory <= 0:
+                found.append((0, 0, 0.0, 0, node, ()))
+                continue
             groups = []
-            for group in self._groups(node, held, self._smaller(item, short_cpu, short_memory)):
+            for group in self._groups(node, held, self._eligible(item, short_cpu, short_memory)):
                 first = group[0]
                 key = (first.cores, first.memory)
                 if key not in roomy:
@@ -221,16 +272,20 @@ class Search:
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
-    def _smaller(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
-        """Return whether the other item has a smaller share of what is short: CPU, memory or both."""
+    def _eligible(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
+        """Return whether the other item may make room: those with a smaller share of what is short (CPU, memory or
+        both), or all in the search for an item that something keeps off some nodes.
+        """
+        if self._ruled:
+            return lambda other: True
         share, cpu, memory = self.board.share, short_cpu > 0, short_memory > 0
         size = share(item.cores * cpu, item.memory * memory)
         return lambda other: share(other.cores * cpu, other.memory * memory) < size
 
-    def _groups(self, node: int, held: frozenset[int], smaller: Callable[[Item], bool]) -> Iterator[list[Item]]:
-        """Return the items that may leave a node for the one that needs room: smaller ones, grouped by size."""
+    def _groups(self, node: int, held: frozenset[int], eligible: Callable[[Item], bool]) -> Iterator[list[Item]]:
+        """Return the eligible items that may leave a node for the one that needs room, grouped by size."""
         for group in self.board.alike(node):
-            if smaller(group[0]):
+            if eligible(group[0]):
                 left = [item for item in group if item.index not in held]
                 if left:
                     yield left

@@ -85,7 +85,7 @@ class Placer:
         best = self._packed(tasks)
         self.board.undo(mark)
         tried: list[list[int]] = []
-        for order in ORDERS:
+        for order in (*ORDERS, self._least_choice):
             sequence = [task.item.index for task in sorted(tasks, key=order)]
             if (best is not None and not (best.failed or best.extra)) or sequence in tried:
                 continue
@@ -113,6 +113,11 @@ class Placer:
         return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why))
 
     # --- inside ---
+
+    def _least_choice(self, task: Task) -> t.Any:
+        """Order items by how little choice they have: by how many nodes they may use, and those with rules first."""
+        item = task.item
+        return (-item.priority, len(self.board.rows(item).nodes), item.plain, -item.share, item.index)
 
     def _tried(self, item: Item | None, action: Callable[[Search], bool]) -> bool:
         """Run the action and return whether it succeeds within the bounds; if not, undo it."""
@@ -167,26 +172,33 @@ class Placer:
         *,
         until_failure: bool = False,
     ) -> Placed:
-        """Place the items in an order. With until_failure the first failure ends the attempt, and nothing is placed."""
+        """Place the items in an order, and those that failed again if later ones found places. With until_failure the
+        first failure ends the attempt, and nothing is placed.
+        """
         search = Search(self.board, max(self._bounds.steps - self.steps, 0), rank)
         mark = len(self.board.trail)
-        failed: list[Task] = []
-        for task in sorted(tasks, key=order):
-            before = len(self.board.trail)
-            placed = search.place(task.item, most_extra, task.why) and self._within(task.item, before)
-            if not placed:
+        due, helped = sorted(tasks, key=order), True
+        while due and helped:
+            failed: list[Task] = []
+            helped = False
+            for task in due:
+                before = len(self.board.trail)
+                if search.place(task.item, most_extra, task.why) and self._within(task.item, before):
+                    helped = bool(failed)
+                    continue
                 failed.append(task)
                 if until_failure:
                     break
+            due = failed
         steps = self.board.trail[mark:]
         result = Placed(
-            failed,
+            due,
             sum(step.item.extra for step in steps),
             sum(step.item.cost for step in steps),
             [(step.item, step.target, step.why) for step in steps],
         )
         self._spend(search)
-        if failed and until_failure:
+        if due and until_failure:
             self.board.undo(mark)
         return result
 
