@@ -18,7 +18,8 @@ def packing_order(cluster: ClusterState, profile: Profile, requests: Sequence[Re
     """Return the positions of the requests, largest first; None if that is their order already.
 
     The size of a request is its dominant share of what the nodes may allocate. VMs that must share a node count as one,
-    and stay next to each other. Requests of one size keep their order.
+    and stay next to each other. VMs of a gang, which may be on different nodes, count one by one, because more batches
+    fit that way. Requests of one size keep their order.
     """
     nodes = [info.node for info in cluster.nodes if info.node.online]
     cores = sum(profile.policy.cpu.allocatable(node) for node in nodes) or 1.0

@@ -15,7 +15,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoNodesAvailable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, AffinityTerm, Request, Selector
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    AffinityTerm,
+    GangRef,
+    Request,
+    Selector,
+)
 
 PAIR = AffinityTerm(True, Selector(tags=frozenset({"pair"})))
 
@@ -89,6 +95,13 @@ def test_place_batch__puts_a_group_where_all_of_it_has_room() -> None:
     assert [o.decision and o.decision.node for o in outcomes] == ["b", "a", "a"]
     assert [o.decision and o.decision.vmid for o in outcomes] == [100, 101, 102]
     assert [o.turn for o in outcomes] == [3, 1, 2]
+
+
+def test_place_batch__takes_vms_of_a_gang_one_by_one_by_their_size() -> None:
+    state = cluster([node("a", gib=12), node("b", gib=12)])
+    gang = [Request(f"g{n}", memory=3 * GIB, gang=GangRef("g")) for n in range(4)]
+    outcomes = place_batch(scheduler(state), [*gang, vm("x", gib=4)])
+    assert [o.turn for o in outcomes] == [2, 3, 4, 5, 1]
 
 
 def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
