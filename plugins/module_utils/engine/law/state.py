@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from ...model import Decision, Expression, Node, Request, Snapshot, StorageClass
+from ...model import Decision, Guest, Node, Snapshot, StorageClass
 
 NAMES = "Names"
 """The rule that a new VM has a name of its own: there is no plugin for it."""
@@ -45,76 +46,46 @@ class InForce:
     max_tagged: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+class Placed(t.NamedTuple):
+    """A decision, the rules in force for it, and the VM as rules about others see it."""
+
+    decision: Decision
+    in_force: InForce
+    guest: Guest
+
+    def __str__(self) -> str:
+        return f'VM "{self.decision.request.name}" ({self.decision.vmid}) on {self.decision.node}'
+
+
+@dataclass(frozen=True)
 class State:
     """The cluster before a run, with the reservations of others, and the run's decisions with the rules for each."""
 
     snapshot: Snapshot
     decided: tuple[tuple[Decision, InForce], ...]
 
-    def under(self, rule: str) -> list[tuple[Decision, InForce]]:
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.snapshot.nodes}
+
+    @cached_property
+    def guests(self) -> Sequence[Guest]:
+        """All guests but templates."""
+        return [guest for guest in self.snapshot.guests if not guest.template]
+
+    @cached_property
+    def placed(self) -> Sequence[Placed]:
+        return [Placed(decision, in_force, arrived(decision)) for decision, in_force in self.decided]
+
+    def under(self, rule: str) -> list[Placed]:
         """The decisions for which a rule is in force."""
-        return [(decision, in_force) for decision, in_force in self.decided if rule in in_force.rules]
+        return [each for each in self.placed if rule in each.in_force.rules]
 
 
-class Drive(t.NamedTuple):
-    """A drive that a decision makes: storage is the one that it must be on, if any, others are the slots of drives that
-    must be there, too.
-    """
-
-    slot: str
-    size: int
-    storage: str | None
-    storage_class: str | None
-    content: str = "images"
-    others: tuple[str, ...] = ()
-
-
-def drives(decision: Decision, volumes: Mapping[tuple[str, str], int | None]) -> Iterator[Drive]:
-    """The drives that a decision makes; volumes are the sizes of images, as in the snapshot."""
-    request, clone, template = decision.request, decision.request.clone, decision.template
-    asked = {disk.slot: disk for disk in request.disks}
-    if clone is not None and template is not None:
-        for slot, storage, size in template.volumes:
-            disk = asked.pop(slot, None)
-            wanted = disk.size if disk else 0
-            copied = clone.full or slot in template.copied
-            target = (clone.storage if clone.full else None) or storage
-            grown = max(size, wanted) if copied else max(wanted - size, 0)
-            yield Drive(slot, grown, target, disk.storage_class if disk else None)
-    for disk in asked.values():
-        if disk.volume is None:
-            image = volumes.get((decision.node, disk.source)) if disk.source else None
-            size = max(disk.size, image or 0)
-            yield Drive(disk.slot, size, disk.storage, disk.storage_class, disk.content, disk.others)
-
-
-def called(decision: Decision) -> str:
-    """The name of a decision in reasons."""
-    return f'VM "{decision.request.name}" ({decision.vmid}) on {decision.node}'
-
-
-def asked_nodes(request: Request) -> tuple[str | None, str | None, tuple[Expression, ...]]:
-    """The name, the pattern and the expressions by which a request asks for nodes."""
-    regex = request.node_regex or request.context.get("node.qemu-scheduler/regex")
-    return request.node, regex, request.node_required
-
-
-def matches(expression: Expression, node: Node) -> bool:
-    """Whether an expression holds for a node, by Kubernetes' rules."""
-    value, values = label(node, expression.key), expression.values
-    match expression.operator:
-        case "In" | "NotIn" as operator:
-            return (value in values) is (operator == "In")
-        case "Exists" | "DoesNotExist" as operator:
-            return (value is not None) is (operator == "Exists")
-    try:
-        number, limit = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return number > limit if expression.operator == "Gt" else number < limit
-
-
-def label(node: Node, key: str) -> str | None:
-    """The node's label; its name is one, too."""
-    return node.name if key == "node" else node.labels.get(key)
+def arrived(decision: Decision) -> Guest:
+    """The VM of a decision as a guest."""
+    request = decision.request
+    return Guest(
+        decision.vmid, request.name, decision.node, status="assumed", cores=request.cores, memory=request.memory,
+        tags=request.tags, pool=request.pool, constraints=request.constraints,
+    )  # fmt: skip

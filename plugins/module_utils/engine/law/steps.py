@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...model import Decision, Guest, HAIntent, Request, Snapshot
 from ...plans import Creation, Move
 from .law import broken
-from .state import NAMES, InForce, State
+from .state import NAMES, InForce, State, arrived
 
 TAKEN_ELSEWHERE = frozenset({NAMES, "DeviceClaims", "VolumeBinding", "TemplateLocality"})
 """Rules about what a new VM creates or claims, which a moving guest has already."""
@@ -55,11 +55,7 @@ def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
     """What will be on the target when the step has ended."""
     if isinstance(step, Move):
         return [replace(there[vmid], node=step.target) for vmid in step.vmids if vmid in there]
-    decision, request = step.decision, step.decision.request
-    return [
-        Guest(decision.vmid, request.name, decision.node, status="assumed", cores=request.cores, memory=request.memory,
-              tags=request.tags, pool=request.pool, constraints=request.constraints)
-    ]  # fmt: skip
+    return [arrived(step.decision)]
 
 
 def _decided(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tuple[Decision, InForce]:
