@@ -117,7 +117,7 @@ class Placer:
     def _least_choice(self, task: Task) -> t.Any:
         """Order items by how little choice they have: by how many nodes they may use, and those with rules first."""
         item = task.item
-        return (-item.priority, len(self.board.rows(item).nodes), item.plain, -item.share, item.index)
+        return (-item.priority, len(self.board.rows(item).nodes), item.plain, ORDERS[0](task))
 
     def _tried(self, item: Item | None, action: Callable[[Search], bool]) -> bool:
         """Run the action and return whether it succeeds within the bounds; if not, undo it."""
