@@ -30,6 +30,8 @@ KEYS = st.sampled_from(["node", "zone", "rack"])
 SELECTORS = st.sampled_from(
     [Selector(name="web-.*"), Selector(name="db-.*"), Selector(tags=frozenset({"blue"})), Selector(pool="prod")]
 )
+# What is not a plain choice is made once: hypothesis looks into each strategy, which takes longer than to draw from it.
+LABELS = st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab"), "rack": st.sampled_from("xyz")})
 TAINT = Taint("gpu", "yes")
 SOFT_TAINT = Taint("slow", effect="PreferNoSchedule")
 
@@ -44,9 +46,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             online=draw(st.sampled_from([True, True, True, False])),
             cores=draw(st.integers(1, 6)),
             memory=draw(st.integers(2, 8)) * GIB,
-            labels=draw(
-                st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab"), "rack": st.sampled_from("xyz")})
-            ),
+            labels=draw(LABELS),
             taints=draw(st.sampled_from([(), (), (TAINT,), (SOFT_TAINT,)])),
         )
         for name in names
@@ -80,9 +80,12 @@ TERMS = st.builds(
 SPREADS = st.builds(
     SpreadConstraint, topology_key=KEYS, selector=SELECTORS, max_skew=st.integers(1, 2), hard=st.booleans()
 )
-EXPRESSIONS = st.sampled_from(
-    [Expression("zone", "In", ("a",)), Expression("rack", "Exists"), Expression("x", "Exists")]
-)
+KNOWN_EXPRESSIONS = (Expression("zone", "In", ("a",)), Expression("rack", "Exists"))
+EXPRESSIONS = (*KNOWN_EXPRESSIONS, Expression("x", "Exists"))
+AFFINITY = st.lists(TERMS, max_size=2)
+SPREAD = st.lists(SPREADS, max_size=2)
+REQUIRED = st.lists(st.sampled_from(KNOWN_EXPRESSIONS), max_size=1)
+PREFERRED = st.lists(st.sampled_from(EXPRESSIONS), max_size=2)
 
 
 @st.composite
@@ -97,10 +100,10 @@ def requests(draw: st.DrawFn) -> Request:
         ),
         tags=draw(st.sampled_from([frozenset(), frozenset({"blue"})])),
         pool=draw(st.sampled_from([None, "prod"])),
-        affinity=tuple(draw(st.lists(TERMS, max_size=2))),
-        topology_spread=tuple(draw(st.lists(SPREADS, max_size=2))),
-        node_required=tuple(draw(st.lists(EXPRESSIONS.filter(lambda e: e.key != "x"), max_size=1))),
-        node_preferred=tuple(draw(st.lists(EXPRESSIONS, max_size=2))),
+        affinity=tuple(draw(AFFINITY)),
+        topology_spread=tuple(draw(SPREAD)),
+        node_required=tuple(draw(REQUIRED)),
+        node_preferred=tuple(draw(PREFERRED)),
         tolerations=draw(st.sampled_from([(), (Toleration(operator="Exists"),)])),
     )
 

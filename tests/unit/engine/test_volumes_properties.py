@@ -138,12 +138,15 @@ def clones(draw: st.DrawFn) -> CloneSource:
     )
 
 
+DRIVES = drives()
+CLONE = st.none() | clones()
+KINDS = st.lists(st.tuples(DRIVES, CLONE, st.sampled_from([(), APART])), min_size=1, max_size=3)
+
+
 @st.composite
 def runs(draw: st.DrawFn) -> list[Request | int]:
     """VMs of a few kinds, in any order; a number takes back one of those decided so far."""
-    kinds = draw(
-        st.lists(st.tuples(drives(), st.none() | clones(), st.sampled_from([(), APART])), min_size=1, max_size=3)
-    )
+    kinds = draw(KINDS)
     found: list[Request | int] = []
     for number, step in enumerate(draw(st.lists(st.integers(0, 3 * len(kinds)), min_size=1, max_size=16))):
         disks, clone, affinity = kinds[step % len(kinds)]
@@ -155,7 +158,7 @@ def runs(draw: st.DrawFn) -> list[Request | int]:
 @st.composite
 def requests(draw: st.DrawFn) -> list[Request]:
     return [
-        vm(f"vm-{number}", disks=draw(drives()), clone=draw(st.none() | clones()))
+        vm(f"vm-{number}", disks=draw(DRIVES), clone=draw(CLONE))
         for number in range(draw(st.integers(1, 6)))
     ]
 
