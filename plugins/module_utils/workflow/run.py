@@ -85,6 +85,8 @@ class Run:
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
+        # Neither in check mode nor offline; known from execute on.
+        self._writes = False
         self.jobs = [Job(entry) for entry in entries]
         self.nodes: list[NodeUsage] = []
         self.warnings: list[str] = []
@@ -97,43 +99,43 @@ class Run:
 
         In check mode and offline, the run stops before the first write. A KeyboardInterrupt ends it early.
         """
-        write = not (check_mode or self._access.offline)
+        self._writes = not (check_mode or self._access.offline)
         try:
-            self._go(write=write)
+            self._go()
         except KeyboardInterrupt:
             self.interrupted = True
             # Reservations that cannot be released expire when this process ends.
             with suppress(CollectionError):
-                self._placer.give_back(self.jobs if write else ())
+                self._give_back(self.jobs)
             for job in self.jobs:
                 job.interrupt()
         return [report_of(job) for job in self.jobs]
 
-    def _go(self, *, write: bool) -> None:
+    def _go(self) -> None:
         """Read, match, schedule and reserve, then bind. Repeat this with the jobs that returned to the queue, or with
         those that did not fit, as soon as another try may succeed.
         """
         due: Sequence[Job] = self.jobs
         placement, stands = None, False
         while due or placement is None:
-            placement = self._decide(due, placement, write=write)
+            placement = self._decide(due, placement)
             if placement is None:
                 break
-            self._keep_plan(write=write)
+            self._keep_plan()
             # After the first write, all_or_nothing can no longer hold the other jobs back.
             stands = self.wrote or not (self._all_or_nothing and self._failed())
-            if write and stands and self.room is not None and self.room.is_due:
+            if self._writes and stands and self.room is not None and self.room.is_due:
                 due = self._make_room(self.room, due)
                 continue
-            if write and stands:
+            if self._writes and stands:
                 self._bind(due)
-            elif write:
-                self._placer.give_back(due)
-            due = self._due_next(due, placement, write=write, stands=stands)
+            else:
+                self._give_back(due)
+            due = self._due_next(due, placement, stands=stands)
         for job in self.jobs:
             job.held_back = not stands
 
-    def _decide(self, due: Sequence[Job], earlier: Placement | None, *, write: bool) -> Placement | None:
+    def _decide(self, due: Sequence[Job], earlier: Placement | None) -> Placement | None:
         """Run scheduling cycles until every job is decided, planned or failed. An error fails all of them, and None is
         returned; without an earlier placement, the error is raised, as there is nothing to report.
         """
@@ -141,8 +143,8 @@ class Run:
             if self._approved is not None:
                 self._approved.check_cluster(self._access.identity())
             try:
-                placement = earlier = self._schedule(due, write=write)
-                if self._is_decided(due, placement, write=write):
+                placement = earlier = self._schedule(due)
+                if self._is_decided(due, placement):
                     return placement
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and self._requeue(due, error):
@@ -152,20 +154,20 @@ class Run:
                 self._fail(due, error)
                 return None
 
-    def _is_decided(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+    def _is_decided(self, due: Sequence[Job], placement: Placement) -> bool:
         """Decide what to do with the existing VMs, and which guests move to make room for the others.
 
         Returns False if the jobs have to be scheduled again.
         """
-        if self._moves_are_held(due, write=write):
+        if self._moves_are_held(due):
             return False
-        self._plan(due, placement, write=write)
-        self._hold_to_plan(due, write=write)
+        self._plan(due, placement)
+        self._hold_to_plan(due)
         if self._forget_vanished(due):
-            self._placer.give_back(due)
+            self._give_back(due)
             return False
         self.nodes = keep_before(self.nodes, placement.nodes)
-        return not self._room_is_planned(due, placement, write=write)
+        return not self._room_is_planned(due, placement)
 
     def _make_room(self, room: RoomMaker, due: Sequence[Job]) -> Sequence[Job]:
         """Move guests as planned. Returns the jobs that have to be scheduled again: none if a move failed."""
@@ -176,13 +178,18 @@ class Run:
             return ()
         return due
 
+    def _give_back(self, jobs: Sequence[Job]) -> None:
+        """Release the reservations of jobs that are not bound."""
+        if self._writes:
+            self._placer.give_back(jobs)
+
     @staticmethod
     def _fail(jobs: Sequence[Job], error: CollectionError) -> None:
         """Note the error in all jobs: unlike an error that is raised, this keeps the outcomes of the other jobs."""
         for job in jobs:
             job.fail(error)
 
-    def _due_next(self, due: Sequence[Job], placement: Placement, *, write: bool, stands: bool) -> Sequence[Job]:
+    def _due_next(self, due: Sequence[Job], placement: Placement, *, stands: bool) -> Sequence[Job]:
         """Return the jobs of the next round: those that returned to the queue, or else all that did not fit, as soon as
         another try may succeed for one of them. Empty if the run is done.
         """
@@ -190,14 +197,14 @@ class Run:
         if queued:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
-        if self._is_worth_a_try(unplaced, placement, write=write):
+        if self._is_worth_a_try(unplaced, placement):
             return unplaced if stands else due
         self._advise(due, placement)
         return ()
 
-    def _is_worth_a_try(self, unplaced: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+    def _is_worth_a_try(self, unplaced: Sequence[Job], placement: Placement) -> bool:
         """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""
-        if not (unplaced and write and self._patience):
+        if not (unplaced and self._writes and self._patience):
             return False
         try:
             return not self._in_vain() and self._waiting.until_worth_a_try(unplaced, placement.snapshot)
@@ -205,14 +212,14 @@ class Run:
             for job in unplaced:
                 job.note_wait(self._waiting.waited)
 
-    def _room_is_planned(self, due: Sequence[Job], placement: Placement, *, write: bool) -> bool:
+    def _room_is_planned(self, due: Sequence[Job], placement: Placement) -> bool:
         """Plan moves of other guests if that makes the jobs fit. With all_or_nothing, nothing is planned if another job
         has failed for good. Returns whether the jobs have to be scheduled again.
         """
         room = self._room_for(due) if self._makes_room and not self._in_vain() else None
-        return room is not None and room.plan(due, placement, write=write)
+        return room is not None and room.plan(due, placement, write=self._writes)
 
-    def _moves_are_held(self, due: Sequence[Job], *, write: bool) -> bool:
+    def _moves_are_held(self, due: Sequence[Job]) -> bool:
         """Take the moves from the plan that is applied, unless it has none or no VM is left to be created.
 
         Returns whether the jobs have to be scheduled again, as if the guests had moved.
@@ -223,7 +230,7 @@ class Run:
         if all(job.guest is not None or job.state is State.DONE for job in due):
             return False
         self.room = self._room_maker()
-        self.room.hold_to(approved, due, write=write)
+        self.room.hold_to(approved, due, write=self._writes)
         return True
 
     def _advise(self, due: Sequence[Job], placement: Placement) -> None:
@@ -234,14 +241,14 @@ class Run:
         for job in unplaced:
             job.advice = advice
 
-    def _keep_plan(self, *, write: bool) -> None:
+    def _keep_plan(self) -> None:
         """Keep the plan of all jobs, unless the run has already written or a job has failed."""
         if self.wrote or self._failed() or (self.room is not None and self.room.moved):
             return
         try:
             self._keep(self.jobs)
         except CollectionError:
-            self._placer.give_back(self.jobs if write else ())
+            self._give_back(self.jobs)
             raise
 
     def _room_for(self, due: Sequence[Job]) -> RoomMaker | None:
@@ -276,21 +283,21 @@ class Run:
         access, profile_of = self._access, self._placer.profile_of
         return Waiting(self._patience, profile_of, access.glance, tell=self._tell_wait, began=self._began)
 
-    def _schedule(self, due: Sequence[Job], *, write: bool) -> Placement:
+    def _schedule(self, due: Sequence[Job]) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others and reserve their places."""
         all_or_nothing = self._all_or_nothing and not self.wrote
-        placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=write)
+        placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=self._writes)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
             copied = job.entry.clone is not None or job.entry.backup is not None
             if job.state is State.DECIDED and job.decision is not None and not copied:
                 # A clone or a restored VM also has options that were not requested.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
-            if job.state is State.DECIDED and job.nameless and not write:
+            if job.state is State.DECIDED and job.nameless and not self._writes:
                 job.warn(unclear(job.nameless))
         return placement
 
-    def _plan(self, due: Sequence[Job], placement: Placement, *, write: bool) -> None:
+    def _plan(self, due: Sequence[Job], placement: Placement) -> None:
         """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
         if existing:
@@ -300,11 +307,11 @@ class Run:
             self._converger.pools = placement.snapshot.pools
             self._converger.displaced = partial(displaced, placement.scheduler)
             with self._stop.threads(self._parallel) as pool:
-                for future in [pool.submit(self._plan_one, job, cluster, wait=not write) for job in existing]:
+                for future in [pool.submit(self._plan_one, job, cluster, wait=not self._writes) for job in existing]:
                     future.result()
             check_limits(placement.scheduler, existing, time.time())
             note_after(placement.nodes, placement.scheduler.cluster)
-        if not write:
+        if not self._writes:
             from .foresight import Foresight
 
             # Nothing is sent, so Proxmox cannot refuse anything: predict what it would refuse.
@@ -316,12 +323,12 @@ class Run:
                 note_change(placement.nodes, job.plan.guest, job.plan.actions)
                 job.state = State.PLANNED if job.plan.actions else State.DONE
 
-    def _hold_to_plan(self, due: Sequence[Job], *, write: bool) -> None:
+    def _hold_to_plan(self, due: Sequence[Job]) -> None:
         """Refuse the jobs that deviate from the approved plan."""
         for job in due:
             objection = None if self._approved is None else self._approved.objection(job)
             if objection is not None:
-                self._placer.give_back([job] if write else ())
+                self._give_back([job])
                 job.refuse(objection)
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
