@@ -31,12 +31,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     BUILTIN,
     builtin_registry,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (  # noqa: E402
+    STORAGE_CLASS,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (  # noqa: E402
     NAMED,
     build_profiles,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import (  # noqa: E402
-    SETTINGS as STORAGE_CLASS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError  # noqa: E402
 

@@ -50,7 +50,8 @@ class Kind:
     def plain(self, codes: Mapping[str, Code]) -> tuple[list[FilterPlugin], list[ScorePlugin]]:
         """The plain plugins that apply, given the codes that PreFilter returned."""
         divided = self.profile.divided(self.alone)
-        return self._filters(divided.plain_filters, codes), self._scorers(divided.plain_scorers, codes)
+        filters = self._those(divided.plain_filters, codes, Code.SKIP_SCORE)
+        return filters, self._those(divided.plain_scorers, codes, Code.SKIP_FILTER)
 
     def begin(
         self,
@@ -67,24 +68,17 @@ class Kind:
         return SharedVerdicts(
             cluster,
             self.profile.weights,
-            self._filters(divided.shared_filters, codes),
-            self._scorers(divided.shared_scorers, codes),
+            self._those(divided.shared_filters, codes, Code.SKIP_SCORE),
+            self._those(divided.shared_scorers, codes, Code.SKIP_FILTER),
             {p: statuses[p.name] for p in self.profile.keeping if p in sharing and p.name not in refusing},
             codes,
             {plugin.name for plugin in sharing},
         )
 
-    def _filters(self, plugins: Iterable[FilterPlugin], codes: Mapping[str, Code]) -> list[FilterPlugin]:
-        """Those that the requests concern, and whose Filter was not skipped by PreFilter."""
-        return self._those(plugins, codes, Code.SKIP_SCORE)
-
-    def _scorers(self, plugins: Iterable[ScorePlugin], codes: Mapping[str, Code]) -> list[ScorePlugin]:
-        """Those that the requests concern, and whose Score was not skipped by PreFilter."""
-        return self._those(plugins, codes, Code.SKIP_FILTER)
-
-    def _those(self, plugins: Iterable[P], codes: Mapping[str, Code], only: Code) -> list[P]:
+    def _those(self, plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
+        """The plugins that the requests concern, and that PreFilter did not skip. other skips only another point."""
         idle = self.concerned.idle
-        return [p for p in plugins if p.name not in idle and codes.get(p.name) in (None, only)]
+        return [p for p in plugins if p.name not in idle and codes.get(p.name) in (None, other)]
 
 
 class KeptVerdicts:

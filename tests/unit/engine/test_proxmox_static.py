@@ -12,8 +12,8 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.proxmox_static import (
     static_scores,
+    topsis,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.topsis import scores
 
 GB = 10**9
 ONLY_STATIC = {"scores": {"ProxmoxStatic": {"enable": True}, "LeastAllocated": {"enable": False}}}
@@ -80,14 +80,14 @@ def test_sizes_of_nodes__are_three() -> None:
 def test_score__is_the_one_worked_out_by_hand() -> None:
     # The columns' norms are 5 and 3, the weights 1/4 and 3/4.
     # Weighted: (0.15, 0.25), (0.20, 0.50), (0.00, 0.50); best (0.00, 0.25), worst (0.20, 0.50)
-    found = scores([(3, 1), (4, 2), (0, 2)], (1, 3))
+    found = topsis([(3, 1), (4, 2), (0, 2)], (1, 3))
     to_worst = math.hypot(0.05, 0.25)
     assert found == pytest.approx([to_worst / (to_worst + 0.15), 0.0, 0.20 / (0.20 + 0.25)])
 
 
 def test_nothing_to_tell__apart_scores_nothing() -> None:
-    assert scores([(1, 2), (1, 2)], (1, 1)) == [0.0, 0.0]
-    assert scores([(0, 0)], (1, 1)) == [0.0]
+    assert topsis([(1, 2), (1, 2)], (1, 1)) == [0.0, 0.0]
+    assert topsis([(0, 0)], (1, 1)) == [0.0]
 
 
 def test_memory__weighs_five_times_as_much_as_cpu() -> None:

@@ -29,9 +29,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (
     VolumeBinding,
+    parse_storage_classes,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.storage_classes import parse_storage_classes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volume_groups import VolumeGroups
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Place a batch of new VMs: one by one first, and all together by the planner where some found no place.
 
-One by one means in an order that packs. Only where that leaves VMs without a place, the order of the task decides which
-of them these are.
+One by one means the largest first: small VMs then fill the gaps that large ones leave, and loads come out even. Only
+where that leaves VMs without a place, the order of the task decides which of them these are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ...model import Decision, Request
+from ..cache import ClusterState
 from ..diagnosis import Outcome
 from ..framework.interface import QueueSortPlugin
-from ..packing_order import packing_order
+from ..framework.profile import Profile
 from ..scheduling_cycle import Scheduler
 
 
@@ -72,7 +73,7 @@ def _packed(
     """
     profile = scheduler.profiles[scheduler.default_profile]
     sorters: list[QueueSortPlugin] = profile.plugins("queue")
-    order = packing_order(scheduler.cluster, profile, requests) if sorters and sorters[0].packs else None
+    order = _packing_order(scheduler.cluster, profile, requests) if sorters and sorters[0].packs else None
     if order is None:
         return None
     found = _scheduled(scheduler, [requests[position] for position in order], now, present)
@@ -83,6 +84,36 @@ def _packed(
     outcomes = [outcome for _position, outcome in sorted(zip(order, found, strict=True), key=lambda each: each[0])]
     _number_again(scheduler, outcomes)
     return outcomes
+
+
+def _packing_order(cluster: ClusterState, profile: Profile, requests: Sequence[Request]) -> list[int] | None:
+    """Return the positions of the requests, largest first; None if that is their order already.
+
+    The size of a request is its dominant share of what the nodes may allocate. VMs that must share a node count as one,
+    and stay next to each other. VMs of a gang, which may be on different nodes, count one by one, because more batches
+    fit that way. Requests of one size keep their order.
+    """
+    nodes = [info.node for info in cluster.nodes if info.node.online]
+    cores = sum(profile.policy.cpu.allocatable(node) for node in nodes) or 1.0
+    memory = sum(profile.policy.memory.allocatable(node) for node in nodes) or 1.0
+    sizes = [max(request.cores / cores, request.memory / memory) for request in requests]
+    keys = [(-size, position) for position, size in enumerate(sizes)]
+    for group in _that_share_a_node(requests):
+        room = sum(sizes[position] for position in group)
+        for position in group:
+            keys[position] = (-room, group[0])
+    order = sorted(range(len(requests)), key=lambda position: (keys[position], -sizes[position]))
+    return None if order == list(range(len(requests))) else order
+
+
+def _that_share_a_node(requests: Sequence[Request]) -> list[tuple[int, ...]]:
+    """Return the positions of the requests of each group whose VMs must be on one node."""
+    if not any(request.affinity for request in requests):
+        return []
+    # Few runs need the planner.
+    from .items import requests_together
+
+    return requests_together(requests)
 
 
 def _scheduled(

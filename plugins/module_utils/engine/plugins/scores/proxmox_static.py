@@ -13,7 +13,6 @@ from ...cache import NodeInfo
 from ...framework.config import Setting
 from ...framework.cycle_state import CycleState
 from ...framework.interface import ScorePlugin
-from ...topsis import scores
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0)
 """Of average CPU, highest CPU, average memory and highest memory."""
@@ -70,7 +69,7 @@ def static_scores(
     memory_use = [_part(used, capacity) for used, capacity in memory]
     memory_after = [_part(used + added_memory, capacity) for used, capacity in memory]
     # 1 is added so that tiny differences stay tiny: 0.004 is twice 0.002, 1.004 is hardly more than 1.002.
-    return scores(
+    return topsis(
         [
             (1.0 + cpu_average, 1.0 + cpu_highest, 1.0 + memory_average, 1.0 + memory_highest)
             for (cpu_average, cpu_highest), (memory_average, memory_highest) in zip(
@@ -93,4 +92,24 @@ def _averages_and_highest(before: Sequence[float], after: Sequence[float]) -> li
     for old, new in zip(before, after, strict=True):
         average = math.sqrt(max(squares - old * old + new * new, 0.0) / len(before))
         result.append((round(average, _DIGITS), round(max(highest, new), _DIGITS)))
+    return result
+
+
+def topsis(alternatives: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
+    """One score per alternative by TOPSIS, 0 (worst) to 1 (best); all criteria are better when smaller.
+
+    alternatives holds one value per criterion; weights are relative. All scores are 0 when nothing tells the
+    alternatives apart.
+    """
+    total = sum(weights)
+    columns = []
+    for weight, column in zip(weights, zip(*alternatives, strict=True), strict=True):
+        norm = math.hypot(*column)
+        columns.append([weight / total * value / norm for value in column] if norm else [0.0] * len(column))
+    best = [min(column) for column in columns]
+    worst = [max(column) for column in columns]
+    result = []
+    for row in zip(*columns, strict=True):
+        to_best, to_worst = math.dist(row, best), math.dist(row, worst)
+        result.append(to_worst / (to_worst + to_best) if to_worst + to_best else 0.0)
     return result

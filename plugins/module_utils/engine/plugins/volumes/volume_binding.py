@@ -5,18 +5,30 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Mapping
 
-from ....errors import InvalidRequest
-from ....model import Disk, Request
+from ....errors import InvalidPluginConfig, InvalidRequest
+from ....model import GIB, Disk, Request, StorageClass
 from ...cache import ClusterState, NodeInfo
-from ...framework.config import Setting
+from ...framework.config import Setting, check_settings
 from ...framework.cycle_state import CycleState, Draft
 from ...framework.interface import Event, FilterPlugin, PreFilterPlugin, ReservePlugin, Subject
 from ...framework.status import Category, Status
+from ...patterns import InvalidPattern
+from ...patterns.names import name_pattern
 from ...volume_groups import SharedByVolumes
 from ...volumes import class_of, in_gib, larger_than_asked, volumes_on
+
+STORAGE_CLASS: Mapping[str, Setting] = {
+    "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
+    "types": Setting("list", [], "Proxmox storage types (zfspool, lvmthin, rbd, ...); empty: any type"),
+    "shared": Setting("bool", None, "only shared (true) or only local (false) storages"),
+    "overcommit": Setting("float", 1.0, "overcommit ratio: allocatable space per size", minimum=0),
+    "reserved": Setting("str", None, "what is kept free: a percentage (10%) or GiB (50)"),
+}
+"""The keys of one storage class in C(storage_classes)."""
 
 
 class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugin):
@@ -39,10 +51,7 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        if config["storage_classes"]:
-            from ...storage_classes import parse_storage_classes
-
-            self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
+        self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
 
     def pre_enqueue(self, request: Request) -> Status | None:
         for disk in request.disks:
@@ -77,3 +86,39 @@ def _check_image(disk: Disk, source: str, cluster: ClusterState) -> None:
         raise InvalidRequest(
             f"{disk.slot}: {source} has {in_gib(larger)} GiB and cannot shrink to {in_gib(disk.size)} GiB"
         )
+
+
+def parse_storage_classes(classes: Mapping[str, t.Any]) -> dict[str, StorageClass]:
+    """Return the classes by name. Raises InvalidPluginConfig."""
+    return {name: _parse(f"storage_classes.{name}", name, body or {}) for name, body in classes.items()}
+
+
+def _parse(where: str, name: str, body: Mapping[str, t.Any]) -> StorageClass:
+    if isinstance(body, Mapping) and isinstance(body.get("reserved"), (int, float)):
+        body = {**body, "reserved": str(body["reserved"])}
+    values = check_settings(where, STORAGE_CLASS, body)
+    for pattern in values["storages"]:
+        if not isinstance(pattern, str):
+            raise InvalidPluginConfig(f"{where}.storages: {pattern!r} is not valid, expected a regular expression")
+        try:
+            name_pattern(pattern)
+        except InvalidPattern as error:
+            raise InvalidPluginConfig(f"{where}.storages: invalid regular expression {pattern!r}: {error}") from error
+    return StorageClass(
+        name=name,
+        storages=tuple(values["storages"]),
+        types=frozenset(values["types"]),
+        shared=values["shared"],
+        overcommit=values["overcommit"],
+        reserved=_reserved(where, values["reserved"]),
+    )
+
+
+def _reserved(where: str, text: str | None) -> float:
+    """A fraction below 1, or bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", (text or "0").strip())
+    if match is None or (match[2] and float(match[1]) >= 100):
+        raise InvalidPluginConfig(
+            f"{where}.reserved: expected a percentage below 100% or a number of GiB, got {text!r}"
+        )
+    return float(match[1]) / 100 if match[2] else float(match[1]) * GIB
