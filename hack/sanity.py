@@ -102,13 +102,16 @@ def run_quietly(command: list[str], environment: dict[str, str]) -> int:
 def find_interpreters() -> list[Path]:
     """Return the oldest and the newest interpreter of those that the other scripts find and this ansible-core knows.
 
-    What compiles and is imported with both does so with those in between, each of which would take half a minute.
+    What compiles and is imported with both does so with those in between, each of which would take half a minute. The
+    version of .venv is left out if there is another: all other tests import everything with it.
     """
     script = 'source "$0/hack/common.sh"; interpreters'
     found = subprocess.run(["bash", "-c", script, CHECKOUT], check=True, capture_output=True, text=True)
     paths = [Path(line) for line in found.stdout.splitlines()]
     known = [path for path in paths if minor_version(path) in SUPPORTED_PYTHON_VERSIONS]
-    return sorted({known[0], known[-1]}, key=known.index)
+    outermost = sorted({known[0], known[-1]}, key=known.index)
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return [path for path in outermost if minor_version(path) != own] or outermost
 
 
 def minor_version(interpreter: Path) -> str:
