@@ -33,6 +33,17 @@ def _quick_clusters() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_plays(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All plays of a test run share what was compiled and packed, whichever worker of xdist starts them."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    kept = folder / "kept"
+    kept.mkdir(exist_ok=True)
+    os.environ["KEPT_BY_TESTS"] = str(kept)
+
+
 @pytest.fixture(scope="session")
 def modules() -> Iterator[ModuleServer]:
     """Runs modules in processes that have imported them."""

@@ -64,7 +64,8 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_CALLBACK_PLUGINS": str(SUPPORT / "callback_plugins"),
-        "ANSIBLE_CALLBACKS_ENABLED": "task_results",
+        "ANSIBLE_CALLBACKS_ENABLED": "task_results,quick_plays",
+        "PYTHONPATH": str(SUPPORT / "quick_python"),
         # Tables are as wide as without a terminal.
         "COLUMNS": "132",
         "XDG_STATE_HOME": str(folder / "state"),
