@@ -91,7 +91,7 @@ def run_playbook(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 import typing as t
 
 from simulated_cluster.control import Control
@@ -22,6 +23,9 @@ if t.TYPE_CHECKING:
 
 CREATES = r"^/nodes/[^/]+/qemu(/\d+/clone)?$"
 MOVES = r"^/nodes/[^/]+/(qemu|lxc)/\d+/migrate$"
+RENAMES = 0.4
+"""The share of the times when a human would stop a VM, but renames it."""
+
 MOST_DRAINED = 2
 """More nodes are not drained at a time: else the others have no room."""
 
@@ -38,6 +42,9 @@ class Chaos:
     def __init__(self, history: History) -> None:
         self._history = history
         self._rng = history.rng
+        # Of its own, so that the other draws of a seed do not depend on it.
+        self._renames = random.Random(history.seed + 2)
+        self._renamed: set[int] = set()
         self._control = Control(history.cluster)
         self._next = 0.0
         self._repairs: list[tuple[float, t.Callable[[], None]]] = []
@@ -85,7 +92,9 @@ class Chaos:
             process.frozen_until = 0.0
 
     def clean_up_by_hand(self) -> None:
-        """What only a human may: remove locks of workers that have died, and what these left on other nodes."""
+        """What only a human may: remove locks of workers that have died, what these left on other nodes, and VMs that
+        were renamed, which take the room of those that are wanted.
+        """
         cluster = self._history.cluster
         for guest in cluster.guests.values():
             if guest.config_lock == "migrate" and not guest.lock.locked():
@@ -93,6 +102,8 @@ class Chaos:
                 cluster.set_config(guest, lock=None)
             guest.strays.clear()
             guest.half_mirrored = False
+        for vmid in self._renamed & cluster.guests.keys():
+            self._remove(cluster.guests[vmid])
         for sid in sorted(cluster.ha._failed):
             self._history.log(f"a human takes {sid} out of state error")
             self._do(lambda sid=sid: (cluster.ha.set_state(sid, "disabled"), cluster.ha.set_state(sid, "started")))
@@ -237,19 +248,32 @@ class Chaos:
     def _remove_by_hand(self) -> None:
         ours = [guest for guest in self._history.referee.ours() if not guest.config_lock and not guest.lock.locked()]
         if ours:
-            guest = self._rng.choice(ours)
-            self._history.log(f"a human removes VM {guest.vmid} ({guest.name})")
-            self._history.referee.removed.add(guest.vmid)
-            ha = self._history.cluster.ha
-            ha.remove(ha.sid(guest))
-            self._do(lambda: self._control.remove_guest(_Asked(vmid=str(guest.vmid)), {}))
+            self._remove(self._rng.choice(ours))
+
+    def _remove(self, guest: Guest) -> None:
+        self._history.log(f"a human removes VM {guest.vmid} ({guest.name})")
+        self._history.referee.removed.add(guest.vmid)
+        ha = self._history.cluster.ha
+        ha.remove(ha.sid(guest))
+        self._do(lambda: self._control.remove_guest(_Asked(vmid=str(guest.vmid)), {}))
 
     def _stop_by_hand(self) -> None:
         running = [guest for guest in self._history.referee.ours() if guest.running and not guest.lock.locked()]
         if running:
             guest = self._rng.choice(running)
+            if self._renames.random() < RENAMES:
+                self._rename_by_hand(guest)
+                return
             self._history.log(f"a human stops VM {guest.vmid} ({guest.name})")
             self._do(lambda: self._control.set_guest(_Asked(vmid=str(guest.vmid)), {"status": "stopped"}))
+
+    def _rename_by_hand(self, guest: Guest) -> None:
+        """From then on it is another VM to everybody who asks for its former name."""
+        name = f"{guest.name}-{guest.vmid}"
+        self._history.log(f"a human renames VM {guest.vmid} ({guest.name}) to {name}")
+        self._history.referee.renamed(guest.vmid, name)
+        self._renamed.add(guest.vmid)
+        self._do(lambda: self._control.set_guest(_Asked(vmid=str(guest.vmid)), {"config": {"name": name}}))
 
     def _move_by_hand(self) -> None:
         """As in the user interface: what is an HA resource is moved by the HA manager."""

@@ -53,6 +53,7 @@ class History:
     """Everything of one seed. log takes lines."""
 
     def __init__(self, seed: int, log: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.actors = Actors(BEGIN)
         self._log = log

@@ -83,6 +83,11 @@ class Referee:
             if guest.node == node
         )
 
+    def renamed(self, vmid: int, name: str) -> None:
+        """Note that a human renames a guest: it is no longer one that controllers have made."""
+        if vmid in self._whole:
+            self._whole[vmid] = name
+
     def hold(self, pid: int, plan: Mapping[str, t.Any]) -> None:
         """Hold a process to the plan that it applies: no guest comes to where the plan does not say."""
         moves = {(move["vmid"], move["to"]) for move in plan.get("moves", ())}
