@@ -52,7 +52,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import parse_nodes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
@@ -78,11 +78,10 @@ SCENARIOS = list(scenarios())
 
 def snapshot_of(scenario: Scenario) -> Snapshot:
     names = list(scenario["nodes"])
-    facts = parse_nodes(scenario.get("options", {}).get("nodes"), names)
+    nodes = [_node(name, body or {}) for name, body in scenario["nodes"].items()]
+    facts = facts_of(scenario.get("options", {}).get("nodes"))(nodes)
     return Snapshot(
-        nodes=tuple(
-            replace(_node(name, body or {}), **facts.get(name, {})) for name, body in scenario["nodes"].items()
-        ),
+        nodes=tuple(replace(node, **facts.get(node.name, {})) for node in nodes),
         guests=tuple(_guest(body) for body in scenario.get("guests", ())),
         storages=tuple(
             storage
