@@ -53,6 +53,17 @@ def test_removing_a_resource__takes_it_out_of_the_rules() -> None:
     in_lab("9.2", work)
 
 
+def test_start_under_ha__fails_if_the_resource_is_removed_meanwhile() -> None:
+    async def work(lab: Lab) -> None:
+        await managed(104, state="stopped")(lab)
+        answer = await (await lab.ask("POST", "/nodes/pve1/qemu/104/status/start")).json()
+        await lab.ask("DELETE", "/cluster/ha/resources/vm:104")
+        failed = "command 'ha-manager set vm:104 --state started' failed: exit code 255"
+        assert (await lab.finish(answer["data"]))["exitstatus"] == failed
+
+    in_lab("9.2", work, time_scale=0.01)
+
+
 def test_disable_0__does_not_switch_a_rule_on() -> None:
     async def work(lab: Lab) -> None:
         await managed(101)(lab)

@@ -104,7 +104,7 @@ class Chaos:
             guest.half_mirrored = False
         for vmid in self._renamed & cluster.guests.keys():
             self._remove(cluster.guests[vmid])
-        for sid in sorted(cluster.ha._failed):
+        for sid in sorted(cluster.ha._failed & cluster.ha.resources.keys()):
             self._history.log(f"a human takes {sid} out of state error")
             self._do(lambda sid=sid: (cluster.ha.set_state(sid, "disabled"), cluster.ha.set_state(sid, "started")))
 

@@ -165,13 +165,15 @@ def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:
 
     async def work(task: Task) -> None:
         task.say(f"Requesting HA {verb} for VM {guest.vmid}")
-        if not call.cluster.quorate:
+        sid, failed = ha.sid(guest), not call.cluster.quorate
+        if failed:
             await call.cluster.clock.sleep(call.cluster.timing.noquorum_seconds)
-            sid = f"vm:{guest.vmid}"
+        else:
+            await task.work(call.cluster.clock, 0.5)
+        if failed or sid not in ha.resources:
             change = f"set {sid} --state started" if verb == "start" else f"crm-command stop {sid} 0"
             raise TaskError(f"command 'ha-manager {change}' failed: exit code 255")
-        await task.work(call.cluster.clock, 0.5)
-        ha.set_state(ha.sid(guest), state)
+        ha.set_state(sid, state)
 
     return call.task(f"ha{verb}", guest.vmid, work)
 
