@@ -13,7 +13,7 @@ COLLECTIONS := $(VENV)/collections
 
 # Extra arguments for pytest: make unit PYTEST_ARGS="-k regex -x"
 PYTEST_ARGS ?=
-# How many processes pytest spreads the tests over: one more than there are CPUs, as tests wait for clusters now and then
+# How many processes pytest spreads the tests over: two more than there are CPUs, as tests wait for clusters now and then
 export PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
