@@ -68,6 +68,8 @@ def without_variable_parts(value: Any) -> Any:
 
 def _differences(where: str, one: Any, other: Any, *, racing: bool) -> Iterator[str]:
     """Where two values differ; racing: compare keys and types only, and not where one has no value."""
+    if racing and not (one and other):
+        return
     if isinstance(one, dict) and isinstance(other, dict):
         one, other = _comparable(one), _comparable(other)
         if one.keys() != other.keys():
@@ -77,9 +79,7 @@ def _differences(where: str, one: Any, other: Any, *, racing: bool) -> Iterator[
     elif isinstance(one, list) and isinstance(other, list) and (racing or len(one) == len(other)):
         for number, pair in enumerate(zip(one, other, strict=not racing)):
             yield from _differences(f"{where}[{number}]", *pair, racing=racing)
-    elif racing and (one is None or other is None or type(one) is type(other)):
-        return
-    elif racing or _stable(one) != _stable(other):
+    elif type(one) is not type(other) if racing else _stable(one) != _stable(other):
         yield f"{where}: {one!r} and {other!r}"
 
 
