@@ -66,10 +66,12 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
         raise MissingLibrary("plugin_config: reading a file needs the Python package PyYAML") from error
     try:
         data = yaml.safe_load(Path(given).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidPluginConfig(f"plugin_config: cannot read {given!r}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise InvalidPluginConfig(f"plugin_config: {given!r} is not YAML: {error}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        # RuntimeError: no home of that user; ValueError: a null byte in the path, or a file that is not UTF-8.
+        why = getattr(error, "strerror", None) or error
+        raise InvalidPluginConfig(f"plugin_config: cannot read {given!r}: {why}") from error
     if data is None:
         return {}
     if not isinstance(data, dict):
