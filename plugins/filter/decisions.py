@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.diagnosis.what_if import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.what_if import (
     WhatIf,
     sentence,
 )

@@ -21,9 +21,9 @@ from .diagnosis import Outcome
 from .framework.profile import Profile, Registry
 from .framework.status import Status
 from .node_selection import CLUSTER_KEY
-from .plugins.rules.node_affinity import NodeAffinity
-from .plugins.rules.topology_spread import TopologySpread
-from .plugins.rules.vm_affinity import VMAffinity
+from .plugins.nodes import NodeAffinity
+from .plugins.topology_spread import TopologySpread
+from .plugins.vm_affinity import VMAffinity
 from .scheduling_cycle import Scheduler
 
 BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ..engine.framework.interface import Subject
 from ..engine.framework.profile import Profile
-from ..engine.plugins.rules.cpu_model import EVERYWHERE
+from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.standing_rules import StandingRules
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
@@ -270,7 +270,7 @@ def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
 
 
 def _names_cpu(request: Request) -> bool:
-    return request.cpu_type is not None and request.cpu_type not in EVERYWHERE
+    return request.cpu_type is not None and request.cpu_type not in COMMON_CPU_TYPES
 
 
 def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:

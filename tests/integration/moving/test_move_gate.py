@@ -12,7 +12,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.small_cluster import profile
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocation import Overcommit
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import Overcommit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move

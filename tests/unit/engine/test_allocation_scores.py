@@ -14,25 +14,18 @@ from hypothesis import strategies as st
 from support.looking import went_to
 from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores import (
-    requested_to_capacity_ratio,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.balanced_allocation import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.allocation import (
     BalancedAllocation,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.least_allocated import (
     LeastAllocated,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.most_allocated import (
     MostAllocated,
+    RequestedToCapacityRatio,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Guest, Request, Storage
 
-RequestedToCapacityRatio = requested_to_capacity_ratio.RequestedToCapacityRatio
 ALLOCATION_SCORES = [LeastAllocated, MostAllocated, BalancedAllocation, RequestedToCapacityRatio]
 
 # 8 CPUs may give out 32 vCPUs, of 32 GiB all: with the VM 8 of 32 vCPUs (25 %) and 24 of 32 GiB (75 %) are given out.

@@ -27,25 +27,23 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.
     InForce,
     State,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.memory_overcommit import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_rules import HARules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import (
     MemoryOvercommit,
+    VCPULimit,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_name import NodeName
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_ready import NodeReady
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.node_regex import NodeRegex
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.filters.vcpu_limit import VCPULimit
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.ha_rules import HARules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.node_affinity import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.nodes import (
     NodeAffinity,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.taint_toleration import (
+    NodeName,
+    NodeReady,
+    NodeRegex,
     TaintToleration,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.topology_spread import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.topology_spread import (
     TopologySpread,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.vm_affinity import VMAffinity
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.vm_affinity import VMAffinity
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
     VolumeBinding,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler

@@ -10,7 +10,7 @@ import math
 import pytest
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.proxmox_static import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.proxmox_scores import (
     static_scores,
     topsis,
 )

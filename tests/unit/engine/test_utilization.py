@@ -9,10 +9,10 @@ import pytest
 from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Subject
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.fewest_guests import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.proxmox_scores import (
     FewestGuests,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.scores.utilization import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.utilization import (
     Utilization,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB

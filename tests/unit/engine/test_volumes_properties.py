@@ -24,16 +24,14 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile, Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.storage_balance import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
     StorageBalance,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes.volume_binding import (
     VolumeBinding,
+    VolumeGroups,
     parse_storage_classes,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volume_groups import VolumeGroups
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
     allowed,

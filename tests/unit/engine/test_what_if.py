@@ -11,7 +11,7 @@ import pytest
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import RunnerUp
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.diagnosis.what_if import sentence
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.what_if import sentence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     CloneSource,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...engine.ha_rules import NODES, kept_together
-from ...engine.plugins.rules.ha_rules import NOT_A_NODE_OF
+from ...engine.plugins.ha_rules import NOT_A_NODE_OF
 from ...engine.standing_rules import ignored
 from ...engine.texts import listed
 from ...model import Guest, HARule, Snapshot

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...engine.framework.status import Category, Status
-from ...engine.plugins.diagnosis.what_if import amount_text, missing_on
+from ...engine.plugins.what_if import amount_text, missing_on
 from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import first, listed, of_one
 from ...engine.volumes import allowed, class_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...engine.cache import ClusterState
-from ...engine.plugins.diagnosis.what_if import amount_text
+from ...engine.plugins.what_if import amount_text
 from ...model import Guest, Snapshot
 from ...plans import NodeCourse, Plan
 

@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices.device_scarcity import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices import (
     left_free,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles

@@ -12,7 +12,7 @@ from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.node_selection import matches
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.taint_toleration import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.nodes import (
     tolerated,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig, InvalidRequest

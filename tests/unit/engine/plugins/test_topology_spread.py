@@ -12,10 +12,10 @@ import pytest
 from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.topology_spread import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.topology_spread import (
     WITHOUT_LABEL,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.rules.topology_spread import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.topology_spread import (
     normalized as to_hundred,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler

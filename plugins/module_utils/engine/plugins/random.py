@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 
-from ....model import Request
-from ...cache import ClusterState, NodeInfo
-from ...framework.config import Setting
-from ...framework.cycle_state import CycleState
-from ...framework.interface import Event, PerNode, ScorePlugin
+from ...model import Request
+from ..cache import ClusterState, NodeInfo
+from ..framework.config import Setting
+from ..framework.cycle_state import CycleState
+from ..framework.interface import Event, PerNode, ScorePlugin
 
 
 class Random(PerNode, ScorePlugin):

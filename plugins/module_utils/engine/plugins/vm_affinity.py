@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ....model import AffinityTerm, Guest, Request
-from ...cache import ClusterState, NodeInfo
-from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
-from ...framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
-from ...node_selection import label
-from ...selectors import selects, selects_request
-from ...topology import DomainCounts, are_large, nodes_by_domain
+from ...model import AffinityTerm, Guest, Request
+from ..cache import ClusterState, NodeInfo
+from ..framework.cycle_state import CycleState
+from ..framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
+from ..node_selection import label
+from ..selectors import selects, selects_request
+from ..topology import DomainCounts, are_large, nodes_by_domain
 
 NO_DOMAIN = "didn't have label '{}' of an affinity rule"
 NOT_WITH = "didn't hold the VMs that the VM must be with"

@@ -8,14 +8,14 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ....errors import InvalidRequest
-from ....model import Request
-from ...cache import ClusterState, NodeInfo
-from ...framework.cycle_state import CycleState
-from ...framework.interface import PreFilterPlugin
-from ...framework.many_nodes import FilterOfMany, ScoreOfMany
-from ...framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
-from ...ha_rules import RESOURCES, Enforced, enforced, preferences, refusal
+from ...errors import InvalidRequest
+from ...model import Request
+from ..cache import ClusterState, NodeInfo
+from ..framework.cycle_state import CycleState
+from ..framework.interface import PreFilterPlugin
+from ..framework.many_nodes import FilterOfMany, ScoreOfMany
+from ..framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
+from ..ha_rules import RESOURCES, Enforced, enforced, preferences, refusal
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
 NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"

@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ....model import Guest, Request, SpreadConstraint
-from ...cache import ClusterState, NodeInfo
-from ...framework.cycle_state import CycleState
-from ...framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
-from ...framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
-from ...node_selection import NODE_KEY, asked_for, label, wanted_regex
-from ...selectors import selects, selects_request
-from ...topology import EvenCounts, nodes_by_domain
+from ...model import Guest, Request, SpreadConstraint
+from ..cache import ClusterState, NodeInfo
+from ..framework.cycle_state import CycleState
+from ..framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ..framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
+from ..node_selection import NODE_KEY, asked_for, label, wanted_regex
+from ..selectors import selects, selects_request
+from ..topology import EvenCounts, nodes_by_domain
 
 NO_LABEL = "didn't have label '{}' of a topology spread rule"
 SKEWED = "would break a topology spread rule over '{}'"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ....model import GIB, Request
-from ...cache import ClusterState
-from ...cloning import cloned_disks
-from ...framework.interface import PostFilterPlugin
-from ...framework.status import Status
-from ...texts import first, listed, vcpus
+from ...model import GIB, Request
+from ..cache import ClusterState
+from ..cloning import cloned_disks
+from ..framework.interface import PostFilterPlugin
+from ..framework.status import Status
+from ..texts import first, listed, vcpus
 
 Refusals = Mapping[str, Mapping[str, Status]]
 

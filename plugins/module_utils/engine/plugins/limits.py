@@ -1,0 +1,301 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filters that limit how much a node may hold: CPU, memory, guests, and room for the guests of a lost node."""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from ...model import GIB, MIB, Node, Request
+from ..allocatable import CPULimit, Limit, MemoryLimit
+from ..cache import ClusterState, NodeInfo
+from ..framework.config import Setting
+from ..framework.cycle_state import CycleState
+from ..framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin
+from ..framework.many_nodes import FilterOfMany
+from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, unschedulable
+from ..texts import vcpus
+
+if t.TYPE_CHECKING:
+    from ..headroom import Headroom, Load
+
+
+COMMON_SETTINGS: Mapping[str, Setting] = {
+    "include_stopped": Setting("bool", False, "count guests that are stopped as well; templates never count"),
+    "pools": Setting("dict", {}, "ratio for the VMs of a pool, by the pool's name, instead of C(ratio)"),
+    "tags": Setting("dict", {}, "ratio for the VMs with a tag, by tag, instead of C(ratio)"),
+}
+
+
+class Overcommit(PerNode, FilterOfMany):
+    """Rejects a node where more of a resource would be allocated than its limit allows.
+
+    Attributes:
+        resource: the name of the limit in the policy.
+        kind: the class of the limit.
+        unit: the unit of C(reserved), in terms of the limit.
+        reason: the reason of a rejection, with a placeholder for the ratio.
+    """
+
+    category = Category.CAPACITY
+    resource: t.ClassVar[str]
+    kind: t.ClassVar[type[Limit]]
+    unit: t.ClassVar[int]
+    reason: t.ClassVar[str]
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        self.include_stopped: bool = config["include_stopped"]
+        pools, tags = (self._ratios(key) for key in ("pools", "tags"))
+        reserved = config["reserved"] * self.unit
+        self.sets = {self.resource: self.kind(config["ratio"], reserved, pools, tags, self.include_stopped)}
+
+    @abc.abstractmethod
+    def allocated(self, node: NodeInfo) -> float:
+        """How much of the resource is allocated on node."""
+
+    @abc.abstractmethod
+    def asked(self, request: Request) -> float:
+        """How much of it the request asks for."""
+
+    @abc.abstractmethod
+    def text(self, wanted: float, allocatable: float) -> str:
+        """The detail of a rejection: how much would be allocated of how much."""
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        limit: Limit = getattr(self.policy, self.resource)
+        return self.asked(request), limit.ratio_of(request)
+
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        limit: Limit = getattr(self.policy, self.resource)
+        asked, allocated = self.asked(request), self.allocated
+        terms = limit.terms_of([node.node for node in nodes], request)
+        return [
+            None
+            if size > 0 and (allocated(node) + asked) / size <= ratio
+            else self._refusal(asked, allocated(node) + asked, node.node, size, ratio)
+            for node, (size, ratio) in zip(nodes, terms, strict=True)
+        ]
+
+    def _refusal(self, asked: float, wanted: float, host: Node, size: float, ratio: float) -> Status:
+        # The size of an offline node is not known: it may be large enough.
+        known = host.cores and host.memory
+        fits_alone = size > 0 and asked / size <= ratio
+        refused = unschedulable if fits_alone or not known else unresolvable
+        allocatable = ratio * size if size > 0 else 0.0
+        return refused(
+            self.reason.format(ratio),
+            self.text(wanted, allocatable),
+            Shortage(self.resource, wanted - allocatable),
+        )
+
+    def _ratios(self, key: str) -> dict[str, float]:
+        ratio = Setting("float", 1.0, "", minimum=0)
+        where = f"{self.name}.config.{key}"
+        return {name: ratio.check(f"{where}.{name}", value) for name, value in self.config[key].items()}
+
+
+class CPUOvercommit(Overcommit):
+    """Rejects a node when (vCPUs of its running guests + the request's) / (its logical CPUs - reserved) exceeds the
+    overcommit ratio, 4 by default.
+
+    VMs, containers and earlier decisions of this run count. The ratio is that of the node (C(nodes)), else of the VM's
+    pool, else the smallest of its tags, else C(ratio). Scores use the same limits. The run does not wait for a VM that
+    even the empty node could not hold.
+    """
+
+    name = "CPUOvercommit"
+    resource = "cpu"
+    kind = CPULimit
+    unit = 1
+    reason = "would exceed the CPU overcommit ratio {}"
+    settings = {
+        "ratio": Setting("float", 4.0, "CPU overcommit ratio: vCPUs per logical CPU", minimum=0),
+        "reserved": Setting("float", 0.0, "logical CPUs kept for the host", minimum=0),
+        **COMMON_SETTINGS,
+    }
+
+    def allocated(self, node: NodeInfo) -> float:
+        return node.cores_all if self.include_stopped else node.cores
+
+    def asked(self, request: Request) -> float:
+        return request.cores
+
+    def text(self, wanted: float, allocatable: float) -> str:
+        return f"{vcpus(wanted)} against a limit of {allocatable:g}"
+
+
+class MemoryOvercommit(Overcommit):
+    """Rejects a node when (memory of its running guests + the request's) / (its memory - reserved) exceeds the
+    overcommit ratio, 1 by default.
+
+    The configured memory counts, not what a guest uses at the moment. VMs, containers and earlier decisions of this run
+    count. The ratio is that of the node (C(nodes)), else of the VM's pool, else the smallest of its tags, else
+    C(ratio). Scores use the same limits. The run does not wait for a VM that even the empty node could not hold.
+    """
+
+    name = "MemoryOvercommit"
+    resource = "memory"
+    kind = MemoryLimit
+    unit = MIB
+    reason = "would exceed the memory overcommit ratio {}"
+    settings = {
+        "ratio": Setting("float", 1.0, "memory overcommit ratio", minimum=0),
+        "reserved": Setting("float", 0.0, "MiB kept for the host", minimum=0),
+        **COMMON_SETTINGS,
+    }
+
+    def allocated(self, node: NodeInfo) -> float:
+        return node.memory_all if self.include_stopped else node.memory
+
+    def asked(self, request: Request) -> float:
+        return request.memory
+
+    def text(self, wanted: float, allocatable: float) -> str:
+        return f"{wanted / GIB:.1f} GiB against a limit of {allocatable / GIB:.1f} GiB"
+
+
+TOO_FEW_CPUS = "had fewer CPUs than the VM has vCPUs"
+
+
+class VCPULimit(PerNode, FilterPlugin):
+    """Rejects a node that has fewer logical CPUs than the VM has vCPUs: C(cores) times C(sockets), even if C(vcpus) is
+    lower.
+
+    Proxmox VE creates such a VM and then refuses to start it, whatever the overcommit ratio. A node whose number of
+    CPUs is unknown is accepted.
+    """
+
+    name = "VCPULimit"
+    category = Category.CAPACITY
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return most_vcpus(request)
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        if fits(request, node.node):
+            return None
+        return unresolvable(TOO_FEW_CPUS, f"{vcpus(most_vcpus(request))}, the node has {node.node.cores}")
+
+
+def most_vcpus(request: Request) -> float:
+    """The vCPUs of the VM, with those that can be plugged in."""
+    return max(request.cores, request.cores_max)
+
+
+def fits(request: Request, node: Node) -> bool:
+    """Whether Proxmox VE would start the VM on the node."""
+    return not node.cores or most_vcpus(request) <= node.cores
+
+
+TOO_MANY = "held {} guests, the most allowed"
+TOO_MANY_TAGGED = "held {} guests with tag '{}', the most allowed"
+
+
+class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
+    """Rejects a node that holds C(max_guests) guests already, or as many guests with one of the request's tags as
+    C(tags) allows. No limit by default.
+
+    VMs and containers of any status count, templates do not.
+    """
+
+    name = "GuestLimit"
+    category = Category.CAPACITY
+    settings = {
+        "max_guests": Setting("int", None, "guests that a node may hold; not set: any number", minimum=1),
+        "tags": Setting("dict", {}, "guests with a tag that a node may hold, by tag"),
+    }
+
+    def __init__(self, config: Mapping[str, t.Any]) -> None:
+        super().__init__(config)
+        limit = Setting("int", 0, "", minimum=1)
+        self.max_guests: int | None = config["max_guests"]
+        self.tags: dict[str, int] = {
+            tag: limit.check(f"{self.name}.config.tags.{tag}", value) for tag, value in config["tags"].items()
+        }
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return frozenset(request.tags & self.tags.keys())
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        limits = state[self.name] = {tag: self.tags[tag] for tag in sorted(request.tags & self.tags.keys())}
+        return None if limits or self.max_guests is not None else SKIP
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        limits: dict[str, int] = state[self.name]
+        if self.max_guests is not None and guests_with(node) >= self.max_guests:
+            return unschedulable(TOO_MANY.format(self.max_guests))
+        for tag, limit in limits.items():
+            if guests_with(node, tag) >= limit:
+                return unschedulable(TOO_MANY_TAGGED.format(limit, tag))
+        return None
+
+
+def guests_with(node: NodeInfo, tag: str | None = None) -> int:
+    """The number of guests on the node, without templates; with a tag, only the guests that have it."""
+    return sum(1 for guest in node.guests.values() if not guest.template and (tag is None or tag in guest.tags))
+
+
+NO_HEADROOM = "would leave no headroom for the loss of a node"
+NEW = "the new VM"
+
+
+class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
+    """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
+    running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
+
+    Only CPU and memory count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit, unless others
+    are given here. If the cluster could not absorb a loss even without the VM, every node is rejected. Nodes in HA
+    maintenance, and drained nodes, do not take guests of a lost node.
+    """
+
+    name = "FailoverHeadroom"
+    category = Category.CAPACITY
+    enabled = False
+    settings = {
+        "cpu_ratio": Setting("float", None, "CPU overcommit ratio after a loss", minimum=0),
+        "memory_ratio": Setting("float", None, "memory overcommit ratio after a loss", minimum=0),
+        "cpu_reserved": Setting("float", None, "logical CPUs kept for the host", minimum=0),
+        "memory_reserved": Setting("float", None, "MiB kept for the host", minimum=0),
+    }
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        from ..headroom import Load, Room
+
+        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), NEW)
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        asked: tuple[Headroom, Load] = state[self.name]
+        headroom, load = asked
+        found = headroom.stranding(node, load)
+        if found is None:
+            return None
+        size = found.guest.size
+        return unschedulable(
+            NO_HEADROOM,
+            f"the loss of {found.lost} would strand {found.guest.label} of {size.memory / GIB:.1f} GiB and "
+            f"{vcpus(size.cores)}",
+        )
+
+    def _headroom(self, cluster: ClusterState) -> Headroom:
+        from ..headroom import Headroom, Limits
+
+        return Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
+
+    def _limit(self, resource: str, unit: int) -> Limit | None:
+        """The limit after a loss; None where neither the profile nor this plugin's config sets one."""
+        limit: Limit = getattr(self.policy, resource)
+        ratio, reserved = self.config[f"{resource}_ratio"], self.config[f"{resource}_reserved"]
+        if ratio is None and resource not in self.policy.enforced:
+            return None
+        return replace(
+            limit,
+            ratio=limit.ratio if ratio is None else ratio,
+            reserved=limit.reserved if reserved is None else reserved * unit,
+        )

@@ -1,0 +1,279 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plugins about properties of a node itself: its name, state, labels, taints, bridges and CPU types."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+
+from ...model import Expression, Guest, Node, Request, Taint, Toleration
+from ..cache import ClusterState, NodeInfo
+from ..framework.cycle_state import CycleState
+from ..framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ScorePlugin, SharedPlugin, Subject
+from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
+from ..node_selection import compiled_regex, matches, matches_all, wanted_regex
+from ..patterns.names import NamePattern
+
+OTHER_NAME = "didn't match the requested node name"
+
+
+class NodeName(PerNode, FilterPlugin):
+    """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
+
+    name = "NodeName"
+    category = Category.PLACEMENT
+    events = frozenset({Event.NODE})
+    about = ("node",)
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.node
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if request.node == node.name else unresolvable(OTHER_NAME)
+
+
+NO_MATCH = "didn't match node regex '{}'"
+
+
+class NodeRegex(PerNode, PreFilterPlugin, FilterPlugin):
+    """Keeps the nodes whose whole name matches C(node_regex), or the context key C(node.qemu-scheduler/regex).
+
+    The pattern is always anchored at both ends. A request without a pattern may go anywhere.
+    """
+
+    name = "NodeRegex"
+    category = Category.PLACEMENT
+    events = frozenset({Event.NODE})
+    about = ("node_regex", "context")
+
+    def pre_enqueue(self, request: Request) -> Status | None:
+        compiled_regex(request)
+        return None
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return wanted_regex(request)
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        state[self.name] = compiled_regex(request)
+        return SKIP if state[self.name] is None else None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        pattern: NamePattern = state[self.name]
+        return None if pattern.matches(node.name) else unresolvable(NO_MATCH.format(pattern.text))
+
+
+OFFLINE = "were offline"
+MAINTENANCE = "were in HA maintenance"
+DRAINED = "were drained"
+NO_SIZE = "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
+
+
+class NodeReady(PerNode, FilterPlugin):
+    """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), nodes that
+    C(node_drain) keeps free of guests, and nodes whose size Proxmox does not show to this user.
+    """
+
+    name = "NodeReady"
+    category = Category.PLACEMENT
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        if not node.node.online:
+            return unschedulable(OFFLINE)
+        if node.node.maintenance:
+            return unschedulable(MAINTENANCE)
+        if node.node.drained:
+            return unschedulable(DRAINED)
+        # A node that has just booted shows no size either, for some seconds.
+        return None if node.node.memory else unschedulable(NO_SIZE)
+
+
+NO_AFFINITY = "didn't match the VM's node affinity"
+
+
+class NodeAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+    """Keeps the nodes for which every required expression holds. Scores the weights of the preferred expressions that
+    hold: 100 for the node where they sum up to most, 0 where none holds.
+
+    Expressions are about the labels that C(nodes) gives; C(node) is the name of the node itself.
+    """
+
+    name = "NodeAffinity"
+    category = Category.PLACEMENT
+    weight = 2.0
+    bounded = True
+    events = frozenset({Event.NODE})
+    about = ("node_required", "node_preferred")
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.node_required, request.node_preferred
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        preferred = request.node_preferred
+        most = max((preference(preferred, info.node) for info in cluster.nodes), default=0) if preferred else 0
+        state[self.name] = most
+        if not request.node_required:
+            return SKIP_FILTER if most else SKIP
+        return None if most else SKIP_SCORE
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return None if matches_all(request.node_required, node.node) else unresolvable(NO_AFFINITY)
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        most: int = state[self.name]
+        return 100.0 * preference(request.node_preferred, node.node) / most
+
+
+def preference(expressions: Iterable[Expression], node: Node) -> int:
+    """The sum of the weights of the expressions that hold for node."""
+    return sum(expression.weight for expression in expressions if matches(expression, node))
+
+
+UNTOLERATED = "had untolerated taint {{{}}}"
+
+HARD = "NoSchedule"
+SOFT = "PreferNoSchedule"
+
+
+class TaintToleration(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+    """Rejects a node with a C(NoSchedule) taint that the request does not tolerate. Scores 100 for a node without
+    untolerated C(PreferNoSchedule) taints, 0 for the node of the cluster with the most of them.
+    """
+
+    name = "TaintToleration"
+    category = Category.PLACEMENT
+    weight = 3.0
+    bounded = True
+    events = frozenset({Event.NODE})
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.tolerations
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        tainted = [info.node for info in cluster.nodes if info.node.taints]
+        most = state[self.name] = max((_unwelcome(request, node) for node in tainted), default=0)
+        if not tainted:
+            return SKIP
+        return None if most else SKIP_SCORE
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        for taint in untolerated(request.tolerations, node.node, HARD):
+            return unresolvable(UNTOLERATED.format(f"{taint.key}: {taint.value}" if taint.value else taint.key))
+        return None
+
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        most: int = state[self.name]
+        return 100.0 * (most - _unwelcome(request, node.node)) / most
+
+
+def untolerated(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
+    """The node's taints of that effect that none of the tolerations covers."""
+    return (taint for taint in node.taints if taint.effect == effect and not tolerated(tolerations, taint))
+
+
+def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether one of the tolerations covers the taint; empty keys and effects cover all."""
+    return any(
+        toleration.effect in ("", taint.effect)
+        and toleration.key in ("", taint.key)
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+        for toleration in tolerations
+    )
+
+
+def _unwelcome(request: Request, node: Node) -> int:
+    return sum(1 for _taint in untolerated(request.tolerations, node, SOFT))
+
+
+NO_BRIDGE = "didn't have bridge '{}'"
+
+
+class NetworkBridge(PerNode, FilterPlugin):
+    """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
+
+    Proxmox itself creates such a VM and only fails to start it. Off by default, as it costs a call per node each time;
+    a node whose bridges could not be read is accepted.
+    """
+
+    name = "NetworkBridge"
+    enabled = False
+    events = frozenset({Event.NODE})
+    reads = frozenset({Subject.BRIDGES})
+    about = ("bridges",)
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.bridges
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        missing = missing_bridge(request.bridges, node.node)
+        return None if missing is None else unresolvable(NO_BRIDGE.format(missing))
+
+
+def missing_bridge(bridges: Set[str], node: Node) -> str | None:
+    """The first by name of the bridges that node lacks, or None."""
+    return None if node.bridges is None else min(bridges - node.bridges, default=None)
+
+
+NO_MODEL = "couldn't run CPU type '{}'"
+NO_FLAG = "didn't support CPU flag '{}'"
+
+COMMON_CPU_TYPES = frozenset({"host", "max", "kvm32", "kvm64", "qemu32", "qemu64"})
+"""CPU types that every node can run."""
+_HYPER_V = "hv-"
+
+
+class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
+    """Rejects a node that cannot run the VM's CPU type, or lacks a CPU flag that the VM turns on.
+
+    The types C(host), C(max), C(kvm32), C(kvm64), C(qemu32) and C(qemu64) run everywhere. A node whose CPU types or
+    flags were not read is accepted. Flags whose name begins with C(hv-) are not checked, as Proxmox VE does not report
+    which nodes support them.
+    """
+
+    name = "CPUModel"
+    events = frozenset({Event.NODE})
+    reads = frozenset({Subject.CPU})
+    about = ("cpu_type", "cpu_flags")
+
+    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
+        return request.cpu_type, request.cpu_flags
+
+    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
+        return SKIP if request.cpu_type in (None, *COMMON_CPU_TYPES) and not request.cpu_flags else None
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        if request.cpu_type is not None and not runs_cpu_type(request.cpu_type, node.node):
+            return unresolvable(NO_MODEL.format(request.cpu_type))
+        missing = missing_flag(request.cpu_flags, node.node)
+        return None if missing is None else unresolvable(NO_FLAG.format(missing))
+
+
+def runs_cpu_type(cpu_type: str, node: Node) -> bool:
+    """Whether node can run VMs of this CPU type, as far as is known."""
+    return cpu_type in COMMON_CPU_TYPES or node.cpu_models is None or cpu_type in node.cpu_models
+
+
+def missing_flag(flags: Set[str], node: Node) -> str | None:
+    """The first by name of the flags that node does not support, or None."""
+    told = (flag for flag in flags if not flag.startswith(_HYPER_V))
+    return None if node.cpu_flags is None else min(set(told) - node.cpu_flags, default=None)
