@@ -22,11 +22,7 @@ sys.path.insert(0, str(CHECKOUT / ".venv" / "collections"))
 
 from ansible_collections.qemu_scheduler.proxmox.plugins import module_utils  # noqa: E402
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface  # noqa: E402
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.config import Setting  # noqa: E402
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import (  # noqa: E402
-    SECTIONS,
-    sections_of,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Setting  # noqa: E402
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import (  # noqa: E402
     BUILTIN,
     builtin_registry,
@@ -34,9 +30,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (  # noqa: E402
     STORAGE_CLASS,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (  # noqa: E402
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (  # noqa: E402  # noqa: E402
     NAMED,
+    SECTIONS,
     build_profiles,
+    sections_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError  # noqa: E402
 

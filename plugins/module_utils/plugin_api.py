@@ -9,24 +9,23 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api 
 from __future__ import annotations
 
 from .engine.cache import ClusterState, NodeInfo
-from .engine.framework.config import Setting
-from .engine.framework.cycle_state import CycleState, Draft
 from .engine.framework.interface import (
-    NOT_SHARED,
+    CycleState,
+    Draft,
     Event,
     FilterPlugin,
     PermitPlugin,
-    PerNode,
     PostFilterPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
-    SharedPlugin,
+    Setting,
     Subject,
     VMIDPlugin,
 )
+from .engine.framework.many_nodes import NOT_SHARED, PerNode, SharedPlugin
 from .engine.framework.status import (
     SKIP,
     SKIP_FILTER,

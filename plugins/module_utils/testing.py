@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from .engine.cache import ClusterState
 from .engine.diagnosis import Outcome
 from .engine.framework.interface import Plugin
-from .engine.framework.profile import Registry
 from .engine.plugins.builtin import BUILTIN
-from .engine.profiles import DEFAULT, build_profiles
+from .engine.profiles import DEFAULT, Registry, build_profiles
 from .engine.scheduling_cycle import Scheduler
 from .model import GIB, Decision, Disk, Guest, Node, Request, Snapshot, Storage
 

@@ -9,13 +9,13 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
     Plugin,
     ScorePlugin,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Node, Request, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import guest, node, vm

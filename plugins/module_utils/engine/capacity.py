@@ -15,8 +15,8 @@ from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
 from .cache import ClusterState
 from .diagnosis import Outcome
-from .framework.profile import Profile
 from .framework.status import Category
+from .profiles import Profile
 from .scheduling_cycle import Scheduler
 
 MOST = 10_000

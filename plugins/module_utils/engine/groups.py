@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Sequence
 
 from .diagnosis import not_permitted
-from .framework.cycle_state import Numbered
+from .framework.interface import Numbered
 from .framework.status import Code
 from .queue import Batch, Queued
 

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
 from .cache import NodeInfo
-from .framework.cycle_state import CycleState
-from .framework.interface import FilterPlugin, Plugin, ScorePlugin
+from .framework.interface import CycleState, FilterPlugin, Plugin, ScorePlugin
 from .framework.many_nodes import FilterOfMany, ScoreOfMany
-from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
+from .profiles import Profile
 from .verdicts import POINTS, Scoring
 
 T = t.TypeVar("T")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ..errors import CollectionError
 from ..model import Request
 from .cache import ClusterState
-from .framework.cycle_state import CycleState
-from .framework.interface import NOT_SHARED, FilterPlugin, Plugin, ScorePlugin, SharedPlugin
-from .framework.profile import Concerned, Profile
+from .framework.interface import CycleState, FilterPlugin, Plugin, ScorePlugin
+from .framework.many_nodes import NOT_SHARED, SharedPlugin
 from .framework.status import Code, Status
 from .guard import Blame, guarded
+from .profiles import Concerned, Profile
 from .sharing import SharedVerdicts
 
 P = t.TypeVar("P", bound=Plugin)

@@ -1,11 +1,14 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The profiles that a run can choose from: the named ones, with the user's plugin config merged into them, and those
-that the user defines.
+"""The profiles: which plugins of the registry run at which point, with which weight and config.
 
-A profile is merged from three layers. For each plugin, a layer sets whether it is enabled, its weight, and single keys
-of its config; what a layer does not set is taken from the layer below:
+The plugin config is upstream's file format: C(filters), C(scores) and C(vmids), each mapping a plugin's name to
+C(enable) and C(config), extended by C(weight) for scores and by the other extension points.
+
+A run can choose from the named profiles and from those that the user defines. A profile is merged from three layers.
+For each plugin, a layer sets whether it is enabled, its weight, and single keys of its config; what a layer does not
+set is taken from the layer below:
 
 1. the named profile (below),
 2. the plugin config's sections (C(filters), C(scores), ...), which are merged into every profile,
@@ -16,13 +19,287 @@ An entry of C(profiles) with a new name defines a new profile; it C(extends) a n
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ..errors import InvalidPluginConfig, InvalidRequest
+from ..errors import CollectionError, InvalidPluginConfig, InvalidRequest
 from ..model import Request
-from .framework.profile import Profile, Registry
-from .texts import known
+from .allocatable import Policy
+from .framework import interface as points
+from .framework.interface import Plugin, Setting, check_settings
+from .framework.many_nodes import PerNode, SharedPlugin
+from .texts import hint, known
+
+_ATTRIBUTES = frozenset(field.name for field in dataclasses.fields(Request))
+
+
+class Registry:
+    """Plugin classes by name. A name is taken once; a class that lacks a method of its interfaces is refused."""
+
+    def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        self._origins: dict[str, str] = {}
+        for plugin in plugins:
+            self.register(plugin)
+
+    def register(self, plugin: type[Plugin], origin: str = "built in") -> None:
+        """Add a class; origin says where it came from, for the error texts."""
+        name = getattr(plugin, "name", None)
+        if not isinstance(name, str) or not name:
+            raise InvalidPluginConfig(f"plugin class {plugin.__name__} ({origin}) has no name: set 'name' in the class")
+        if inspect.isabstract(plugin):
+            missing = ", ".join(sorted(plugin.__abstractmethods__))
+            raise InvalidPluginConfig(
+                f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces demand"
+            )
+        unknown = sorted(set(plugin.about) - _ATTRIBUTES)
+        if unknown:
+            raise InvalidPluginConfig(f"plugin {name} ({origin}) is about {unknown[0]!r}, which no request has")
+        if name in self._plugins:
+            raise InvalidPluginConfig(
+                f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]}): choose another one"
+            )
+        self._plugins[name] = plugin
+        self._origins[name] = origin
+
+    def get(self, name: str) -> type[Plugin] | None:
+        return self._plugins.get(name)
+
+    def __iter__(self) -> Iterator[type[Plugin]]:
+        return iter(self._plugins.values())
+
+
+SECTIONS: Mapping[str, type[points.Plugin]] = {
+    "gates": points.PreEnqueuePlugin,
+    "queue": points.QueueSortPlugin,
+    "pre_filters": points.PreFilterPlugin,
+    "filters": points.FilterPlugin,
+    "post_filters": points.PostFilterPlugin,
+    "scores": points.ScorePlugin,
+    "vmids": points.VMIDPlugin,
+    "reserves": points.ReservePlugin,
+    "permits": points.PermitPlugin,
+}
+
+_ENABLE = Setting("bool", True, "whether the plugin runs at this point")
+_POLICIES = frozenset(field.name for field in dataclasses.fields(Policy)) - {"enforced"}
+_WEIGHT = Setting("float", None, "the score's weight in the weighted mean", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The entry of one plugin in one section of the plugin config."""
+
+    enable: bool
+    weight: float | None
+    config: Mapping[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """The plugins that a request concerns; idle names all others."""
+
+    idle: frozenset[str]
+    checking: Sequence[points.Plugin]
+    pre_filters: Sequence[points.PreFilterPlugin]
+    sharing: Sequence[SharedPlugin]
+
+
+class Divided(t.NamedTuple):
+    """The filters and scores of a profile: those that share their verdicts on a request, and plain ones."""
+
+    shared_filters: Sequence[points.FilterPlugin]
+    shared_scorers: Sequence[points.ScorePlugin]
+    plain_filters: Sequence[points.FilterPlugin]
+    plain_scorers: Sequence[points.ScorePlugin]
+
+
+class Profile:
+    """The enabled plugins of a profile, by extension point and in a fixed order (the registry's).
+
+    Attributes:
+        weights: for each score plugin's name its weight.
+        policy: the settings that all plugins share.
+        checking: the plugins that check requests before a cluster is read.
+        scorers: the score plugins with a weight above 0.
+        pre_filters: the plugins with a PreFilter.
+        sharing: the filters and scores whose verdicts are shared; keeping: those of them whose state is kept as well.
+    """
+
+    def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
+        """plugin_config is the parsed file. Raises InvalidPluginConfig."""
+        self.name = name
+        entries = _read(registry, plugin_config or {})
+        self.weights: dict[str, float] = {}
+        self._by_section: dict[str, list[points.Plugin]] = {section: [] for section in SECTIONS}
+        made = [plugin for each in registry if (plugin := self._add(each, entries)) is not None]
+        self._all = list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
+        self.policy = _policy_of(made, self._all)
+        for plugin in self._all:
+            plugin.policy = self.policy
+        self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
+        self._choosy = [plugin for plugin in self._all if plugin.about]
+        self._subjects = sorted({attribute for plugin in self._choosy for attribute in plugin.about})
+        self._concerned: dict[tuple[bool, ...], Concerned] = {}
+        scorers: list[points.ScorePlugin] = self.plugins("scores")
+        self.scorers = [plugin for plugin in scorers if self.weights[plugin.name] > 0]
+        self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
+        asked = {*self.plugins("filters"), *self.scorers}
+        self.sharing = [p for p in self._all if isinstance(p, SharedPlugin) and p in asked]
+        before = frozenset[points.Plugin](self.pre_filters)
+        self.keeping = [p for p in self.sharing if p in before and not isinstance(p, PerNode)]
+        self._divided: dict[tuple[str, ...], Divided] = {}
+
+    def concerned(self, request: Request) -> Concerned:
+        """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
+        sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
+        found = self._concerned.get(sets)
+        if found is None:
+            idle = frozenset(plugin.name for plugin in self._choosy if not points.concerns(plugin, request))
+            found = self._concerned[sets] = Concerned(
+                idle,
+                [plugin for plugin in self.checking if plugin.name not in idle],
+                [plugin for plugin in self.pre_filters if plugin.name not in idle],
+                [plugin for plugin in self.sharing if plugin.name not in idle],
+            )
+        return found
+
+    def plugins(self, section: str) -> list[t.Any]:
+        """The enabled plugins of a section of the plugin config."""
+        return self._by_section[section]
+
+    def divided(self, alone: tuple[str, ...]) -> Divided:
+        """The filters and scores, divided. alone names sharing plugins whose verdicts on a request are not shared."""
+        if alone not in self._divided:
+            filters: list[points.FilterPlugin] = self.plugins("filters")
+            shares = {p.name for p in self._all if isinstance(p, SharedPlugin)}.difference(alone)
+            kept = [p for p in self.scorers if p.name in shares and _can_be_kept(p)]
+            self._divided[alone] = Divided(
+                [p for p in filters if p.name in shares],
+                kept,
+                [p for p in filters if p.name not in shares],
+                [p for p in self.scorers if p not in kept],
+            )
+        return self._divided[alone]
+
+    def all(self) -> list[points.Plugin]:
+        """Every plugin that is enabled somewhere, once."""
+        return self._all
+
+    def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> points.Plugin | None:
+        """Create the plugin and add it to the sections in which it is enabled. What it sets in the policy applies even
+        if it is disabled.
+        """
+        name = plugin_class.name
+        sections = sections_of(plugin_class)
+        given = {section: entries[section, name] for section in sections if (section, name) in entries}
+        enabled = [s for s in sections if (given[s].enable if s in given else plugin_class.enabled or bool(given))]
+        if not enabled and not given:
+            return None
+        merged: dict[str, t.Any] = {}
+        for section, entry in given.items():
+            for key, value in entry.config.items():
+                if key in merged and merged[key] != value:
+                    raise InvalidPluginConfig(
+                        f"{section}.{name}.config.{key}: contradicts the value given in another section"
+                    )
+                merged[key] = value
+        where = ".".join([*list(given)[:1], name])
+        plugin = _made(where, plugin_class, check_settings(f"{where}.config", plugin_class.settings, merged))
+        for section in enabled:
+            self._by_section[section].append(plugin)
+            if section == "scores":
+                weight = given[section].weight if section in given else None
+                self.weights[name] = (
+                    t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
+                )
+        return plugin
+
+
+def _can_be_kept(scorer: points.ScorePlugin) -> bool:
+    """Whether a score can be kept: it is bounded, or its normalization depends on nothing but the scores."""
+    return scorer.bounded or scorer.by_score or type(scorer).normalize is points.ScorePlugin.normalize
+
+
+@functools.cache
+def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
+    """The sections in which a plugin can be named.
+
+    C(pre_filters) is only for plugins without other points: a PreFilter is enabled together with the plugin's other
+    points.
+    """
+    sections = tuple(section for section, point in SECTIONS.items() if issubclass(plugin_class, point))
+    return tuple(section for section in sections if section != "pre_filters") or sections
+
+
+def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
+    values: dict[str, t.Any] = {}
+    for plugin in plugins:
+        unknown = sorted(set(plugin.sets) - _POLICIES)
+        if unknown:
+            raise InvalidPluginConfig(
+                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(_POLICIES))}"
+            )
+        values.update(plugin.sets)
+    return Policy(**values, enforced=frozenset(name for plugin in enabled for name in plugin.sets))
+
+
+def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:
+    if not isinstance(plugin_config, Mapping):
+        raise InvalidPluginConfig(f"plugin_config: expected a mapping of sections, got {plugin_config!r}")
+    entries: dict[tuple[str, str], Entry] = {}
+    for section, plugins in plugin_config.items():
+        if section not in SECTIONS:
+            raise InvalidPluginConfig(
+                f"plugin_config: unknown section {section!r}; known sections: {', '.join(SECTIONS)}"
+                f"{hint(SECTIONS, str(section))}"
+            )
+        if plugins is None:
+            continue
+        if not isinstance(plugins, Mapping):
+            raise InvalidPluginConfig(f"{section}: expected a mapping of plugins, got {plugins!r}")
+        for name, body in plugins.items():
+            entries[section, name] = _read_entry(registry, section, name, {} if body is None else body)
+    return entries
+
+
+def _made(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
+    try:
+        return plugin_class(config)
+    except CollectionError:
+        raise
+    except Exception as error:  # a plugin may be anybody's code and raise anything
+        raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
+
+
+def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
+    plugin_class = registry.get(name)
+    if plugin_class is None or section not in sections_of(plugin_class):
+        names = sorted(p.name for p in registry if section in sections_of(p))
+        there = f"{', '.join(names) or 'none'}{hint(names, str(name))}"
+        raise InvalidPluginConfig(f"{section}: unknown plugin {name!r}; known plugins of this section: {there}")
+    where = f"{section}.{name}"
+    if not isinstance(body, Mapping):
+        raise InvalidPluginConfig(f"{where}: expected a mapping with enable and config, got {body!r}")
+    allowed = {"enable", "config"} | ({"weight"} if section == "scores" else set())
+    unknown = sorted(set(body) - allowed)
+    if unknown:
+        there = f"{', '.join(sorted(allowed))}{hint(allowed, str(unknown[0]))}"
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {there}")
+    config = body.get("config") or {}
+    check_settings(f"{where}.config", plugin_class.settings, config)
+    return Entry(
+        enable=_ENABLE.check(f"{where}.enable", body.get("enable")),
+        weight=_WEIGHT.check(f"{where}.weight", body.get("weight")),
+        config=config,
+    )
+
+
+# --- the profiles that a run can choose from ---
 
 DEFAULT = "balanced"
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 
 from ..model import Request
 from .diagnosis import Outcome
-from .framework.cycle_state import Numbered
-from .framework.interface import Event
-from .framework.profile import Profile
+from .framework.interface import Event, Numbered
 from .framework.status import Category
+from .profiles import Profile
 from .selectors import attracts
 
 BACKOFF_FIRST = 1.0

@@ -18,21 +18,23 @@ from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMID
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo
 from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
-from .framework.cycle_state import CycleState, Draft, Numbered, Requests
 from .framework.interface import (
+    CycleState,
+    Draft,
     FilterPlugin,
+    Numbered,
     PermitPlugin,
     QueueSortPlugin,
+    Requests,
     ReservePlugin,
     ScorePlugin,
     VMIDPlugin,
     concerns,
 )
-from .framework.profile import Profile
 from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, guarded, normalized, raw_scores, run_filters
 from .kept_verdicts import KeptVerdicts, Kind
-from .profiles import profile_of
+from .profiles import Profile, profile_of
 from .queue import Batch, Queued
 from .sharing import SharedVerdicts
 from .verdicts import POINTS, PlainScores, Verdicts

@@ -18,12 +18,12 @@ from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import VMID_MIN, AffinityTerm, Constraints, Decision, Guest, Node, Request, Snapshot
 from .cache import ClusterState, assumed_guest
 from .diagnosis import Outcome
-from .framework.profile import Profile, Registry
 from .framework.status import Status
 from .node_selection import CLUSTER_KEY
 from .plugins.nodes import NodeAffinity
 from .plugins.topology_spread import TopologySpread
 from .plugins.vm_affinity import VMAffinity
+from .profiles import Profile, Registry
 from .scheduling_cycle import Scheduler
 
 BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)

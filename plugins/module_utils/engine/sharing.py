@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from ..model import Request
 from .cache import ClusterState, NodeInfo
-from .framework.cycle_state import CycleState
-from .framework.interface import Event, FilterPlugin, PerNode, Plugin, ScorePlugin, SharedPlugin
+from .framework.interface import CycleState, Event, FilterPlugin, Plugin, ScorePlugin
+from .framework.many_nodes import PerNode, SharedPlugin
 from .framework.status import Code, Status
 from .guard import Blame, finite, guarded, in_range, normalized, raw_scores, run_filters, run_scorers
 from .verdicts import NOTHING, POINTS, Answer, Division, Group, Moment, Past, Scoring, Was

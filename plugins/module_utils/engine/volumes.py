@@ -18,7 +18,7 @@ from ..errors import InvalidRequest
 from ..model import GIB, MIB, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
 from .cloning import cloned_disks, misplaced, source_for
-from .framework.cycle_state import CycleState
+from .framework.interface import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
 from .texts import hint

@@ -13,8 +13,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..engine.framework.interface import Subject
-from ..engine.framework.profile import Profile
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
+from ..engine.profiles import Profile
 from ..engine.standing_rules import StandingRules
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from ..engine.allocatable import CPULimit, Limit, MemoryLimit
 from ..engine.framework.interface import Plugin
-from ..engine.framework.profile import Profile
 from ..engine.law.law import broken
 from ..engine.law.state import NAMES, InForce, Overcommit, State
 from ..engine.plugins.builtin import BUILTIN
+from ..engine.profiles import Profile
 from ..errors import PlanUnlawful
 from ..model import Decision, Request, Snapshot
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..engine.cache import ClusterState
-from ..engine.framework.profile import Profile
 from ..engine.guard import check_request
 from ..engine.plugins.builtin import builtin_registry
+from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import InvalidRequest, NoVMIDAvailable
 from ..model import Request

@@ -17,9 +17,9 @@ from functools import cached_property
 
 from ..engine.cache import ClusterState
 from ..engine.diagnosis import Outcome
-from ..engine.framework.profile import Profile
 from ..engine.framework.status import Category
 from ..engine.planner.batch import place_batch
+from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot

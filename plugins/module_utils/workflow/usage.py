@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..engine.cache import ClusterState, NodeInfo
-from ..engine.framework.profile import Profile
+from ..engine.profiles import Profile
 from ..model import GIB, MIB, Guest
 
 

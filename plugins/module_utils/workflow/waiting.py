@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..engine.diagnosis import Outcome
 from ..engine.framework.interface import Event
-from ..engine.framework.profile import Profile
+from ..engine.profiles import Profile
 from ..engine.queue import SchedulingQueue
 from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot

@@ -26,7 +26,7 @@ UNLIKE_NODES: dict[str, Any] = {
     "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
 }
 OWN_PLUGIN = """
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.config import Setting
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Setting
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import unschedulable
 

@@ -13,8 +13,8 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, TaskFailed
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Request

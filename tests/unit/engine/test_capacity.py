@@ -18,9 +18,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capa
     NodeCapacity,
     how_many,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile, build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, GangRef, Request, Storage
 

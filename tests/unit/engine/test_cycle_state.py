@@ -11,8 +11,8 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import devices_on
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
     FilterPlugin,
     PreFilterPlugin,
     ReservePlugin,

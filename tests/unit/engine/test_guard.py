@@ -15,7 +15,6 @@ from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
-    PerNode,
     Plugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
@@ -23,8 +22,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
-    SharedPlugin,
     VMIDPlugin,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.many_nodes import (
+    PerNode,
+    SharedPlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Code, Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest

@@ -12,9 +12,8 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import plugin_api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Registry, build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import (

@@ -10,10 +10,12 @@ import typing as t
 import pytest
 from support.small_cluster import made, profile
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.config import Setting
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile, Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    FilterPlugin,
+    Setting,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile, Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 
 

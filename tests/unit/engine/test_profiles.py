@@ -15,8 +15,10 @@ from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
+    FilterPlugin,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles

@@ -17,7 +17,7 @@ from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.several_clusters import (
     Member,

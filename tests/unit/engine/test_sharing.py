@@ -17,14 +17,14 @@ from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
     Event,
     FilterPlugin,
-    PerNode,
     PreFilterPlugin,
     ScorePlugin,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.many_nodes import PerNode
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
     unschedulable,

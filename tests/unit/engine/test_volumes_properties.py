@@ -19,9 +19,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     NodeStorage,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile, Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
+    Plugin,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
@@ -30,6 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     VolumeGroups,
     parse_storage_classes,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile, Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (

@@ -11,11 +11,11 @@ import pytest
 from support.small_cluster import guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
     Draft,
+    ReservePlugin,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import ReservePlugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import NAMES, RULES
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanUnlawful

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from support.small_cluster import cluster, node, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Registry, build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
@@ -28,8 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from {FRAMEWORK}.config import Setting
-from {FRAMEWORK}.interface import FilterPlugin
+from {FRAMEWORK}.interface import FilterPlugin, Setting
 from {FRAMEWORK}.status import Status, unschedulable
 
 

@@ -14,8 +14,8 @@ from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
     Event,
     FilterPlugin,
 )

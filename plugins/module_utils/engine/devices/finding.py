@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
-from ..framework.cycle_state import CycleState
+from ..framework.interface import CycleState
 from ..framework.status import Status, unresolvable, unschedulable
 from .addresses import OPTIONS
 from .claims import Alternative, alternatives, indistinguishable, offers, shortfall

@@ -1,14 +1,15 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The extension points, in the order in which a request passes them.
+"""What a plugin is made of: the extension points, its settings, and what it works on during a scheduling cycle.
 
-C(PreEnqueue) and C(QueueSort) belong to the queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore),
-the VMID point, C(Reserve) and C(Permit) to the scheduling cycle. A plugin is a class that inherits from one or several
-of the interfaces below; it never knows the scheduler or another plugin.
+The extension points stand in the order in which a request passes them. C(PreEnqueue) and C(QueueSort) belong to the
+queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore), the VMID point, C(Reserve) and C(Permit) to
+the scheduling cycle. A plugin is a class that inherits from one or several of these interfaces; it never knows the
+scheduler or another plugin.
 
-A plain plugin evaluates every node in every cycle. A plugin that has to be fast on hundreds of nodes also inherits from
-PerNode or SharedPlugin: its verdicts are kept, and shared by requests with the same signature.
+A plain plugin evaluates every node in every cycle. C(many_nodes) is for plugins that have to be fast on hundreds of
+nodes.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from __future__ import annotations
 import abc
 import enum
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ...errors import InvalidRequest
-from ...model import Guest, Request
+from ...errors import InvalidPluginConfig, InvalidRequest
+from ...model import Decision, DeviceAllocation, Request, Template
 from ..allocatable import Policy
-from .config import Setting
-from .cycle_state import CycleState, Requests
+from ..texts import hint
 from .status import Category, Status
 
 if t.TYPE_CHECKING:
     from ..cache import ClusterState, NodeInfo
     from ..vmids.choice import VMIDChoice
-    from .cycle_state import Draft
 
 
 class Event(enum.Enum):
@@ -222,62 +223,175 @@ class PermitPlugin(Plugin):
         """
 
 
-# --- sharing verdicts -------------------------------------------------------------------------------------------------
+# --- settings: declared as data, checked here, documented from the same declaration ---
 
-NOT_SHARED = object()
-"""A signature that equals no other: for this request, the plugin is evaluated like a plain one."""
+_KINDS: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "list": (list,),
+    "dict": (dict,),
+}
 
-NOT_CONCERNED = object()
-"""The signature of requests that do not concern the plugin."""
+# Beyond it floats are not exact to the whole number. NaN is on no side of it.
+_LARGEST = 1e15
 
 
-class SharedPlugin(Plugin):
-    """A plugin whose verdicts are kept, and shared by requests with the same signature.
-
-    The results of C(filter) and C(score) are kept, and what C(pre_filter) stored in the state; the methods below keep
-    them up to date. C(normalize) is called in each cycle, with each different score once. A score that is not bounded
-    is kept only if the plugin does not override C(normalize), or promises C(by_score).
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of a plugin's config.
 
     Attributes:
-        regroups: whether C(group) is called again for each node that changed or that C(update) returns.
+        kind: bool, int, float, str, list or dict.
+        default: used when the key is absent; None is allowed for every kind and means "not set".
+        help: one sentence with the unit.
+        minimum: smallest number allowed, for int and float.
+        choices: the only values allowed, for str.
     """
 
-    regroups: t.ClassVar[bool] = False
+    kind: str
+    default: t.Any
+    help: str
+    minimum: float | None = None
+    choices: tuple[str, ...] = ()
 
-    @abc.abstractmethod
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        """Everything in the request, and in the rules of guests about it, that the verdicts depend on. Requests with
-        equal signatures get the same verdicts; NOT_SHARED equals no other signature.
-        """
-
-    @abc.abstractmethod
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        """The group of nodes that get the same verdict: in each cycle, one node of each group is evaluated. C(group)
-        itself is called once per node, unless the plugin regroups.
-
-        None for a node in no group. Its verdict is kept until a guest comes to it or leaves it, until C(update) returns
-        it or, with Event.STORAGE among the events, until the space of a shared storage that it sees has changed.
-        """
-
-    @abc.abstractmethod
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        """Update C(state[self.name]) after guest came to node (sign 1) or left it (-1). Return the other nodes in no
-        group whose verdict may have changed, and the nodes whose group has changed if the plugin regroups.
-        """
+    def check(self, where: str, value: t.Any) -> t.Any:
+        """Return value as this setting's kind, or raise InvalidPluginConfig; where names the plugin and key."""
+        if value is None:
+            return self.default
+        value = _from_text(self.kind, value)
+        fits: bool = isinstance(value, _KINDS[self.kind])
+        if not fits or (isinstance(value, bool) and self.kind != "bool"):
+            raise InvalidPluginConfig(f"{where}: expected {self.kind}, got {value!r}")
+        if self.kind in ("int", "float") and not -_LARGEST < value < _LARGEST:
+            raise InvalidPluginConfig(f"{where}: expected a number below 1e15, got {str(value)[:20]}")
+        if self.minimum is not None and value < self.minimum:
+            raise InvalidPluginConfig(f"{where}: expected at least {self.minimum:g}, got {value!r}")
+        if self.choices and value not in self.choices:
+            raise InvalidPluginConfig(f"{where}: expected one of {', '.join(self.choices)}, got {value!r}")
+        return float(value) if self.kind == "float" else value
 
 
-class PerNode(SharedPlugin):
-    """A plugin whose verdict on a node depends only on the request's signature, on that node with its guests, and on
-    the properties of nodes, which never change during a cycle. C(pre_filter) is called in each cycle.
+def check_settings(where: str, settings: Mapping[str, Setting], given: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return all settings with the given ones checked and the others at their defaults; where is their place."""
+    if not isinstance(given, Mapping):
+        raise InvalidPluginConfig(f"{where}: expected a mapping, got {given!r}")
+    if not given:
+        return {key: setting.default for key, setting in settings.items()}
+    unknown = sorted(set(given) - set(settings))
+    if unknown:
+        known = ", ".join(sorted(settings)) or "none: it takes no config"
+        meant = hint(settings, str(unknown[0]))
+        raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {known}{meant}")
+    return {
+        key: setting.check(f"{where}.{key}", given[key]) if key in given else setting.default
+        for key, setting in settings.items()
+    }
+
+
+def _from_text(kind: str, value: t.Any) -> t.Any:
+    """Numbers and booleans may arrive as text: Jinja2 templates make strings."""
+    if isinstance(value, str):
+        try:
+            if kind in ("int", "float"):
+                return int(value) if kind == "int" else float(value)
+        except ValueError:
+            return value
+        if kind == "bool" and value.lower() in ("true", "yes", "on", "1", "false", "no", "off", "0"):
+            return value.lower() in ("true", "yes", "on", "1")
+    return value
+
+
+# --- what plugins work on: their data, the draft of the decision, the requests of the run ---
+
+T = t.TypeVar("T")
+
+
+class CycleState(dict[t.Any, t.Any]):
+    """Data of one request's scheduling cycle. A plugin stores it in PreFilter, under its own name, for its later
+    extension points. Plugins do not use the entries of other plugins.
     """
 
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
+    def once(self, key: t.Any, find: Callable[..., T], *args: t.Any) -> T:
+        """The result of find for args. find is called once per key and cycle."""
+        if key not in self:
+            self[key] = find(*args)
+        found: T = self[key]
+        return found
 
-    @t.final
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        return ()
+
+@dataclass(slots=True)
+class Draft:
+    """A mutable model.Decision, with the same fields."""
+
+    request: Request
+    node: str
+    score: float
+    vmid: int = 0
+    storages: dict[str, str] = field(default_factory=dict)
+    storage_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+    devices: list[DeviceAllocation] = field(default_factory=list)
+    template: Template | None = None
+
+    def decision(self) -> Decision:
+        return Decision(
+            request=self.request,
+            node=self.node,
+            vmid=self.vmid,
+            storages=self.storages,
+            storage_bytes=self.storage_bytes,
+            devices=tuple(self.devices),
+            template=self.template,
+            score=self.score,
+        )
+
+
+class Requests(Collection[Request]):
+    """Some requests of a run, as Permit plugins get them."""
+
+    def __init__(self, by_number: Mapping[int, Request], groups: Mapping[str, int]) -> None:
+        self._by_number = by_number
+        self._groups = groups
+
+    def in_group(self, name: str) -> int:
+        """How many belong to the group."""
+        return self._groups.get(name, 0)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._by_number.values())
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __contains__(self, request: object) -> bool:
+        return request in self._by_number.values()
+
+
+class Numbered(dict[int, Request]):
+    """Requests by their number in the run. Entries are added and removed one by one, and never replaced."""
+
+    def __init__(self, items: Iterable[tuple[int, Request]] = ()) -> None:
+        super().__init__()
+        self._groups: Counter[str] = Counter()
+        for number, request in items:
+            self[number] = request
+
+    def all(self) -> Requests:
+        """The requests as they are at any later moment."""
+        return Requests(self, self._groups)
+
+    def __setitem__(self, number: int, request: Request) -> None:
+        if number not in self and request.gang is not None:
+            self._groups[request.gang.name] += 1
+        super().__setitem__(number, request)
+
+    def __delitem__(self, number: int) -> None:
+        self.take(number)
+
+    def take(self, number: int) -> Request | None:
+        """Remove a request and return it, if it is there."""
+        request = super().pop(number, None)
+        if request is not None and request.gang is not None:
+            self._groups[request.gang.name] -= 1
+        return request

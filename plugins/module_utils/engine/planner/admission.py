@@ -15,20 +15,11 @@ from dataclasses import dataclass
 
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import CycleState, Draft
-from ..framework.interface import (
-    NOT_CONCERNED,
-    NOT_SHARED,
-    FilterPlugin,
-    PerNode,
-    PreFilterPlugin,
-    ReservePlugin,
-    SharedPlugin,
-    concerns,
-)
-from ..framework.profile import Profile
+from ..framework.interface import CycleState, Draft, FilterPlugin, PreFilterPlugin, ReservePlugin, concerns
+from ..framework.many_nodes import NOT_CONCERNED, NOT_SHARED, PerNode, SharedPlugin
 from ..framework.status import Category, Code, Status
 from ..guard import asked, guarded
+from ..profiles import Profile
 
 REREAD = 64
 """After more changes than this, a plugin's state is rebuilt instead of updated."""

@@ -17,7 +17,7 @@ from ...model import Decision, Request
 from ..cache import ClusterState
 from ..diagnosis import Outcome
 from ..framework.interface import QueueSortPlugin
-from ..framework.profile import Profile
+from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 
 

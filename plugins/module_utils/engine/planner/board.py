@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...model import NO_CONSTRAINTS, VMID_MAX, Guest
 from ...plans import Mobility
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import Draft
+from ..framework.interface import Draft
 from ..framework.status import Category, Status
 from .admission import Admission
 from .items import Item, Part, Position, as_guest, guest_part

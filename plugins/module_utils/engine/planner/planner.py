@@ -19,8 +19,8 @@ from ...errors import CollectionError
 from ...model import Guest, Node
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..cache import ClusterState
-from ..framework.profile import Profile
 from ..framework.status import Category
+from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from .admission import Admission
 from .board import Board

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...model import Decision
 from ...plans import HA, Creation, Load, Move, NodeCourse
-from ..framework.cycle_state import Draft
+from ..framework.interface import Draft
 from ..ha_rules import kept_together
 from ..scheduling_cycle import Scheduler
 from .board import Board, Step

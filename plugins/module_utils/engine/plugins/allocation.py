@@ -13,10 +13,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from ...errors import InvalidPluginConfig
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.config import Setting, check_settings
-from ..framework.cycle_state import CycleState
-from ..framework.interface import NOT_SHARED, Event, PerNode
-from ..framework.many_nodes import ScoreOfMany
+from ..framework.interface import CycleState, Event, Setting, check_settings
+from ..framework.many_nodes import NOT_SHARED, PerNode, ScoreOfMany
 from ..framework.status import Status
 from ..volumes import volumes_on
 

@@ -10,7 +10,7 @@ first.
 from __future__ import annotations
 
 from ..framework.interface import Plugin
-from ..framework.profile import Registry
+from ..profiles import Registry
 from .allocation import BalancedAllocation, LeastAllocated, MostAllocated, RequestedToCapacityRatio
 from .devices import DeviceClaims, DeviceFit, DeviceScarcity
 from .gang import Gang

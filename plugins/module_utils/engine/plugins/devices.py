@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
 from ..devices.supply import Supply
-from ..framework.cycle_state import CycleState, Draft
-from ..framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ReservePlugin, ScorePlugin
+from ..framework.interface import CycleState, Draft, Event, FilterPlugin, PreFilterPlugin, ReservePlugin, ScorePlugin
+from ..framework.many_nodes import PerNode
 from ..framework.status import SKIP, Category, Code, Status
 
 if t.TYPE_CHECKING:

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from ...model import Request
-from ..framework.cycle_state import Requests
-from ..framework.interface import Event, PermitPlugin
+from ..framework.interface import Event, PermitPlugin, Requests
 from ..framework.status import WAIT, Status, unschedulable
 
 REASON = "group '{}' could not be placed together"

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from ...errors import InvalidRequest
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import CycleState
-from ..framework.interface import PreFilterPlugin
+from ..framework.interface import CycleState, PreFilterPlugin
 from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
 from ..ha_rules import RESOURCES, Enforced, enforced, preferences, refusal

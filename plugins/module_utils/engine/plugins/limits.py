@@ -13,10 +13,8 @@ from dataclasses import replace
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
 from ..cache import ClusterState, NodeInfo
-from ..framework.config import Setting
-from ..framework.cycle_state import CycleState
-from ..framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin
-from ..framework.many_nodes import FilterOfMany
+from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting
+from ..framework.many_nodes import FilterOfMany, PerNode
 from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, unschedulable
 from ..texts import vcpus
 

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 
 from ...model import Expression, Guest, Node, Request, Taint, Toleration
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import CycleState
-from ..framework.interface import Event, FilterPlugin, PerNode, PreFilterPlugin, ScorePlugin, SharedPlugin, Subject
+from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
+from ..framework.many_nodes import PerNode, SharedPlugin
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
 from ..node_selection import compiled_regex, matches, matches_all, wanted_regex
 from ..patterns.names import NamePattern

@@ -10,9 +10,8 @@ from collections.abc import Hashable, Sequence
 
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.config import Setting
-from ..framework.cycle_state import CycleState
-from ..framework.interface import PerNode, ScorePlugin
+from ..framework.interface import CycleState, ScorePlugin, Setting
+from ..framework.many_nodes import PerNode
 
 
 class FewestGuests(PerNode, ScorePlugin):

@@ -11,9 +11,7 @@ import typing as t
 from ...errors import InvalidRequest
 from ...model import Request
 from ..cache import ClusterState
-from ..framework.config import Setting
-from ..framework.cycle_state import CycleState
-from ..framework.interface import PreEnqueuePlugin, PreFilterPlugin, QueueSortPlugin
+from ..framework.interface import CycleState, PreEnqueuePlugin, PreFilterPlugin, QueueSortPlugin, Setting
 from ..framework.status import Code, Status, unresolvable
 
 PACKED, AS_GIVEN = "packed", "as_given"

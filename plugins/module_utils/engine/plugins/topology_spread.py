@@ -12,8 +12,8 @@ from functools import partial
 
 from ...model import Guest, Request, SpreadConstraint
 from ..cache import ClusterState, NodeInfo
-from ..framework.cycle_state import CycleState
-from ..framework.interface import FilterPlugin, PreFilterPlugin, ScorePlugin, SharedPlugin
+from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
+from ..framework.many_nodes import SharedPlugin
 from ..framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ..node_selection import NODE_KEY, asked_for, label, wanted_regex
 from ..selectors import selects, selects_request

@@ -10,9 +10,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
-from ..framework.config import Setting
-from ..framework.cycle_state import CycleState
-from ..framework.interface import Event, PerNode, ScorePlugin, Subject
+from ..framework.interface import CycleState, Event, ScorePlugin, Setting, Subject
+from ..framework.many_nodes import PerNode
 
 
 class Utilization(PerNode, ScorePlugin):

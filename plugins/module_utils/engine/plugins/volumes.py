@@ -16,18 +16,19 @@ from ...errors import InvalidPluginConfig, InvalidRequest
 from ...model import GIB, Disk, Guest, Request, StorageClass
 from ..cache import ClusterState, NodeInfo
 from ..cloning import source_for
-from ..framework.config import Setting, check_settings
-from ..framework.cycle_state import CycleState, Draft
 from ..framework.interface import (
+    CycleState,
+    Draft,
     Event,
     FilterPlugin,
-    PerNode,
     PreFilterPlugin,
     ReservePlugin,
     ScorePlugin,
-    SharedPlugin,
+    Setting,
     Subject,
+    check_settings,
 )
+from ..framework.many_nodes import PerNode, SharedPlugin
 from ..framework.status import SKIP, Category, Status
 from ..patterns import InvalidPattern
 from ..patterns.names import name_pattern

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
-from ...engine.framework.profile import Profile
+from ...engine.profiles import Profile
 from ...engine.several_clusters import Member, MultiClusterScheduler
 from ...engine.texts import listed
 from ...errors import CollectionError, ConnectionFailed, NoQuorum

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...engine.framework.profile import Profile
+from ...engine.profiles import Profile
 from ...errors import CollectionError, ConnectionFailed
 from ...model import VMID_MAX, Guest, Snapshot
 from ...proxmox.api.reader import in_parallel

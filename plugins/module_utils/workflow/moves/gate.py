@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ...engine.framework.profile import Profile
 from ...engine.law.steps import broken_step
 from ...engine.planner.admission import Admission
 from ...engine.planner.items import guest_part, with_disks
+from ...engine.profiles import Profile
 from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ...engine.framework.profile import Profile
 from ...engine.planner.planner import in_words
+from ...engine.profiles import Profile
 from ...errors import ApiError, ConnectionFailed, InvalidRequest, PlanStale
 from ...model import HARule, Snapshot
 from ...plans import Goals, Plan

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...engine.cache import ClusterState
-from ...engine.framework.profile import Profile
 from ...engine.planner.planner import make_plan
+from ...engine.profiles import Profile
 from ...plans import Bounds, Goals, Mobility, Move, Plan
 from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...engine.cache import ClusterState
-from ...engine.framework.profile import Profile
 from ...engine.planner.exact_model import Program
 from ...engine.planner.planner import problem
+from ...engine.profiles import Profile
 from ...errors import MissingLibrary
 from ...plans import Goals, Mobility, Plan
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...engine.cache import ClusterState
-from ...engine.framework.profile import Profile
 from ...engine.planner.planner import make_plan
+from ...engine.profiles import Profile
 from ...engine.texts import first, listed
 from ...errors import CollectionError, InvalidRequest, PlanUnlawful
 from ...plans import Bounds, Goals, Move, Plan

@@ -21,12 +21,10 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...engine.framework.config import Setting
-from ...engine.framework.interface import Plugin
-from ...engine.framework.profile import Profile, Registry, sections_of
+from ...engine.framework.interface import Plugin, Setting
 from ...engine.guard import check_request
 from ...engine.plugins.builtin import builtin_registry
-from ...engine.profiles import DEFAULT, build_profiles, profile_of
+from ...engine.profiles import DEFAULT, Profile, Registry, build_profiles, profile_of, sections_of
 from ...engine.texts import shortened
 from ...errors import InvalidPluginConfig, InvalidRequest, MissingLibrary, PluginFailed
 from .entries import Entry

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...engine.framework.profile import Profile
+from ...engine.profiles import Profile
 from ...model import Guest
 from .counted import Series, expand, surplus_entries
 from .devices import device_attributes

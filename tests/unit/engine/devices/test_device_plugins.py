@@ -13,12 +13,15 @@ from support.looking import normalized
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices import (
     left_free,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import NAMED, build_profiles
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (
+    NAMED,
+    Profile,
+    build_profiles,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (

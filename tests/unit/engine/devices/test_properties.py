@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import Met, find_devices
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.profile import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Decision,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from support.small_cluster import cluster, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import Requests
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PermitPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    PermitPlugin,
+    Requests,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
     unschedulable,

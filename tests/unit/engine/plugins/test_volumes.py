@@ -13,8 +13,10 @@ from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.cycle_state import CycleState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
+    CycleState,
+    FilterPlugin,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Category,
     Status,
