@@ -136,11 +136,11 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import connection_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.static_addresses import (
-    static_addresses,
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
+    Session,
+    connection_argument_spec,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import parse_networks, within
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
     GuestReader,

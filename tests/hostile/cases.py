@@ -26,12 +26,14 @@ from support.whole_cluster import UPID, whole_cluster
 from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import errors
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import (
     RecordedReader,
     Recorder,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
+    Session,
+    connection_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.devices import DeviceNeeds
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import read_config
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (

@@ -18,18 +18,28 @@ from ..errors import (
     TaskTimeout,
 )
 from ..model import Archive, Decision, Template
-from .adjustments import Adjust, Adjustment, Ending, described
 from .api.failures import AnswerLost, VMIDTaken
-from .api.sending import BUSY_PAUSE, SENDINGS
-from .bound import Bound, Created, Ended, LeftBehind, NotStarted, Unknown, to_its_end
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .leftovers import Leftovers, Making, identity_of
 from .lifecycle import LOOK_FOR
+from .making import (
+    Adjust,
+    Adjustment,
+    Bound,
+    Created,
+    Ended,
+    Ending,
+    LeftBehind,
+    NotStarted,
+    Unknown,
+    described,
+    to_its_end,
+)
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken, is_worker_failure
-from .tasks import TaskResult, begun_since, task_rows
+from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
 
 

@@ -9,10 +9,9 @@ import typing as t
 from collections.abc import Collection, Mapping
 
 from ..errors import ApiError, TaskFailed
-from .api.sending import sent
 from .api.session import Session
 from .options.drives import kind_of
-from .tasks import TaskFollower, TaskResult
+from .tasks import TaskFollower, TaskResult, sent
 
 
 def move_disk(session: Session, tasks: TaskFollower, path: str, slot: str, storage: str) -> tuple[str, ...]:

@@ -10,9 +10,8 @@ import typing as t
 from ..errors import ApiError, InvalidRequest
 from ..model import HAIntent
 from .api.failures import AnswerLost
-from .api.sending import sent
 from .api.session import Session
-from .tasks import Poller
+from .tasks import Poller, sent
 
 # How long to retry a change of a rule: all rules are in one file, and each change by others makes ours fail.
 _JOIN_SECONDS = 60.0

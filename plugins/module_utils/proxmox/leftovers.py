@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
 from .api.failures import VMIDTaken
-from .bound import Ended, LeftBehind, Unknown
 from .creations import removal_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .lifecycle import Lifecycle
+from .making import Ended, LeftBehind, Unknown
 from .outcomes import is_killed
 from .tasks import Upid, task_rows
 

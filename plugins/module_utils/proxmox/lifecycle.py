@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
-from .api.sending import Quorum, nothing, sent
 from .api.session import Session
 from .inventory.freshness import read_config
 from .options.drives import drive_size, media_of
 from .outcomes import allocations, is_missing, is_running_already
-from .tasks import TaskFollower, TaskResult, Upid
+from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, sent
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
 # write was not carried out.

@@ -22,7 +22,7 @@ from ..proxmox.api.failures import NotRecorded
 from ..proxmox.api.reader import Reader
 from ..proxmox.api.session import Session
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
-from ..proxmox.inventory.next_id import read_next_id
+from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
     Needs,

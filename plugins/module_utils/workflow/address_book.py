@@ -21,8 +21,9 @@ from ..engine.texts import first
 from ..errors import CollectionError
 from ..model import Guest, Request
 from ..proxmox.api.reader import Reader
-from ..proxmox.inventory.static_addresses import addresses_of_card, read_static_addresses, static_addresses
+from ..proxmox.inventory.static_addresses import read_static_addresses
 from ..proxmox.options.table import to_api
+from ..proxmox.options.values import addresses_of_card, static_addresses
 from ..reservations.records import Reservation
 from .options.address_pools import Pools
 from .options.entries import Entry

@@ -17,9 +17,9 @@ from dataclasses import replace
 from ..engine.texts import known, listed
 from ..errors import ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Archive, Decision, Disk, Request, Snapshot
-from ..proxmox.adjustments import TEMPLATE
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory import backups
+from ..proxmox.making import TEMPLATE
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.kinds import NET, SMBIOS

@@ -12,11 +12,20 @@ from contextlib import contextmanager, suppress
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
-from ..proxmox.adjustments import TEMPLATE, Adjust, Adjustment, adjustment_of
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import Binder
-from ..proxmox.bound import Bound, Created, LeftBehind, NotStarted, Unknown
 from ..proxmox.creations import BeingCreated
+from ..proxmox.making import (
+    TEMPLATE,
+    Adjust,
+    Adjustment,
+    Bound,
+    Created,
+    LeftBehind,
+    NotStarted,
+    Unknown,
+    adjustment_of,
+)
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..reservations.fence import Fence
 from ..reservations.holder import Holder

@@ -16,7 +16,7 @@ from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
 from ..model import NO_CONSTRAINTS, Decision, Guest, HARule, Request, Snapshot
 from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, HA_MOVING, KnownGuest
-from ..proxmox.inventory.static_addresses import static_addresses
+from ..proxmox.options.values import static_addresses
 from ..reservations.records import Reservation, move_name
 from .options.entries import Entry
 

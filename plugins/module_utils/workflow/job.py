@@ -13,7 +13,7 @@ from ..engine.diagnosis import Outcome
 from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable
-from ..proxmox.bound import Bound, Unknown
+from ..proxmox.making import Bound, Unknown
 from .options.entries import Entry
 
 if t.TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..proxmox.api.recorded import Recorder
 from ..proxmox.api.session import Session
 from ..proxmox.inventory.devices import DeviceNeeds
 from ..proxmox.inventory.freshness import read_config
-from ..proxmox.inventory.next_id import read_next_id
+from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import Needs, identity, read_settled
 from .files import write_json
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..errors import CollectionError
 from ..model import Decision
-from ..proxmox.bound import LeftBehind, NotStarted, Unknown
+from ..proxmox.making import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.request import create_parameters
 from ..proxmox.options.table import conversion_of
 from .job import Job, State

@@ -14,8 +14,8 @@ from ..engine.texts import first
 from ..engine.verdicts import NodeVerdict
 from ..errors import CollectionError, Interrupted, PluginFailed
 from ..model import Decision
-from ..proxmox.bound import LeftBehind, NotStarted, Unknown
-from ..proxmox.inventory.static_addresses import static_addresses
+from ..proxmox.making import LeftBehind, NotStarted, Unknown
+from ..proxmox.options.values import static_addresses
 from .job import Job
 from .options.entries import Entry
 from .report import VMReport

@@ -15,8 +15,8 @@ from functools import cached_property, partial
 from ..errors import CollectionError, GuestVanished
 from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
-from ..proxmox.bound import Created
 from ..proxmox.creations import BeingCreated, Creations
+from ..proxmox.making import Created
 from ..proxmox.options.request import option_cautions
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster

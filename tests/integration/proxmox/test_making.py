@@ -27,7 +27,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     VMIDTaken,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Adjustment, Binder
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bound import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.making import (
     LeftBehind,
     NotStarted,
     Unknown,

@@ -29,8 +29,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import transport
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import ticket_authentication
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
+    Session,
+    ticket_authentication,
+)
 
 PASSWORD = "hunter22-hunter22"
 

@@ -16,7 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from simulated_cluster.client import SimulatedCluster
 from support.playbook import COLLECTIONS, run_playbook
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import connection_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
 
 from .conftest import VMS, Play
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.proxmox import ModuleDocFragment
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.login import connection_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
 
 
 def test_environment__is_that_of_the_modules() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoQuorum, PermissionDenied
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.sending import Quorum
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Quorum
 
 TEXT = "VM 100 was not deleted"
 

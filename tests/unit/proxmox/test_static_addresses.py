@@ -9,9 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.static_addresses import (
-    static_addresses,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     NodeSilent,
     VMIDTaken,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.bound import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.making import (
     Bound,
     Created,
     LeftBehind,

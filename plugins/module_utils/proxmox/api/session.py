@@ -1,34 +1,29 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""API calls to one cluster with one login. Failures become errors that say what happened."""
+"""A session of one user on one cluster: the API calls, whose failures become errors that say what happened; and the
+connection options, from which it gets hosts, credentials and authentication.
+"""
 
 from __future__ import annotations
 
 import email.utils
+import importlib.util
 import json
+import os
+import re
+import sys
 import time
 import typing as t
 from collections.abc import Callable, Mapping
 
-from ...errors import AuthenticationFailed, ConnectionFailed
-from .answers import failure_of_answer, redirected
-from .hosts import Hosts
-from .login import (
-    LOGIN_PATH,
-    connection_argument_spec,
-    credentials,
-    hosts,
-    require_libraries,
-    ticket_authentication,
-    timeout,
-    token_authentication,
-    verification,
-)
-from .shapes import WrongShape, checked, require_sane
-from .transport import Answer, Authentication, Transport
+from ansible.module_utils.basic import env_fallback
 
-__all__ = ["Session", "connection_argument_spec"]
+from ...engine.texts import number_text
+from ...errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
+from .answers import failure_of_answer, redirected
+from .shapes import WrongShape, checked, require_sane
+from .transport import Answer, Authentication, Host, Hosts, Transport
 
 
 class Session:
@@ -157,3 +152,156 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
 
 def _on_the_wire(value: t.Any) -> t.Any:
     return int(value) if isinstance(value, bool) else value
+
+
+_DEFAULT_PORT = 8006
+_DEFAULT_TIMEOUT = 30
+_LONGEST_TIMEOUT = 24 * 3600
+
+LOGIN_PATH = "/access/ticket"
+_HEADER_VALUE = re.compile(r"[!-~]+")
+
+
+def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
+    """Return the Ansible argument spec of the connection options, with their environment variables."""
+
+    def option(variable: str, **spec: t.Any) -> dict[str, t.Any]:
+        return {"fallback": (env_fallback, [variable]), **spec}
+
+    return {
+        "api_host": option("PROXMOX_HOST", type="list", elements="str"),
+        "api_port": option("PROXMOX_PORT", type="int"),
+        "api_user": option("PROXMOX_USER", type="str"),
+        "api_password": option("PROXMOX_PASSWORD", type="str", no_log=True),
+        "api_token_id": option("PROXMOX_TOKEN_ID", type="str", no_log=False),
+        "api_token_secret": option("PROXMOX_TOKEN_SECRET", type="str", no_log=True),
+        "validate_certs": option("PROXMOX_VALIDATE_CERTS", type="bool", default=True),
+        "ca_path": option("PROXMOX_CA_PATH", type="path"),
+        "api_timeout": option("PROXMOX_TIMEOUT", type="int", default=_DEFAULT_TIMEOUT),
+    }
+
+
+def token_authentication(token: str, secret: str) -> Authentication:
+    """Return the authentication of an API token (C(user@realm!name)), which takes no request."""
+    from proxmoxer.backends.https import ProxmoxHTTPApiTokenAuth
+
+    user, _separator, name = token.rpartition("!")
+    return t.cast("Authentication", ProxmoxHTTPApiTokenAuth(user, name, secret))
+
+
+def ticket_authentication(
+    user: str, password: str, ask: Callable[[Mapping[str, str]], Mapping[str, t.Any]]
+) -> Authentication:
+    """Return the authentication of a user with a password. It takes one request for a ticket, and one an hour to renew
+    it. May be used from many threads.
+
+    ask sends a login and returns the data of its answer. It replaces the login of proxmoxer, which sends the password
+    to the target of a redirect and does not limit the size of an answer.
+    """
+    from proxmoxer.backends.https import ProxmoxHTTPAuth
+
+    class TicketAuthentication(ProxmoxHTTPAuth):
+        """proxmoxer's tickets, requested by our own login call."""
+
+        pve_auth_ticket: str
+
+        def _get_new_tokens(self, password: str | None = None, **_otp: t.Any) -> None:
+            answer = ask({"username": user, "password": self.pve_auth_ticket if password is None else password})
+            if answer.get("NeedTFA"):
+                raise AuthenticationFailed(f"{user} needs a second factor, which is not supported; use an API token")
+            ticket, csrf_token = str(answer.get("ticket", "")), str(answer.get("CSRFPreventionToken", ""))
+            if not (_HEADER_VALUE.fullmatch(ticket) and _HEADER_VALUE.fullmatch(csrf_token)):
+                raise ConnectionFailed(f"POST {LOGIN_PATH}: the answer has no ticket; is this the Proxmox API?")
+            self.pve_auth_ticket, self.csrf_prevention_token = ticket, csrf_token
+            self.birth_time = time.monotonic()
+
+    return t.cast("Authentication", TicketAuthentication(user, password))
+
+
+def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | None]:
+    """Return the user as tasks name it, the password or None, and the token's secret or None. If both are given, the
+    password is used.
+
+    Raises InvalidRequest when they are missing or contradict each other.
+    """
+    user = str(_required(params, "api_user"))
+    if "@" not in user:
+        raise InvalidRequest(f'api_user: expected user@realm, for example root@pam, got "{user}"')
+    if params.get("api_password"):
+        return user, str(params["api_password"]), None
+    token, secret = params.get("api_token_id"), params.get("api_token_secret")
+    if not (token and secret):
+        raise InvalidRequest("api_password is missing, or api_token_id with api_token_secret")
+    owner, _separator, name = str(token).rpartition("!")
+    if owner not in ("", user):
+        raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"): "{token}"')
+    full = f"{user}!{name}"
+    if not _HEADER_VALUE.fullmatch(full):
+        raise InvalidRequest(f'api_token_id: expected a name without spaces and control characters, got "{full}"')
+    if not _HEADER_VALUE.fullmatch(str(secret)):
+        raise InvalidRequest("api_token_secret: expected printable characters without spaces")
+    return full, None, str(secret)
+
+
+def hosts(params: Mapping[str, t.Any]) -> list[Host]:
+    """Return the hosts in the order in which they are tried. Raises InvalidRequest."""
+    port = params.get("api_port") or _DEFAULT_PORT
+    return [_host(text.strip(), port) for text in _required(params, "api_host")]
+
+
+def verification(params: Mapping[str, t.Any]) -> bool | str:
+    """Return whether certificates are verified, or the path of the trusted authorities. Raises InvalidRequest."""
+    if params.get("validate_certs") is False:
+        return False
+    ca_path = params.get("ca_path")
+    if not ca_path:
+        return True
+    text = str(ca_path)
+    # For a text that cannot be a path these return False.
+    if not (os.path.isfile(text) or os.path.isdir(text)):
+        raise InvalidRequest(f"ca_path: no such file or directory: {text!r}")
+    return text
+
+
+def timeout(params: Mapping[str, t.Any]) -> int:
+    """Return the seconds for one request. Raises InvalidRequest."""
+    given = params.get("api_timeout")
+    seconds = _DEFAULT_TIMEOUT if given is None else int(given)
+    if not 1 <= seconds <= _LONGEST_TIMEOUT:
+        raise InvalidRequest(f"api_timeout: expected 1 to {_LONGEST_TIMEOUT} seconds, got {seconds}")
+    return seconds
+
+
+def require_libraries() -> None:
+    """Raise MissingLibrary when C(requests) or C(proxmoxer) is not installed."""
+    # Without requests, importing proxmoxer's backend ends the process.
+    for package in ("requests", "proxmoxer"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingLibrary(
+                f"the Python package {package} is not installed for {sys.executable}",
+                package=package,
+                interpreter=sys.executable,
+            )
+
+
+def _host(text: str, port: int) -> Host:
+    if "://" in text or "/" in text:
+        raise InvalidRequest(f'api_host: expected a host name or address without scheme and path, got "{text}"')
+    found = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d{1,5}))?|([\w.-]+):(\d{1,5})", text)
+    name, own_port = (found[1] or found[3], found[2] or found[4]) if found else (text, None)
+    if not re.fullmatch(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?", name):
+        raise InvalidRequest(f"api_host: expected a host name or address, got {text!r}")
+    number = int(own_port or port)
+    if not 1 <= number <= 65535:
+        option = "api_host" if own_port else "api_port"
+        raise InvalidRequest(f"{option}: expected a port from 1 to 65535, got {number_text(number)}")
+    address = f"[{name}]" if ":" in name else name
+    return Host(f"{address}:{number}", f"https://{address}:{number}/api2/json")
+
+
+def _required(params: Mapping[str, t.Any], option: str) -> t.Any:
+    value = params.get(option)
+    if not value or value == [""]:
+        variable = option.upper().replace("API_", "PROXMOX_")
+        raise InvalidRequest(f"{option} is missing: set it, or {variable} in the environment", option=option)
+    return value

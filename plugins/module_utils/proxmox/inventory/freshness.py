@@ -24,8 +24,7 @@ from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
 from ..tasks import WORKERS
-from .next_id import is_unfiltered
-from .rows import Row, guest_of_row
+from .rows import Row, guest_of_row, is_unfiltered
 
 # Tasks after which a guest's row may show an old name, size, status or template flag for a while.
 RESTORING = "qmrestore"

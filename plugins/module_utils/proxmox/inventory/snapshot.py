@@ -14,10 +14,8 @@ from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node, Snapshot, Storage
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
-from ..moves.drain_marks import mark_of
 from .freshness import SETTLING, KnownGuest, settle
-from .next_id import NextId, read_next_id
-from .rows import GUEST_KINDS, Row, guest_of_row, node_of_row, storage_of_row
+from .rows import GUEST_KINDS, NextId, Row, guest_of_row, mark_of, node_of_row, read_next_id, storage_of_row
 
 if t.TYPE_CHECKING:
     from .devices import DeviceNeeds

@@ -15,16 +15,10 @@ from collections.abc import Collection
 
 from ...errors import ApiError
 from ..api.session import Session
-
-PREFIX = "drained-node-"
+from ..inventory.rows import mark_of
 
 _COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
 _GUESTS = re.compile(r"guests that come back: ([\d, ]*)$")
-
-
-def mark_of(node: str) -> str:
-    """Return the name of the pool that marks a node."""
-    return f"{PREFIX}{node}"
 
 
 class DrainMarks:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from ...errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PermissionDenied, PlanStale, TaskFailed
 from ...plans import HA, LIVE, RESTART, Move
 from ..api.failures import AnswerLost, NotImplementedHere
-from ..api.sending import BUSY_PAUSE, SENDINGS
 from ..api.session import Session
 from ..binder import unfenced
 from ..lifecycle import LOOK_FOR
 from ..outcomes import is_busy, is_missing
-from ..tasks import TaskFollower, Upid, begun_since, task_rows
+from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, begun_since, task_rows
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
 from .outcomes import cause_of

@@ -18,8 +18,7 @@ from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
 from .drives import Drive, parse_drive
-from .properties import PropertyKind
-from .values import Secret, boolean, invalid, number
+from .values import PropertyKind, Secret, boolean, invalid, number
 
 Value: t.TypeAlias = "str | int | Drive"
 """A value of to_api. A drive is formatted later, when its storage is known."""

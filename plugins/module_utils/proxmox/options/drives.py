@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 
 from ...model import MIB, Disk
 from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
-from .properties import PropertyKind
-from .values import format_gib, invalid, size_in_config, size_in_gib
+from .values import PropertyKind, format_gib, invalid, size_in_config, size_in_gib
 
 # The size of EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
 SMALL_VOLUME = 4 * MIB

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
 
-from .properties import Property, PropertyKind
+from .values import Property, PropertyKind
 
 _TEXT = Property()
 _FLAG = Property("boolean")

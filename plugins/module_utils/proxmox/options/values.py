@@ -1,15 +1,22 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parses and formats single values as users and Proxmox write them: booleans, numbers and sizes."""
+"""Values as users and Proxmox write them: single ones, property strings, and mappings with a key for each.
+
+They are parsed, checked, written and compared. A mistake is an error that names the option, the value and what was
+expected.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 
-from ...engine.texts import shortened
+from ...engine.texts import hint, shortened
 from ...errors import InvalidRequest
 from ...model import GIB
 
@@ -107,3 +114,293 @@ def format_size(size: int) -> str:
         if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
     return str(size)
+
+
+# --- property strings, such as virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1 ---
+#
+# A kind defines its properties. Parsing converts each to a normal form, so that values with the same meaning are equal.
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property of a kind.
+
+    Attributes:
+        type: string, boolean, integer, number, set (parts separated by semicolons, in any order) or mac.
+        default: what Proxmox assumes when the property is absent; None if that is not a fixed value.
+        generated: whether Proxmox generates a value when the property is absent.
+        pattern, valid: the value must match pattern in full and satisfy valid.
+        expected: both conditions in words, for errors.
+        switch: the choices that false and true stand for, as YAML reads an unquoted C(on) as a boolean.
+    """
+
+    type: str = "string"
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    default: str | None = None
+    generated: bool = False
+    pattern: str | None = None
+    valid: Callable[[str], bool] | None = None
+    expected: str = ""
+    switch: tuple[str, str] | None = None
+
+    def normalize(self, option: str, value: t.Any) -> str:
+        """Return the normal form of a value. Raises InvalidRequest."""
+        if self.type == "boolean":
+            truth = boolean(value)
+            if truth is None:
+                raise invalid(option, value, "a boolean")
+            return str(int(truth))
+        if self.type in ("integer", "number"):
+            return number(option, value, self.minimum, self.maximum, whole=self.type == "integer")
+        if self.type == "set":
+            parts = value if isinstance(value, list | tuple) else str(value).split(";")
+            text = ";".join(sorted({str(part).strip() for part in parts} - {""}))
+        else:
+            text = str(value).strip()
+        if self.type == "mac":
+            text = text.upper()
+        if self.switch and (truth := boolean(text)) is not None:
+            text = self.switch[truth]
+        if self.choices and text not in self.choices:
+            raise invalid(option, value, f"one of {', '.join(self.choices)}{hint(self.choices, text)}")
+        if "," in text or not text or (self.pattern and not re.fullmatch(self.pattern, text, re.ASCII)):
+            raise invalid(option, value, self.expected or "a text without commas")
+        if self.valid is not None and not self.valid(text):
+            raise invalid(option, value, self.expected)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyKind:
+    """The syntax of one kind of property string.
+
+    default_key is the property whose name may be left out. aliases maps other names to properties. paired has two
+    properties that may be written as one, the value of the first as the name: C(virtio=MAC) means model=virtio and
+    macaddr=MAC. example is a string as users write it, for errors.
+    """
+
+    name: str
+    properties: Mapping[str, Property]
+    default_key: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    paired: tuple[str, str] | None = None
+    example: str = ""
+
+    def parse(self, option: str, text: str) -> dict[str, str]:
+        """Return the properties of a string in their normal form. Raises InvalidRequest."""
+        return self._collect(option, self._split(option, text))
+
+    def read(self, text: str) -> dict[str, str]:
+        """Return the properties of a string in a config. Unknown properties are kept as they are."""
+        properties: dict[str, str] = {}
+        for part in filter(str.strip, text.split(",")):
+            try:
+                properties.update(self.parse("", part))
+            except InvalidRequest:
+                key, _equals, value = part.strip().partition("=")
+                properties[key] = value
+        return properties
+
+    def of(self, option: str, value: t.Any, also: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return the properties of a value given as a string, a mapping or a single scalar.
+
+        Raises InvalidRequest. also are further keys that the caller accepts, for the text of the error.
+        """
+        if isinstance(value, Mapping):
+            return self._collect(option, [(str(key), each) for key, each in value.items() if each is not None], also)
+        if isinstance(value, list):
+            raise invalid(option, value, f"a string or a mapping of properties{such_as(self.example)}")
+        return self.parse(option, str(value))
+
+    def format(self, properties: Mapping[str, str]) -> str:
+        """Return the property string: the default property first, the others by name."""
+        rest = dict(properties)
+        parts = []
+        if self.paired and all(key in rest for key in self.paired):
+            name, value = self.paired
+            parts.append(f"{rest.pop(name)}={rest.pop(value)}")
+        elif self.default_key in rest:
+            parts.append(rest.pop(self.default_key))
+        return ",".join([*parts, *(f"{key}={rest[key]}" for key in sorted(rest))])
+
+    def complete(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties with the defaults of those that are absent."""
+        assumed = {key: each.default for key, each in self.properties.items() if each.default is not None}
+        return {**assumed, **properties}
+
+    def keep_generated(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
+        """Return the wanted properties, and those current ones that Proxmox generated and the request does not set."""
+        kept = {
+            key: value for key, value in current.items() if key in self.properties and self.properties[key].generated
+        }
+        return {**kept, **wanted}
+
+    def same(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> bool:
+        """Tell whether both mean the same to Proxmox."""
+        return self.complete(self.keep_generated(wanted, current)) == self.complete(current)
+
+    def _split(self, option: str, text: str) -> list[tuple[str, str]]:
+        given = []
+        for part in filter(str.strip, text.split(",")):
+            key, equals, value = part.strip().partition("=")
+            if not equals:
+                if self.default_key is None:
+                    raise invalid(option, part, f"key=value{such_as(self.example)}")
+                key, value = self.default_key, key
+            given.append((key, value))
+        return given
+
+    def _collect(self, option: str, given: list[tuple[str, t.Any]], also: tuple[str, ...] = ()) -> dict[str, str]:
+        properties: dict[str, str] = {}
+        for key, value in given:
+            for name, each in self._resolve(option, key, value, also):
+                if name in properties:
+                    raise InvalidRequest(f"{option}: {name!r} is given twice", option=option)
+                properties[name] = self.properties[name].normalize(f"{option}.{name}", each)
+        return properties
+
+    def _resolve(self, option: str, key: str, value: t.Any, also: tuple[str, ...]) -> list[tuple[str, t.Any]]:
+        for name in (key, key.replace("_", "-")):
+            name = self.aliases.get(name, name)
+            if name in self.properties:
+                return [(name, value)]
+        if self.paired and key in self.properties[self.paired[0]].choices:
+            return [(self.paired[0], key), (self.paired[1], value)]
+        names = sorted({*self.properties, *also})
+        known = f"{', '.join(names)}{such_as(self.example)}{hint(names, key)}"
+        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")
+
+
+Interface: t.TypeAlias = "ipaddress.IPv4Interface | ipaddress.IPv6Interface"
+
+_CARD = re.compile(r"(?:ipconfig|net)(\d+)")
+_WITH_ADDRESS = ("ip", "ip6")
+
+
+def static_addresses(config: Mapping[str, t.Any]) -> list[Interface]:
+    """Return the static addresses of a guest with their prefixes, in the order of the cards, IPv4 before IPv6.
+
+    C(dhcp), C(auto), C(manual) and invalid values are left out.
+    """
+    cards = sorted((int(found[1]), str(value)) for key, value in config.items() if (found := _CARD.fullmatch(key)))
+    return [address for _number, text in cards for address in addresses_of_card(text)]
+
+
+def addresses_of_card(text: str) -> list[Interface]:
+    """Return the static addresses in one property string, such as C(ip=192.0.2.10/24,gw=192.0.2.1)."""
+    properties = dict(part.partition("=")[::2] for part in text.split(","))
+    found = []
+    for key in _WITH_ADDRESS:
+        try:
+            found.append(ipaddress.ip_interface(properties.get(key, "").strip()))
+        except ValueError:
+            continue
+    return found
+
+
+# --- mappings ---
+
+
+class Fields:
+    """One mapping that a user wrote.
+
+    None counts as not given, as Ansible fills in None for every suboption. All methods raise InvalidRequest.
+    """
+
+    def __init__(self, where: str, body: t.Any, known: Collection[str]) -> None:
+        """where is how the option is called in messages (C(vms[1].affinity[0])); known are the keys it may have."""
+        if not isinstance(body, Mapping):
+            raise invalid(where, body, "a mapping")
+        unknown = sorted(str(key) for key in body if key not in known)
+        if unknown:
+            raise InvalidRequest(
+                f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(known))}{hint(known, unknown[0])}"
+            )
+        self.where = where
+        self.body = body
+
+    def __contains__(self, key: str) -> bool:
+        return self.body.get(key) is not None
+
+    def path(self, key: str) -> str:
+        return f"{self.where}.{key}"
+
+    def text(self, key: str) -> str | None:
+        """A text that is not empty, or None."""
+        return text_of(self.path(key), self.body[key]) if key in self else None
+
+    def needed(self, key: str, expected: str = "a text") -> str:
+        """A text that is required and not empty."""
+        found = self.text(key)
+        if found is None:
+            raise InvalidRequest(f"{self.path(key)}: is missing, expected {expected}")
+        return found
+
+    def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
+        """One of choices; it must be given when there is no default."""
+        expected = f"one of {', '.join(choices)}"
+        found = self.needed(key, expected) if default is None else self.text(key) or default
+        if found not in choices:
+            raise invalid(self.path(key), found, expected + hint(choices, found))
+        return found
+
+    def flag(self, key: str, default: bool) -> bool:
+        if key not in self:
+            return default
+        found = boolean(self.body[key])
+        if found is None:
+            raise invalid(self.path(key), self.body[key], "true or false")
+        return found
+
+    def whole(self, key: str, minimum: int, maximum: int | None = None, default: int = 1) -> int:
+        """A whole number within bounds."""
+        if key not in self:
+            return default
+        return whole_of(self.path(key), self.body[key], minimum, maximum)
+
+    def number(self, key: str, minimum: float = 0.0) -> float | None:
+        """A number of at least minimum, or None."""
+        return float(number(self.path(key), self.body[key], minimum)) if key in self else None
+
+    def pattern(self, key: str) -> str | None:
+        """A regular expression, or None."""
+        found = self.text(key)
+        if found is not None:
+            from ...engine.patterns.names import checked_pattern
+
+            checked_pattern(self.path(key), found)
+        return found
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(text_of(where, item) for where, item in listed(self.path(key), self.body.get(key)))
+
+    def maps(self, key: str, known: Collection[str]) -> Iterator[Fields]:
+        """The entries of a list of mappings."""
+        for where, item in listed(self.path(key), self.body.get(key)):
+            yield Fields(where, item, known)
+
+
+def listed(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
+    """Yield each item of a list with its own name; nothing for None."""
+    if value is None:
+        return
+    if not isinstance(value, (list, tuple)):
+        raise invalid(where, value, "a list")
+    for position, item in enumerate(value):
+        yield f"{where}[{position}]", item
+
+
+def text_of(where: str, value: t.Any) -> str:
+    """A text that is not empty. Numbers and booleans become text as Ansible converts them elsewhere (C(yes) becomes
+    C(True)), so that the same word in two options gives the same text.
+    """
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise invalid(where, value, "a text")
+    return str(value)
+
+
+def whole_of(where: str, value: t.Any, minimum: int, maximum: int | None = None) -> int:
+    """A whole number within bounds."""
+    return int(number(where, value, minimum, maximum, whole=True))

@@ -14,8 +14,8 @@ from ...engine.node_selection import CLUSTER_KEY
 from ...errors import CollectionError, ConnectionFailed, InvalidRequest
 from ...model import Node
 from ...proxmox.api.failures import WrongConnection
-from ...proxmox.api.login import connection_argument_spec
 from ...proxmox.api.reader import in_parallel
+from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.values import invalid
 from ..access import Access
 from ..options.node_facts import facts_of, labels_of

@@ -22,7 +22,7 @@ from ...engine.texts import listed
 from ...errors import CollectionError, ConnectionFailed, NoQuorum
 from ...model import Request
 from ...proxmox.api.reader import in_parallel
-from ...proxmox.api.sending import Quorum
+from ...proxmox.tasks import Quorum
 from ...reservations.ledger import Cycle
 from ..access import Access, OtherCluster
 from ..job import Job

@@ -22,10 +22,10 @@ from ...errors import (
     TaskFailed,
 )
 from ...model import OFF, Guest, Request
-from ...proxmox.adjustments import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.api.failures import AnswerLost, NotRecorded
 from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, is_unwritten
+from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...errors import CollectionError
 from ...model import OFF, Guest
-from ...proxmox.adjustments import described
+from ...proxmox.making import described
 from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.request import option_cautions
 from ...proxmox.pending import Pending

@@ -14,7 +14,8 @@ from ...errors import InvalidRequest, PermissionDenied
 from ...model import Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
-from ...proxmox.moves.drain_marks import DrainMarks, mark_of
+from ...proxmox.inventory.rows import mark_of
+from ...proxmox.moves.drain_marks import DrainMarks
 from ..access import Access
 from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from ...engine.address_pools import Address, AddressPool, Network, Range
 from ...engine.texts import known
 from ...errors import InvalidRequest
-from ...proxmox.options.values import invalid
-from .fields import Fields, listed, text_of
+from ...proxmox.options.values import Fields, invalid, listed, text_of
 
 KEYS = ("network", "ranges", "exclude", "gateway", "nameservers", "searchdomains", "ignore_unread")
 

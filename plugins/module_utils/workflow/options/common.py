@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ...engine.texts import number_text
 from ...errors import InvalidRequest
-from ...proxmox.api.login import connection_argument_spec
+from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
 from ..existing.states import STATES
 from ..guards import guard_argument_spec

@@ -12,8 +12,7 @@ from ...engine.patterns.names import checked_pattern, name_pattern
 from ...engine.texts import known
 from ...errors import InvalidRequest
 from ...model import MIB, Node, Taint
-from ...proxmox.options.values import invalid
-from .fields import Fields, text_of
+from ...proxmox.options.values import Fields, invalid, text_of
 from .rules import EFFECTS
 
 FACTS = ("labels", "taints", "reserved", "overcommit")

@@ -16,8 +16,7 @@ from ...engine.standing_rules import StandingRule, StandingRules
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import AffinityTerm, Expression, GangRef, HAIntent, Selector, SpreadConstraint, Toleration
-from ...proxmox.options.values import invalid
-from .fields import Fields, listed, text_of, whole_of
+from ...proxmox.options.values import Fields, invalid, listed, text_of, whole_of
 
 Spec = dict[str, dict[str, t.Any]]
 

@@ -20,8 +20,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
     Number,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import kind_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.properties import PropertyKind
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import VM_OPTIONS
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import PropertyKind
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "simulated_cluster" / "data"
 VERSIONS = ("8.4", "9.2")
