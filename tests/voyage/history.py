@@ -18,7 +18,7 @@ from simulated_cluster.server import Server
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import session as session_module
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import holder as holder_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import records
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
@@ -81,9 +81,9 @@ class History:
         access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
         # No package offers plugins here, and to look through all of them takes longer than the rest of a run.
         config_module.load_entry_points = lambda _registry: None  # type: ignore[assignment]
-        holder_module.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
-        holder_module._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
-        holder_module._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
+        records.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
+        records._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
+        records._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
         self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret
         self._folder = tempfile.TemporaryDirectory(prefix="voyage-")
         self.chaos = Chaos(self)

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from .holder import Holder
 from .lease import LeaseLost
 from .ledger import AlreadyReserved, Cycle, Ledger, ReservationLost
 from .opening import open_ledger
-from .records import Durations, Reservation
+from .records import Durations, Holder, Reservation
 
 __all__ = [
     "AlreadyReserved",

@@ -22,8 +22,7 @@ import time
 
 from ..errors import CollectionError, LedgerUnavailable
 from .database import Database, Row, Transaction
-from .holder import Holder
-from .records import holder_from_text, holder_to_text
+from .records import Holder, holder_from_text, holder_to_text
 
 # How long the first in the queue sleeps between two checks; each place further back adds two of these.
 _LOOK_SECONDS = 0.005

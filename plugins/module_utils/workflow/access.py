@@ -32,10 +32,9 @@ from ..proxmox.inventory.snapshot import (
     read_snapshot,
 )
 from ..proxmox.options.table import option_of
-from ..reservations.holder import Holder
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
-from ..reservations.records import Reservation
+from ..reservations.records import Holder, Reservation
 from .options.devices import needs_root
 from .options.rules import standing_rules
 

@@ -27,9 +27,8 @@ from ..proxmox.making import (
     adjustment_of,
 )
 from ..proxmox.options.request import create_parameters, import_resizes
-from ..reservations.fence import Fence
-from ..reservations.holder import Holder
-from ..reservations.ledger import Ledger, ReservationLost
+from ..reservations.ledger import Fence, Ledger, ReservationLost
+from ..reservations.records import Holder
 from .access import Access
 from .existing.matching import abandoned, is_nameless, unclear
 from .job import Job, State

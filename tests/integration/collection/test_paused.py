@@ -18,7 +18,7 @@ from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, RunningModule
 from support.waiting import until
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import PROOF_SECONDS
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import PROOF_SECONDS
 
 EXPIRE = "UPDATE qemu_scheduler_reservations SET expires = 0"
 
@@ -27,7 +27,7 @@ import pathlib
 import time
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Fence
 
 FOLDER = pathlib.Path(__file__).parent
 mark_binding = Fence.mark_binding

@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     ReservationLost,
     open_ledger,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence, local_clocks
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Fence, local_clocks
 
 
 class Clocks:

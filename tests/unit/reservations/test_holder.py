@@ -22,9 +22,9 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 def holder_of(process: subprocess.Popen[bytes]) -> Holder:
     """Return what Holder.here() returns in that process."""
-    from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import holder
+    from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import records
 
-    return replace(Holder.here(), pid=process.pid, started=holder._start_time(process.pid))
+    return replace(Holder.here(), pid=process.pid, started=records._start_time(process.pid))
 
 
 def test_calling_process__lives() -> None:

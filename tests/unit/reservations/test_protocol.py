@@ -10,7 +10,7 @@ from model import moves
 from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Cycle, Ledger
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.fence import Fence
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Fence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
 
 

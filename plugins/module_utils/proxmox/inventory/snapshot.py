@@ -188,6 +188,8 @@ def with_available(
     """
     online = {node.name for node in nodes if node.online}
     doubtful = [each for each in storages if each.node in online and _is_doubtful(each, size)]
+    if not doubtful:
+        return tuple(storages)
     doubtful.sort(key=lambda each: each.node)
     # The first node of each shared storage.
     shared = {each.name: each.node for each in reversed(doubtful) if each.shared}

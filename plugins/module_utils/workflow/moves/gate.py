@@ -17,8 +17,7 @@ from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
 from ...proxmox.moves.mover import label, stale
-from ...reservations.fence import Fence
-from ...reservations.ledger import Cycle
+from ...reservations.ledger import Cycle, Fence
 from ...reservations.records import Reservation, move_name
 from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves, with_stand_ins
