@@ -42,9 +42,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     changes_since,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import goals_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import standing_rules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import (
+    facts_of,
+    standing_rules,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
 

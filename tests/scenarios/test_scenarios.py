@@ -52,8 +52,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import facts_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
 Scenario = Mapping[str, t.Any]

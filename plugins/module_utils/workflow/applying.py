@@ -32,9 +32,8 @@ from ..proxmox.options.drives import Drive
 from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
 from .existing.plan import STATUS_AFTER
-from .guards import Guard
 from .job import Job
-from .options.entries import Backup, Entry
+from .options.entries import Backup, Entry, Guard
 from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
 
 NO_CHANGE = (

@@ -14,11 +14,11 @@ from ..engine.capacity import CapacityReport, how_many
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
 from .counting import cluster_state, count_reservations, with_moves
-from .options.counted import expand
 from .options.devices import device_attributes, device_needs
 from .options.entries import build_entries
-from .options.node_facts import facts_of
 from .options.plugin_config import check_entries, profiles_in_use, profiles_of
+from .options.rules import facts_of
+from .options.task import expand
 from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}

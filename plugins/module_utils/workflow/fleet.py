@@ -17,11 +17,10 @@ from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
-from .guards import Guard
 from .job import Job
 from .options.address_pools import parse_pools
-from .options.entries import Entry
-from .options.node_facts import facts_of
+from .options.entries import Entry, Guard
+from .options.rules import facts_of
 from .options.task import Task
 from .placing import Placer
 from .report import VMReport

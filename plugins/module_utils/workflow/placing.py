@@ -9,10 +9,11 @@ example if a VMID was taken before its VM was created.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..engine.cache import ClusterState
@@ -26,9 +27,11 @@ from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations
 from ..proxmox.inventory.freshness import SETTLING
 from ..reservations.ledger import Cycle
+from ..reservations.records import Reservation
 from .access import Access, subjects_of
 from .address_book import AddressBook
 from .counting import (
+    Counted,
     cluster_state,
     count_reservations,
     known_among,
@@ -39,16 +42,88 @@ from .counting import (
     with_stand_ins,
 )
 from .existing.matching import Match, doubts, match_entries
-from .existing.states import RUNNING, require_creatable
 from .job import Job, State
 from .options.devices import device_needs
-from .scene import Placement, Scene, Seen
-from .usage import note_after, usage_before
+from .options.entries import RUNNING, require_creatable
+from .report import NodeUsage, note_after, usage_before
 
 if t.TYPE_CHECKING:
     from ..plans import Move
     from .archives import Archives
     from .templates import Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The cluster as read, the reservations of others, both together, and the match of each job."""
+
+    snapshot: Snapshot
+    reservations: Sequence[Reservation]
+    counted: Counted
+    matches: Mapping[Job, Match]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The input of the decisions in one scheduling cycle.
+
+    Attributes:
+        jobs: all jobs of the cycle; new are those whose VMs do not exist.
+        before: the cluster with the reservations of others, before any decision.
+        nodes: the usage of the nodes.
+        starting: the VMIDs of guests that the run starts.
+    """
+
+    jobs: Sequence[Job]
+    seen: Seen
+    new: Sequence[Job]
+    before: Snapshot
+    scheduler: Scheduler
+    nodes: list[NodeUsage]
+    starting: Collection[int]
+
+    @contextlib.contextmanager
+    def with_starting(self) -> Iterator[None]:
+        """Count guests that the run starts as running while other VMs are decided."""
+        state = self.scheduler.cluster
+        stopped = [guest for vmid in self.starting if (guest := state.get(vmid)) is not None and not guest.running]
+        for guest in stopped:
+            state.restore(replace(guest, status="assumed"))
+        try:
+            yield
+        finally:
+            for guest in stopped:
+                state.restore(guest)
+
+
+@dataclass(slots=True)
+class Placement:
+    """The result of one scheduling cycle; the outcome of each VM is kept in its job.
+
+    Attributes:
+        scheduler: the scheduler that decided, with its assumed decisions.
+        starting: VMIDs of guests that the run starts.
+        nodes: the usage of the nodes before and after.
+        doubts: warnings, as sentences, about VMs that may exist unnoticed.
+    """
+
+    seen: Seen
+    scheduler: Scheduler
+    nodes: list[NodeUsage]
+    doubts: list[str]
+    starting: frozenset[int] = frozenset()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as read."""
+        return self.seen.snapshot
+
+    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
+        """The cluster without the decisions, and with the guests that the run starts counted as running."""
+        made = {decision.vmid for decision in decisions}
+        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
+        running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)
+        return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
 
 
 class Placer:

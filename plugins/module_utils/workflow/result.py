@@ -18,8 +18,7 @@ from ..proxmox.making import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.values import static_addresses
 from .job import Job
 from .options.entries import Entry
-from .report import VMReport
-from .usage import NodeUsage
+from .report import NodeUsage, VMReport
 
 NOTHING = "none"
 

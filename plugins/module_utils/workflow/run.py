@@ -23,12 +23,10 @@ from .access import Access, OtherCluster
 from .existing.matching import unclear
 from .job import Job, State
 from .options.entries import Entry
-from .placing import Placer, decisions_of
+from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
-from .report import VMReport, report_of
-from .scene import Placement
+from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
 from .stopping import Stop
-from .usage import NodeUsage, keep_before, note_after, note_change
 
 if t.TYPE_CHECKING:
     from ..proxmox.binder import Binder

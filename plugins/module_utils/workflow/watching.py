@@ -29,8 +29,8 @@ from .options.common import (
     vms_argument_spec,
 )
 from .options.entries import build_entries
-from .options.node_facts import facts_of
 from .options.plugin_config import check_entries, profiles_of
+from .options.rules import facts_of
 
 UNREACHABLE, REACHABLE = "cluster_unreachable", "cluster_back"
 OFFLINE, BACK = "node_offline", "node_back"

@@ -12,14 +12,14 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.counted import (
-    Expanded,
-    expand,
-    surplus_entries,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
     build_entries,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.task import (
+    Expanded,
+    expand,
+    surplus_entries,
 )
 
 

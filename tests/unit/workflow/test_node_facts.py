@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Node, Taint
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.node_facts import facts_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import facts_of
 
 NODES = [Node("pve1"), Node("pve2"), Node("pve10")]
 

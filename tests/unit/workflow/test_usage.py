@@ -9,7 +9,7 @@ import pytest
 from support.small_cluster import cluster, guest, node, profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.usage import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import (
     keep_before,
     note_after,
     note_change,

@@ -18,7 +18,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of, sealed
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.guards import Guard
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.premises import (
     GuestPremise,
@@ -26,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
+    Guard,
     build_entries,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.vm_plan import (

@@ -18,7 +18,7 @@ from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.values import invalid
 from ..access import Access
-from ..options.node_facts import facts_of, labels_of
+from ..options.rules import facts_of, labels_of
 
 Facts = Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
 

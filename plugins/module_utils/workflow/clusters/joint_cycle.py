@@ -28,9 +28,8 @@ from ..access import Access, OtherCluster
 from ..job import Job
 from ..lawful import check_lawful
 from ..options.entries import Entry
-from ..placing import Placer
-from ..scene import Placement, Scene, Seen
-from ..usage import NodeUsage
+from ..placing import Placement, Placer, Scene, Seen
+from ..report import NodeUsage
 from .connections import Cluster
 from .whereabouts import Found, Silent, whereabouts
 

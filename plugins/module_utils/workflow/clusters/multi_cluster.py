@@ -27,9 +27,8 @@ from ..options.common import SKIP
 from ..options.entries import Entry
 from ..placing import Placer, decisions_of
 from ..progress import Progress, Wait
-from ..report import VMReport, report_of
+from ..report import NodeUsage, VMReport, keep_before, report_of
 from ..stopping import Stop
-from ..usage import NodeUsage, keep_before
 from ..waiting import Waiting
 from .connections import Cluster, connect
 from .joint_cycle import JointCycle, Site, reserved_at

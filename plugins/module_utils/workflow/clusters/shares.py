@@ -13,10 +13,9 @@ from dataclasses import replace
 from ...errors import Interrupted
 from ..access import Access
 from ..job import Job
-from ..placing import Placer
+from ..placing import Placement, Placer
 from ..progress import Progress, Step, Wait
 from ..run import Run
-from ..scene import Placement
 
 
 class Gate:

@@ -34,17 +34,19 @@ from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read
 from ...proxmox.unfinished import unfinished
 from ..address_book import AddressBook
 from ..lasting import with_tags
-from ..options.entries import Entry
+from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import ha_drift
 from .matching import abandoned
 from .plan import RENEWING, Carried, ExistingPlan
-from .states import NOT_CREATED, PAUSED, power_action
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
 
 
 POOL = "pool"
+
+HIBERNATED = frozenset({"suspended", "suspending"})
+"""The locks of a VM whose memory is on disk, or is being written there."""
 
 
 class Converger:
@@ -318,3 +320,23 @@ def missing_pool(reader: Reader, pool: str) -> str | None:
             raise
         return f"pool {pool!r} does not exist"
     return None
+
+
+def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:
+    """Return the action that brings an existing VM to a state: start, stop, resume, restart, pause, suspend, or None.
+
+    status is the word of Proxmox VE for the VM's current state. Raises InvalidRequest if the VM cannot be brought
+    there.
+    """
+    off = status in OFF
+    if state == "started":
+        return "start" if off else "resume" if status == PAUSED else None
+    if state == "stopped":
+        return None if off else "stop"
+    if state == "restarted":
+        return "start" if off else "restart"
+    if state not in NOT_CREATED or (state == "suspended" and lock in HIBERNATED):
+        return None
+    if off:
+        raise InvalidRequest(f"state: {label} does not run, and only a VM that runs can be {state}")
+    return "suspend" if state == "suspended" else None if status == PAUSED else "pause"

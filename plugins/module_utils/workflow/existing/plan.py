@@ -16,9 +16,8 @@ from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.request import option_cautions
 from ...proxmox.pending import Pending
 from ...proxmox.unfinished import Unfinished
-from ..options.entries import Entry
+from ..options.entries import PAUSED, Entry
 from .ha import HA, HADrift
-from .states import PAUSED
 
 STATUS_AFTER = {
     "start": "running",

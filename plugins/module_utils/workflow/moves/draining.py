@@ -17,8 +17,8 @@ from ...proxmox.api.reader import Reader
 from ...proxmox.inventory.rows import mark_of
 from ...proxmox.moves.drain_marks import DrainMarks
 from ..access import Access
-from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of
+from ..options.rules import facts_of
 from .options import MoveOptions
 from .plan_run import PlanRun
 from .progress import move_progress

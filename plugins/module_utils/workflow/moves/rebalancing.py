@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from ...errors import InvalidRequest
 from ...plans import Balance, Goals
 from ..access import Access
-from ..options.node_facts import facts_of
 from ..options.plugin_config import profiles_of
+from ..options.rules import facts_of
 from .options import MoveOptions
 from .plan_run import PlanRun
 from .progress import move_progress

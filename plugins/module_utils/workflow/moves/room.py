@@ -24,8 +24,7 @@ from ...proxmox.moves.mobility_rules import Permitted, Surroundings, presumed
 from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State
-from ..placing import Placer, decisions_of
-from ..scene import Placement
+from ..placing import Placement, Placer, decisions_of
 from .options import MoveOptions
 from .others import busy_guests
 from .plan_run import PlanRun

@@ -16,12 +16,11 @@ from ...engine.texts import number_text
 from ...errors import InvalidRequest
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
-from ..existing.states import STATES
-from ..guards import guard_argument_spec
 from .address_pools import address_pools_argument_spec, addresses_argument_spec
-from .counted import count_argument_spec
 from .devices import device_classes_argument_spec, devices_argument_spec
+from .entries import STATES, guard_argument_spec
 from .rules import guest_rules_argument_spec, rules_argument_spec
+from .task import count_argument_spec
 
 STEPS_PER_SECOND = 100_000
 """How many steps of a search stand for one second of C(search_time), so that results do not depend on the machine."""

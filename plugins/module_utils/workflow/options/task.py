@@ -1,19 +1,26 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a task about VMs asks for, checked as far as that is possible without a cluster."""
+"""What a task about VMs asks for, checked as far as that is possible without a cluster.
+
+An entry of C(vms) with a count stands for several VMs with numbered names. A task also says what becomes of the VMs of
+formerly larger counts.
+"""
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...engine.profiles import Profile
+from ...engine.texts import first
+from ...errors import InvalidRequest
 from ...model import Guest
-from .counted import Series, expand, surplus_entries
+from ...proxmox.options.request import vm_request
 from .devices import device_attributes
-from .entries import Entry, build_entries
+from .entries import Entry, Guard, build_entries
 from .plugin_config import check_entries, profiles_in_use, profiles_of
 
 
@@ -51,3 +58,142 @@ class Task:
         guests, only if there are counts.
         """
         return surplus_entries(self.series, self.entries, read()) if self.series else ([], [])
+
+
+# --- entries with a count ---
+
+KEEP, ABSENT = "keep", "absent"
+MOST = 1000
+"""The largest count."""
+
+_NUMBER = re.compile(r"\{n(?::0([1-9]))?\}")
+_TOLD = 10
+
+
+def count_argument_spec() -> dict[str, dict[str, t.Any]]:
+    """Return the options that an entry of C(vms) has in addition to those of a VM."""
+    return {
+        "count": {"type": "int"},
+        "count_start": {"type": "int"},
+        "surplus": {"type": "str", "choices": [KEEP, ABSENT]},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """VMs with numbered names, from one entry.
+
+    Attributes:
+        pattern: their name, with C({n}) or C({n:02}) for the number.
+        surplus: what to do with VMs of other numbers: C(keep) or C(absent).
+        tags, pool: those that the entry sets; VMs without them do not belong to it.
+        guard: the tags and pool that its VMs must have to be removed.
+    """
+
+    pattern: str
+    surplus: str
+    tags: frozenset[str]
+    pool: str | None
+    guard: Guard
+
+    def name(self, number: int) -> str:
+        """Return the name of the VM with this number."""
+        return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", self.pattern)
+
+    def owns(self, guest: Guest) -> bool:
+        """Tell whether a guest is a VM of this series, whatever its number."""
+        before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
+        found = re.fullmatch(rf"{before}(\d+){after}", guest.name or "", re.ASCII)
+        return (
+            found is not None
+            and self.name(int(found[1])) == guest.name
+            and guest.kind == "qemu"
+            and not guest.template
+            and self.tags <= guest.tags
+            and self.pool in (None, guest.pool)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The VMs of a task, one by one.
+
+    Attributes:
+        vms: the entries, each for one VM.
+        origins: for each of them the position of the entry as the user wrote it.
+        series: those that had a count.
+    """
+
+    vms: list[dict[str, t.Any]]
+    origins: list[int]
+    series: list[Series]
+
+
+def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) -> Expanded:
+    """Return the entries with each that has a count replaced by one per VM. Raises InvalidRequest.
+
+    defaults are the options at the top of the task.
+    """
+    expanded, counting = Expanded([], [], []), count_argument_spec()
+    for position, body in enumerate(vms):
+        own = {key: value for key, value in body.items() if key not in counting}
+        bodies = [own]
+        if body.get("count") is not None:
+            series = _series(f"vms[{position}].", body, {**defaults, **_given(body)})
+            start = 1 if body.get("count_start") is None else int(body["count_start"])
+            bodies = [{**own, "name": series.name(start + offset)} for offset in range(body["count"])]
+            expanded.series.append(series)
+        else:
+            _check_uncounted(f"vms[{position}].", body)
+        expanded.vms.extend(bodies)
+        expanded.origins.extend([position] * len(bodies))
+    return expanded
+
+
+def surplus_entries(
+    series: Collection[Series], entries: Sequence[Entry], guests: Iterable[Guest]
+) -> tuple[list[Entry], list[str]]:
+    """Return entries that remove the VMs of formerly larger counts, and warnings about those that are kept."""
+    wanted = {entry.request.name for entry in entries}
+    left = [
+        (owner, guest)
+        for guest in sorted(guests, key=lambda guest: guest.vmid)
+        if guest.name not in wanted and (owner := next((each for each in series if each.owns(guest)), None))
+    ]
+    doomed = [(owner, guest) for owner, guest in left if owner.surplus == ABSENT]
+    removals = [
+        Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT, guard=owner.guard)
+        for position, (owner, guest) in enumerate(doomed, len(entries))
+    ]
+    kept = [f"{guest.name} ({guest.vmid})" for owner, guest in left if owner.surplus == KEEP]
+    told = ", ".join(first(kept, _TOLD))
+    return removals, [f"beyond count, and kept: {told}; remove them with surplus=absent"] if kept else []
+
+
+def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) -> Series:
+    count, start, name = body["count"], body.get("count_start"), body.get("name")
+    if not 0 <= count <= MOST:
+        raise InvalidRequest(f"{where}count: {count} is not possible, expected 0 to {MOST}")
+    if start is not None and start < 0:
+        raise InvalidRequest(f"{where}count_start: {start} is not possible, expected at least 0")
+    if body.get("vmid") is not None:
+        raise InvalidRequest(f"{where}vmid: {body['vmid']} is one VMID, expected none with count; see vmid_range")
+    if len(_NUMBER.findall(name or "")) != 1:
+        raise InvalidRequest(
+            f"{where}name: {name!r} has no place for the number; with count, expected one {{n}}, for example web-{{n}} "
+            "or web-{n:02}"
+        )
+    tags = vm_request({"name": "any", "tags": merged.get("tags")}).tags
+    return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"), Guard.of(merged))
+
+
+def _check_uncounted(where: str, body: Mapping[str, t.Any]) -> None:
+    if _NUMBER.search(str(body.get("name") or "")):
+        raise InvalidRequest(f"{where}count: is missing; name {body['name']!r} has a place for a number")
+    for option in ("count_start", "surplus"):
+        if body.get(option) is not None:
+            raise InvalidRequest(f"{where}{option}: {body[option]!r} requires count, which is not set")
+
+
+def _given(body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {key: value for key, value in body.items() if value is not None}
