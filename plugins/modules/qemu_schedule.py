@@ -603,11 +603,11 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import moves_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     Spec,
     cluster_argument_spec,
     clusters_argument_spec,
+    moves_argument_spec,
     one_vm_argument_spec,
     run_argument_spec,
     search_argument_spec,

@@ -16,7 +16,6 @@ from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .address_book import AddressBook
 from .job import Job
-from .moves.options import room_options
 from .options.address_pools import parse_pools
 from .options.common import search_steps
 from .options.entries import Entry, Guard
@@ -31,6 +30,7 @@ from .run import Run
 if t.TYPE_CHECKING:
     from .applying import Approved
     from .clusters.multi_cluster import MultiClusterRun
+    from .moves.options import MoveOptions
     from .moves.room import RoomMaker
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
@@ -96,7 +96,7 @@ def schedule(
 
 
 def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
-    options = room_options(params)
+    options = _room_options(params)
     approved = _approved(params)
     if approved is not None:
         task = replace(task, entries=approved.held(task.entries, Guard.of(params)), series=())
@@ -140,6 +140,15 @@ def _on_clusters(params: Mapping[str, t.Any], task: Task, progress: Progress | N
     finally:
         run.close()
     return Done(run, reports, cautions)
+
+
+def _room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
+    """What C(make_room) says; None when guests may not be moved."""
+    if params.get("make_room") is None:
+        return None
+    from .moves.options import room_options
+
+    return room_options(params)
 
 
 def _approved(params: Mapping[str, t.Any]) -> Approved | None:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from ...engine.texts import number_text
 from ...errors import InvalidRequest
 from ...model import GIB
-from ..options.common import Spec, live_argument_spec, profile_argument_spec, search_argument_spec, search_steps
+from ..options.common import (
+    Spec,
+    live_argument_spec,
+    moves_argument_spec,
+    profile_argument_spec,
+    search_argument_spec,
+    search_steps,
+)
 
 if t.TYPE_CHECKING:
     from ...plans import Bounds
@@ -91,13 +98,10 @@ class MoveOptions:
         )
 
 
-def room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
-    """What C(make_room) says; None when guests may not be moved. Raises InvalidRequest."""
-    given = params.get("make_room")
-    if given is None:
-        return None
+def room_options(params: Mapping[str, t.Any]) -> MoveOptions:
+    """What C(make_room) says. Raises InvalidRequest."""
     of_task = {name: params[name] for name in ("tag_rules", "search_time")}
-    return MoveOptions.of({**given, **of_task, "on_failure": REPLAN}, "make_room.")
+    return MoveOptions.of({**params["make_room"], **of_task, "on_failure": REPLAN}, "make_room.")
 
 
 def move_argument_spec() -> Spec:
@@ -111,19 +115,4 @@ def move_argument_spec() -> Spec:
         "plan_file": {"type": "path"},
         "apply": {"type": "raw"},
         "progress_file": {"type": "path"},
-    }
-
-
-def moves_argument_spec() -> Spec:
-    """Which moves are permitted, and how they are made."""
-    caps: Spec = {name: {"type": "int"} for name in Caps.__dataclass_fields__}
-    return {
-        "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
-        "offline": {"type": "bool", "default": True},
-        "local_disks": {"type": "bool", "default": True},
-        "max_moves": {"type": "int"},
-        "max_transfer": {"type": "float"},
-        "parallel": {"type": "dict", "options": caps},
-        "bwlimit": {"type": "int"},
-        "timeout": {"type": "int", "default": 3600},
     }

@@ -156,6 +156,21 @@ def search_steps(params: Mapping[str, t.Any]) -> int:
     return math.ceil(seconds * STEPS_PER_SECOND)
 
 
+def moves_argument_spec() -> Spec:
+    """Which moves are permitted, and how they are made."""
+    caps: Spec = {name: {"type": "int"} for name in ("cluster", "per_node_in", "per_node_out", "per_link")}
+    return {
+        "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
+        "offline": {"type": "bool", "default": True},
+        "local_disks": {"type": "bool", "default": True},
+        "max_moves": {"type": "int"},
+        "max_transfer": {"type": "float"},
+        "parallel": {"type": "dict", "options": caps},
+        "bwlimit": {"type": "int"},
+        "timeout": {"type": "int", "default": 3600},
+    }
+
+
 def run_argument_spec() -> Spec:
     """The options for all VMs of a run."""
     return {
