@@ -16,9 +16,7 @@ from itertools import chain
 from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
-from .address_book import AddressBook
 from .job import Job
-from .options.address_pools import parse_pools
 from .options.entries import Entry, Guard
 from .options.rules import facts_of
 from .options.task import Task
@@ -81,13 +79,13 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Fo
     try:
         guests = read_settled(access.reader, patience=0).guests if look_around else ()
         entries = [*task.entries, *task.surplus(lambda: guests)[0]]
-        book = AddressBook(parse_pools(params["address_pools"]), access.reader)
-        placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, book)
+        placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
         run = Run(params, access, placer, entries)
         reports = run.execute(check_mode=True)
     finally:
         access.close()
-    return Found(entries, reports, [(None, guests)], [*book.doubts, *run.warnings])
+    doubts = placer.addresses.doubts if placer.addresses is not None else ()
+    return Found(entries, reports, [(None, guests)], [*doubts, *run.warnings])
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:

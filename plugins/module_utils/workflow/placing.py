@@ -29,7 +29,6 @@ from ..proxmox.inventory.freshness import SETTLING
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation
 from .access import Access, subjects_of
-from .address_book import AddressBook
 from .counting import (
     Counted,
     cluster_state,
@@ -49,7 +48,9 @@ from .report import NodeUsage, note_after, usage_before
 
 if t.TYPE_CHECKING:
     from ..plans import Move
+    from .address_book import AddressBook
     from .archives import Archives
+    from .options.address_pools import Pools
     from .templates import Templates
 
 
@@ -131,7 +132,7 @@ class Placer:
 
     Attributes:
         creations: what is known of VMs that others are creating.
-        addresses: the static addresses of the run's VMs.
+        addresses: the static addresses of the run's VMs; None if the task has no address pools.
         taken: VMIDs that turned out to be taken, possibly by guests that this user cannot see.
         unreachable: names of nodes that did not answer; the cluster itself notices this some seconds later.
         moved: moves by VMID whose guests are treated as if they had moved already.
@@ -145,15 +146,19 @@ class Placer:
         profiles: Mapping[str, Profile],
         default_profile: str,
         device_attributes: Mapping[str, Mapping[str, t.Any]],
-        addresses: AddressBook,
+        pools: Pools,
         steps: int | None = None,
     ) -> None:
-        """steps limits a search for places; None: the default."""
+        """pools are the address pools of the task. steps limits a search for places; None: the default."""
         self._access = access
         self._profiles = profiles
         self._default = default_profile
         self._device_attributes = device_attributes
-        self.addresses = addresses
+        self.addresses: AddressBook | None = None
+        if pools:
+            from .address_book import AddressBook
+
+            self.addresses = AddressBook(pools, access.reader)
         self._steps = steps
         self._subjects = subjects_of(profiles.values())
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
@@ -276,7 +281,8 @@ class Placer:
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
         state = cluster_state(shown, stand_ins, self.taken)
-        self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
+        if self.addresses is not None:
+            self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
         return Scene(
             jobs,
             seen,
@@ -353,7 +359,8 @@ class Placer:
                 cloned = job.entry.clone is not None
                 resolved = self._templates.resolve(job.entry, state) if cloned else job.entry.request
                 request = self._access.standing.on_request(resolved, state.snapshot.nodes)
-                request = self.addresses.assign(job.entry, request)
+                if self.addresses is not None:
+                    request = self.addresses.assign(job.entry, request)
             except CollectionError as error:
                 job.fail(error)
             else:

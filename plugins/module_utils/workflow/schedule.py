@@ -14,9 +14,7 @@ from itertools import chain
 from ..errors import InvalidRequest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
-from .address_book import AddressBook
 from .job import Job
-from .options.address_pools import parse_pools
 from .options.common import search_steps
 from .options.entries import Entry, Guard
 from .options.rules import facts_of
@@ -104,9 +102,8 @@ def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, 
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         removals, cautions = task.surplus(lambda: read_settled(access.reader, patience=0).guests)
-        book = AddressBook(parse_pools(params["address_pools"]), access.reader)
         profiles, profile = task.profiles, task.default_profile
-        placer = Placer(access, profiles, profile, task.device_attributes, book, search_steps(params))
+        placer = Placer(access, profiles, profile, task.device_attributes, task.pools, search_steps(params))
 
         def room_maker() -> RoomMaker:
             from .moves.room import RoomMaker
@@ -125,7 +122,8 @@ def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, 
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    return Done(run, reports, [*cautions, *book.doubts], run.room, plan)
+    doubts = placer.addresses.doubts if placer.addresses is not None else ()
+    return Done(run, reports, [*cautions, *doubts], run.room, plan)
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:

@@ -21,7 +21,6 @@ from ...proxmox.api.reader import in_parallel
 from ...proxmox.inventory.snapshot import read_settled
 from ...reservations.lease import LeaseLost
 from ..access import OtherCluster, endpoint_of
-from ..address_book import AddressBook
 from ..job import TRIES, Job
 from ..options.common import SKIP
 from ..options.entries import Entry
@@ -55,10 +54,9 @@ class MultiClusterRun:
         if not found:
             raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))
         sites = [
-            Site(cluster, access, Placer(access, profiles, default_profile, device_attributes, book))
+            Site(cluster, access, Placer(access, profiles, default_profile, device_attributes, {}))
             for cluster in clusters
             if (access := found.get(cluster.name)) is not None
-            for book in [AddressBook({}, access.reader)]
         ]
         self._all_sites = tuple(sites)
         self._cycle = JointCycle(sites, Silent(skip=params["when_unreachable"] == SKIP), profiles, default_profile)

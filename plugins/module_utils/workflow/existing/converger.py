@@ -32,7 +32,6 @@ from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout
 from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ...proxmox.unfinished import unfinished
-from ..address_book import AddressBook
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import ha_drift
@@ -41,6 +40,7 @@ from .plan import RENEWING, Carried, ExistingPlan
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
+    from ..address_book import AddressBook
 
 
 POOL = "pool"
@@ -63,7 +63,7 @@ class Converger:
         if they come from pools.
         """
         self._reader = reader
-        self._addresses = addresses or AddressBook({}, reader)
+        self._addresses = addresses
         self._abandoned = abandoned
         self.pools: Collection[str] = frozenset()
         self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
@@ -86,7 +86,9 @@ class Converger:
         config = stored.config
         begun = unfinished(config)
         made = config if begun is None else {**config, **begun.addresses}
-        entry, cautions = self._addresses.known(entry, guest, made)
+        cautions: list[str] = []
+        if self._addresses is not None:
+            entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
             if entry.lasting and "tags" not in entry.given:
                 # The task does not set tags, so the VM's other tags stay.

@@ -22,16 +22,6 @@ Wanted: t.TypeAlias = "Mapping[str, tuple[AddressPool, ...]]"
 """For each C(ipconfigN) the pools that its addresses come from."""
 
 
-def address_pools_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the option with the pools of a task."""
-    return {"address_pools": {"type": "dict", "default": {}}}
-
-
-def addresses_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the option with which a VM takes addresses from pools."""
-    return {"addresses": {"type": "dict"}}
-
-
 def parse_pools(option: t.Any) -> dict[str, AddressPool]:
     """Return the pools by their names. Raises InvalidRequest."""
     if not isinstance(option, Mapping):

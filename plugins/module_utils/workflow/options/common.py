@@ -16,7 +16,6 @@ from ...engine.texts import number_text
 from ...errors import InvalidRequest
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
-from .address_pools import address_pools_argument_spec, addresses_argument_spec
 from .devices import device_classes_argument_spec, devices_argument_spec
 from .entries import STATES, guard_argument_spec
 from .rules import guest_rules_argument_spec, rules_argument_spec
@@ -88,7 +87,7 @@ def one_vm_argument_spec() -> Spec:
         **placement_argument_spec(),
         **rules_argument_spec(),
         **devices_argument_spec(),
-        **addresses_argument_spec(),
+        "addresses": {"type": "dict"},
         "host_groups": {"type": "list", "elements": "str"},
         "host_vars": {"type": "dict"},
         **guard_argument_spec(),
@@ -177,6 +176,6 @@ def run_argument_spec() -> Spec:
         **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},
         "open_gates": {"type": "list", "elements": "str", "default": []},
-        **address_pools_argument_spec(),
+        "address_pools": {"type": "dict", "default": {}},
         **device_classes_argument_spec(),
     }

@@ -16,9 +16,11 @@ from ...engine.texts import known
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
-from .address_pools import Wanted, parse_addresses, parse_pools
 from .devices import device_claims, device_classes
 from .rules import parse_priority_classes, parse_rules
+
+if t.TYPE_CHECKING:
+    from .address_pools import Pools, Wanted
 
 # --- the states of a VM that a task may ask for ---
 
@@ -197,7 +199,7 @@ def build_entries(
     common = {name: params.get(name) for name in names}
     priorities = parse_priority_classes(params.get("priority_classes"))
     classes = device_classes(params.get("device_classes"))
-    pools = parse_pools(params.get("address_pools") or {})
+    pools = pools_of(params)
     vms = params.get("vms")
     if vms is None:
         bodies = [common]
@@ -214,7 +216,7 @@ def build_entries(
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
             claims = device_claims(body.get("devices"), classes, prefix=where)
-            addresses = parse_addresses(f"{where}addresses", body.get("addresses"), pools, body.get("ipconfig") or {})
+            addresses = _addresses(where, body, pools)
         except InvalidRequest as error:
             text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
             raise InvalidRequest(text, **error.details) from error
@@ -223,6 +225,24 @@ def build_entries(
     _check_unique(entries)
     _check_groups(entries)
     return entries
+
+
+def pools_of(params: Mapping[str, t.Any]) -> Pools:
+    """The address pools of a task, by name. Raises InvalidRequest."""
+    if not params.get("address_pools"):
+        return {}
+    from .address_pools import parse_pools
+
+    return parse_pools(params["address_pools"])
+
+
+def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
+    """The pools that the static addresses of a VM come from."""
+    if not body.get("addresses"):
+        return {}
+    from .address_pools import parse_addresses
+
+    return parse_addresses(f"{where}addresses", body["addresses"], pools, body.get("ipconfig") or {})
 
 
 def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> dict[str, t.Any]:

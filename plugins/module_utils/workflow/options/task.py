@@ -20,8 +20,11 @@ from ...errors import InvalidRequest
 from ...model import Guest
 from ...proxmox.options.request import vm_request
 from .devices import device_attributes
-from .entries import Entry, Guard, build_entries
+from .entries import Entry, Guard, build_entries, pools_of
 from .plugin_config import check_entries, profiles_in_use, profiles_of
+
+if t.TYPE_CHECKING:
+    from .address_pools import Pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Task:
     profiles: Mapping[str, Profile]
     default_profile: str
     device_attributes: Mapping[str, Mapping[str, t.Any]]
+    pools: Pools
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> Task:
@@ -51,7 +55,8 @@ class Task:
         profiles, default = profiles_of(params)
         check_entries(entries, profiles, default)
         in_use = profiles_in_use(entries, profiles, default)
-        return cls(entries, series, in_use, default, device_attributes(params.get("device_attributes")))
+        attributes = device_attributes(params.get("device_attributes"))
+        return cls(entries, series, in_use, default, attributes, pools_of(params))
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
         """The entries that remove the VMs of formerly larger counts, and warnings. Calls read, which returns all
