@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from ..engine.devices.addresses import OPTIONS, PCI, USB
 from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
@@ -31,11 +32,12 @@ from ..proxmox.inventory.snapshot import (
     read_settled,
     read_snapshot,
 )
+from ..proxmox.options.kinds import HOSTPCI
+from ..proxmox.options.kinds import USB as USB_KIND
 from ..proxmox.options.table import option_of
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Holder, Reservation
-from .options.devices import needs_root
 from .options.rules import standing_rules
 
 if t.TYPE_CHECKING:
@@ -46,6 +48,8 @@ ROOT = "root@pam"
 """The only user who may pass raw devices and arguments; a token of this user may not."""
 ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
 """Options that Proxmox lets only root set. For a clone, Proxmox would refuse them only after the clone is made."""
+
+_KINDS = {PCI: HOSTPCI, USB: USB_KIND}
 
 NO_RULES = StandingRules()
 
@@ -266,6 +270,25 @@ def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
     """The data that the plugins of these profiles need besides nodes, guests and storages."""
     return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
+
+
+def needs_root(request: Request) -> str | None:
+    """Return why only C(root@pam) with its password can create this VM, or None when others can: its options pass a
+    device through by its address. No token will do, not even one of C(root@pam).
+    """
+    for option, value in sorted(request.options.items()):
+        if re.fullmatch(r"serial\d+", option) and value != "socket":
+            return f"{option}: {str(value)!r} is a device, which only root@pam with its password may set"
+        for driver, (prefix, _number) in OPTIONS.items():
+            if (
+                re.fullmatch(rf"{prefix}\d+", option)
+                and _KINDS[driver].read(str(value)).get("host", "spice") != "spice"
+            ):
+                return (
+                    f"{option}: {str(value)!r} names a device by its address, which Proxmox VE allows to root@pam with "
+                    f"its password only; use a resource mapping (mapping=...) or devices instead"
+                )
+    return None
 
 
 def _names_cpu(request: Request) -> bool:

@@ -33,7 +33,8 @@ from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
 from .existing.plan import STATUS_AFTER
 from .job import Job
-from .options.entries import Backup, Entry, Guard
+from .options.entries import Entry, Guard
+from .options.sources import Backup
 from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
 
 NO_CHANGE = (

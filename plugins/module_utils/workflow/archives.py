@@ -24,7 +24,8 @@ from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.kinds import NET, SMBIOS
 from ..proxmox.options.request import traits_of
-from .options.entries import Backup, Entry
+from .options.entries import Entry
+from .options.sources import Backup
 from .sources import check_drives, drives_from, sizes_from
 
 _OWNER = re.compile(r"/vzdump-qemu-(\d+)-|:backup/vm/(\d+)/")

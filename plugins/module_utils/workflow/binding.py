@@ -32,9 +32,12 @@ from ..reservations.records import Holder
 from .access import Access
 from .existing.matching import abandoned, is_nameless, unclear
 from .job import Job, State
-from .options.entries import Clone, Entry
+from .options.entries import Entry
 from .placing import Placer
 from .stopping import leave_signals_alone
+
+if t.TYPE_CHECKING:
+    from .options.sources import Clone
 
 
 class BindingCycle:

@@ -42,7 +42,6 @@ from .counting import (
 )
 from .existing.matching import Match, doubts, match_entries
 from .job import Job, State
-from .options.devices import device_needs
 from .options.entries import RUNNING, require_creatable
 from .report import NodeUsage, note_after, usage_before
 
@@ -273,7 +272,11 @@ class Placer:
             self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
         requests = [job.entry.request for job in new]
-        devices = device_needs(requests, self._device_attributes)
+        devices = None
+        if any(request.devices for request in requests):
+            from .options.devices import device_needs
+
+            devices = device_needs(requests, self._device_attributes)
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
         if any(job.entry.backup is not None for job in new):
             whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})

@@ -16,7 +16,8 @@ from ..model import CloneSource, Guest, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.freshness import read_config
 from ..proxmox.unfinished import unfinished
-from .options.entries import Clone, Entry
+from .options.entries import Entry
+from .options.sources import Clone
 from .sources import check_drives, drives_from, sizes_from
 
 

@@ -24,12 +24,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
     read_snapshot,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import needs_root
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
     device_attributes,
     device_claims,
     device_classes,
     device_needs,
-    needs_root,
 )
 
 from .conftest import DESCRIPTION, SCALE, calls

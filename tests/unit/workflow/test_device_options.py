@@ -13,14 +13,16 @@ import yaml
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.devices import ModuleDocFragment
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, DeviceClaim, Node, Request
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import needs_root
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    device_classes_argument_spec,
+    devices_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
     device_attributes,
     device_claims,
     device_classes,
-    device_classes_argument_spec,
     device_needs,
-    devices_argument_spec,
-    needs_root,
 )
 
 CLASSES = device_classes(

@@ -15,13 +15,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
-    Clone,
     Entry,
     build_entries,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
     profiles_in_use,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.sources import Clone
 
 PER_VM = list(one_vm_argument_spec())
 

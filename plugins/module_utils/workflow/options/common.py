@@ -16,7 +16,6 @@ from ...engine.texts import number_text
 from ...errors import InvalidRequest
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
-from .devices import device_classes_argument_spec, devices_argument_spec
 from .entries import STATES, guard_argument_spec
 from .rules import guest_rules_argument_spec, rules_argument_spec
 from .task import count_argument_spec
@@ -30,6 +29,18 @@ Spec = dict[str, dict[str, t.Any]]
 
 SKIP = "skip"
 """The value of C(when_unreachable) for which clusters that do not answer are left out."""
+
+CLAIM: Spec = {
+    "class": {"type": "str"},
+    "mapping": {"type": "str"},
+    "driver": {"type": "str", "choices": ["pci", "usb"]},
+    "count": {"type": "int"},
+    "constraints": {"type": "list", "elements": "str"},
+    "match_attributes": {"type": "list", "elements": "str"},
+    "mdev": {"type": "str"},
+    "options": {"type": "dict"},
+}
+"""The options of a device claim, or of one of its alternatives."""
 
 DEFAULTS: t.Final = {
     "state": "present",
@@ -77,6 +88,21 @@ def placement_argument_spec() -> Spec:
         "vmid_regex": {"type": "str"},
         "context": {"type": "dict"},
     }
+
+
+def devices_argument_spec() -> Spec:
+    """The option for the passthrough devices that a VM claims."""
+    options = {
+        "name": {"type": "str", "required": True},
+        **CLAIM,
+        "one_of": {"type": "list", "elements": "dict", "options": dict(CLAIM)},
+    }
+    return {"devices": {"type": "list", "elements": "dict", "options": options}}
+
+
+def device_classes_argument_spec() -> Spec:
+    """The options for what all VMs of a run may claim."""
+    return {"device_classes": {"type": "dict"}, "device_attributes": {"type": "dict"}}
 
 
 def one_vm_argument_spec() -> Spec:

@@ -17,6 +17,7 @@ from ...model import Device, DeviceClaim, DeviceClass, Node, Request
 from ...proxmox.options.kinds import HOSTPCI
 from ...proxmox.options.kinds import USB as USB_KIND
 from ...proxmox.options.values import invalid, number
+from .common import CLAIM
 
 if t.TYPE_CHECKING:
     from ...engine.devices.constraints import Matcher
@@ -26,33 +27,8 @@ _KINDS = {PCI: HOSTPCI, USB: USB_KIND}
 _DECIDED = frozenset({"host", "mapping", "mdev"})
 """Properties of a C(hostpciN) or C(usbN) entry that follow from the claim."""
 
-_WANTED: dict[str, dict[str, t.Any]] = {
-    "class": {"type": "str"},
-    "mapping": {"type": "str"},
-    "driver": {"type": "str", "choices": [PCI, USB]},
-    "count": {"type": "int"},
-    "constraints": {"type": "list", "elements": "str"},
-    "match_attributes": {"type": "list", "elements": "str"},
-    "mdev": {"type": "str"},
-    "options": {"type": "dict"},
-}
 _FIXED = frozenset({"driver", "id", "mapping", "mdev_type", "node"})
 _TARGET = re.compile(r"[A-Za-z][\w-]*(@[\w.-]+)?|[0-9A-Fa-f][0-9A-Fa-f:.;-]*(/[\w-]+)?@[\w.-]+")
-
-
-def devices_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the spec of C(devices), for the top level and for each entry of C(vms)."""
-    options = {
-        "name": {"type": "str", "required": True},
-        **_WANTED,
-        "one_of": {"type": "list", "elements": "dict", "options": dict(_WANTED)},
-    }
-    return {"devices": {"type": "list", "elements": "dict", "options": options}}
-
-
-def device_classes_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the spec of C(device_classes) and C(device_attributes), for the top level."""
-    return {"device_classes": {"type": "dict"}, "device_attributes": {"type": "dict"}}
 
 
 def device_classes(given: Mapping[str, t.Any] | None) -> dict[str, DeviceClass]:
@@ -124,25 +100,6 @@ def device_needs(
     return DeviceNeeds(node_may_do, device_may_do, attributes or {})
 
 
-def needs_root(request: Request) -> str | None:
-    """Return why only C(root@pam) with its password can create this VM, or None when others can: its options pass a
-    device through by its address. No token will do, not even one of C(root@pam).
-    """
-    for option, value in sorted(request.options.items()):
-        if re.fullmatch(r"serial\d+", option) and value != "socket":
-            return f"{option}: {str(value)!r} is a device, which only root@pam with its password may set"
-        for driver, (prefix, _number) in OPTIONS.items():
-            if (
-                re.fullmatch(rf"{prefix}\d+", option)
-                and _KINDS[driver].read(str(value)).get("host", "spice") != "spice"
-            ):
-                return (
-                    f"{option}: {str(value)!r} names a device by its address, which Proxmox VE allows to root@pam with "
-                    f"its password only; use a resource mapping (mapping=...) or devices instead"
-                )
-    return None
-
-
 def _class(name: str, body: object) -> DeviceClass:
     where = f"device_classes.{name}"
     if not isinstance(body, Mapping):
@@ -158,7 +115,7 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     if not name:
         raise InvalidRequest(f"{option}: a claim has no name, expected a name for each claim", option=option)
     where = f"{option}.{name}"
-    given = sorted(key for key in _WANTED if body.get(key) is not None)
+    given = sorted(key for key in CLAIM if body.get(key) is not None)
     alternatives = body.get("one_of")
     if alternatives is None:
         return _wanted(where, name, body, classes)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +15,12 @@ from ...engine.texts import known
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
-from .devices import device_claims, device_classes
 from .rules import parse_priority_classes, parse_rules
 
 if t.TYPE_CHECKING:
+    from ...model import DeviceClaim, DeviceClass
     from .address_pools import Pools, Wanted
+    from .sources import Backup, Clone
 
 # --- the states of a VM that a task may ask for ---
 
@@ -108,37 +108,6 @@ FOR_SOURCES = {
 }
 """Options that require one of these sources."""
 
-_STORAGE = r"[A-Za-z][\w.-]*"
-_LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
-_VOLUME = re.compile(rf"({_STORAGE}):backup/\S+")
-
-
-@dataclass(frozen=True, slots=True)
-class Clone:
-    """What to clone, as the user wrote it: a name or a VMID, and how."""
-
-    source: str
-    full: bool = True
-    storage: str | None = None
-    format: str | None = None
-    snapname: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """What to restore, as the user wrote it: a volume, or the latest backup of a VM on its storage or on any; and how.
-
-    Attributes:
-        kept_on: the storage that holds the backup; None for any.
-        storage: the storage for the disks; None if the scheduler chooses.
-    """
-
-    volume: str | None = None
-    vmid: int | None = None
-    kept_on: str | None = None
-    storage: str | None = None
-    unique: bool = True
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -198,7 +167,7 @@ def build_entries(
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
     priorities = parse_priority_classes(params.get("priority_classes"))
-    classes = device_classes(params.get("device_classes"))
+    classes = _classes(params.get("device_classes"))
     pools = pools_of(params)
     vms = params.get("vms")
     if vms is None:
@@ -215,7 +184,7 @@ def build_entries(
         _check_sources(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
-            claims = device_claims(body.get("devices"), classes, prefix=where)
+            claims = _claims(where, body.get("devices"), classes)
             addresses = _addresses(where, body, pools)
         except InvalidRequest as error:
             text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
@@ -243,6 +212,26 @@ def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
     from .address_pools import parse_addresses
 
     return parse_addresses(f"{where}addresses", body["addresses"], pools, body.get("ipconfig") or {})
+
+
+def _classes(given: Mapping[str, t.Any] | None) -> Mapping[str, DeviceClass]:
+    """The device classes of a task, by name."""
+    if not given:
+        return {}
+    from .devices import device_classes
+
+    return device_classes(given)
+
+
+def _claims(
+    where: str, given: Iterable[Mapping[str, t.Any]] | None, classes: Mapping[str, DeviceClass]
+) -> tuple[DeviceClaim, ...]:
+    """The devices that a VM claims."""
+    if not given:
+        return ()
+    from .devices import device_claims
+
+    return device_claims(given, classes, prefix=where)
 
 
 def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -292,12 +281,13 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         request = with_tags(request, lasting) if lasting else request
     if request.ha is not None and state != "absent":
         request = replace(request, ha=_ha(where, request.ha, state, template=template))
+    clone, backup = _source(where, body)
     return Entry(
         position=position,
         request=request,
         state=state,
-        clone=_clone(body),
-        backup=_backup(where, body),
+        clone=clone,
+        backup=backup,
         update=bool(body.get("update")),
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
@@ -307,6 +297,16 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         host_vars=dict(body.get("host_vars") or {}),
         lasting=lasting,
     )
+
+
+def _source(where: str, body: Mapping[str, t.Any]) -> tuple[Clone | None, Backup | None]:
+    """What the VM is cloned or restored from."""
+    if body.get("clone") is None and body.get("archive") is None:
+        return None, None
+    from .sources import backup_of, clone_of
+
+    clone = None if body.get("clone") is None else clone_of(body)
+    return clone, None if body.get("archive") is None else backup_of(where, body)
 
 
 def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
@@ -335,44 +335,6 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
             raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known(names, name)}")
     required = (*entry.request.node_required, Expression(CLUSTER_KEY, "In", wanted))
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
-
-
-def _clone(body: Mapping[str, t.Any]) -> Clone | None:
-    if body.get("clone") is None:
-        return None
-    if str(body["clone"]) == body.get("name"):
-        raise InvalidRequest(f"clone: {body['clone']!r} is the VM's own name, expected that of another VM or template")
-    full = body.get("full")
-    clone = Clone(
-        source=str(body["clone"]),
-        full=True if full is None else full,
-        storage=body.get("storage"),
-        format=None if body.get("format") == "unspecified" else body.get("format"),
-        snapname=body.get("snapname"),
-    )
-    if not clone.full and (clone.storage or clone.format):
-        option = "storage" if clone.storage else "format"
-        raise InvalidRequest(
-            f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
-        )
-    return clone
-
-
-def _backup(where: str, body: Mapping[str, t.Any]) -> Backup | None:
-    archive = body.get("archive")
-    if archive is None:
-        return None
-    if body.get("clone") is not None:
-        raise InvalidRequest(f"{where}archive: {archive!r} contradicts clone: {body['clone']!r}; set one of them")
-    unique = body.get("unique") is not False
-    latest = _LATEST.fullmatch(str(archive))
-    if latest:
-        return Backup(vmid=int(latest[2]), kept_on=latest[1], storage=body.get("storage"), unique=unique)
-    volume = _VOLUME.fullmatch(str(archive))
-    if volume is None:
-        expected = "a backup such as nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst, or 100 or nas:100 for the "
-        raise InvalidRequest(f"{where}archive: {archive!r} is not valid, expected {expected}latest backup of VM 100")
-    return Backup(volume=str(archive), kept_on=volume[1], storage=body.get("storage"), unique=unique)
 
 
 def _check_unique(entries: list[Entry]) -> None:

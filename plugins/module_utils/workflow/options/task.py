@@ -19,7 +19,6 @@ from ...engine.texts import first
 from ...errors import InvalidRequest
 from ...model import Guest
 from ...proxmox.options.request import vm_request
-from .devices import device_attributes
 from .entries import Entry, Guard, build_entries, pools_of
 from .plugin_config import check_entries, profiles_in_use, profiles_of
 
@@ -55,7 +54,11 @@ class Task:
         profiles, default = profiles_of(params)
         check_entries(entries, profiles, default)
         in_use = profiles_in_use(entries, profiles, default)
-        attributes = device_attributes(params.get("device_attributes"))
+        attributes: Mapping[str, Mapping[str, t.Any]] = {}
+        if params.get("device_attributes"):
+            from .devices import device_attributes
+
+            attributes = device_attributes(params["device_attributes"])
         return cls(entries, series, in_use, default, attributes, pools_of(params))
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
