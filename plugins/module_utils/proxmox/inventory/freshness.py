@@ -138,6 +138,9 @@ def settle(
     trusted = _trusted(snapshot, known, doubts)
     snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
     doubtful = (doubts.vmids | listed & known.keys()) - trusted
+    if not (doubtful or doubts.places):
+        # Nothing has changed recently.
+        return _with_paused(snapshot, doubts.paused)
     awaited = doubtful - {vmid for vmid, guest in known.items() if not guest.whole}
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
