@@ -9,6 +9,7 @@ code. HOSTILE_CASE repeats one.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -26,11 +27,12 @@ TESTS = Path(__file__).resolve().parents[1]
 CODE = (TESTS.parent / "plugins", TESTS / "hostile")
 
 
-def seeds() -> list[int]:
+@functools.cache
+def seeds() -> tuple[int, ...]:
     """The cases of this run."""
     if ONE is not None:
-        return [int(ONE)]
-    return [*range(CASES // 2), *new_seeds(code_digest(CODE), range(CASES - CASES // 2))]
+        return (int(ONE),)
+    return (*range(CASES // 2), *new_seeds(code_digest(CODE), range(CASES - CASES // 2)))
 
 
 def kind_of(seed: int) -> str:
