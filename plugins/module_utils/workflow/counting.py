@@ -84,8 +84,9 @@ def count_reservations(
     A VMID that the snapshot shows under another name was lost to another process: the holder of the reservation learns
     that when it creates its VM, and the guest that is shown counts. If a new guest is being created under the VMID of a
     VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
-    read again; those that are proven count as they are shown, completed from the reservation, which stays for the next
-    run. is_gone returns whether a created VM that is missing in the snapshot does not exist on its node either.
+    read again; the reservations of those that were created stay for other runs, which then need not read them either.
+    Those that are proven count as they are shown, completed from the reservation. is_gone returns whether a created VM
+    that is missing in the snapshot does not exist on its node either.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -114,16 +115,10 @@ def count_reservations(
                 fulfilled.add(reservation.vmid)
         elif guest is not None and guest.vmid in proven and guest.name in (None, reservation.name):
             shown[guest.vmid] = guest if is_settled(guest) else _completed(guest, reservation)
-        elif guest is None or not is_settled(guest) or guest.name != reservation.name:
+        elif guest is None or not _is_shown(guest, reservation, known, reachable):
             pending.append(reservation)
-        elif not _still_being_made(reservation) and (
-            reservation.expired
-            or _agrees(guest, reservation)
-            or (created and reservation.vmid not in known and guest.node in reachable)
-        ):
+        elif not created or reservation.vmid not in known:
             fulfilled.add(reservation.vmid)
-        else:
-            pending.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for vmid, guest in shown.items() if vmid not in hidden)
     return Counted(
@@ -195,12 +190,19 @@ def guest_of(reservation: Reservation) -> Guest:
 
 def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
     """The guest that a pending reservation stands in for. The node and the HA state of a VM that was created are shown
-    at once.
+    at once. Sizes that differ may be newer or older than the reservation: the larger ones count.
     """
     guest = guest_of(reservation)
     if shown is None or reservation.phase != "created":
         return guest
-    return replace(guest, node=shown.node, ha_managed=shown.ha_managed, ha_state=shown.ha_state)
+    return replace(
+        guest,
+        node=shown.node,
+        cores=max(guest.cores, shown.cores),
+        memory=max(guest.memory, shown.memory),
+        ha_managed=shown.ha_managed,
+        ha_state=shown.ha_state,
+    )
 
 
 def _as_created(guest: Guest, move: Reservation) -> Guest:
@@ -287,6 +289,16 @@ def _is_another(guest: Guest, reservation: Reservation) -> bool:
     if guest.kind == "qemu" and guest.name is None:
         return guest.lock in BEING_MADE and reservation.phase == "created"
     return guest.kind != "qemu" or guest.name != reservation.name
+
+
+def _is_shown(
+    guest: Guest, reservation: Reservation, known: Mapping[int, KnownGuest], reachable: Collection[str]
+) -> bool:
+    """Whether a guest is shown as the complete VM of the reservation."""
+    if not is_settled(guest) or guest.name != reservation.name or _still_being_made(reservation):
+        return False
+    read_now = reservation.phase == "created" and reservation.vmid not in known and guest.node in reachable
+    return read_now or reservation.expired or _agrees(guest, reservation)
 
 
 def _agrees(guest: Guest, reservation: Reservation) -> bool:

@@ -269,6 +269,8 @@ def test_guest_that_the_caller_knows__is_neither_read_nor_waited_for():
         (row(100, name="other"), [], MADE),
         (row(100, name="other"), [], BINDING),
         (unknown(100, lock="create"), [task("qmcreate", 100, ended=None)], MADE),
+        # Started since: the list still shows it as stopped.
+        (row(100, name="web"), [task("qmstart", 100)], MADE),
     ],
 )
 def test_settle__a_guest_that_the_caller_knows_is_read_where_something_speaks_against_it(shown, tasks, known):

@@ -103,20 +103,34 @@ def test_reservation_against_what_was__read_a_moment_ago(shown: Guest | None, ph
 
 
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    "shown",
     [
-        (web(), "done with"),
-        (web(gib=2), "stands in"),
-        (web(cores=2), "stands in"),
+        web(gib=2),
+        web(cores=2),
         # Shown between its creation and its start.
-        (web(status="stopped"), "stands in"),
+        web(status="stopped"),
     ],
 )
 @pytest.mark.parametrize("why", [{"known": True}, {"online": False}])
-def test_row_that_may_be_late__is_believed_only_when_it_agrees(
-    shown: Guest, expected: str, why: dict[str, bool]
-) -> None:
-    assert outcome(counted(shown, mine(), **why)) == expected
+def test_row_that_may_be_late__is_not_believed_when_it_disagrees(shown: Guest, why: dict[str, bool]) -> None:
+    assert outcome(counted(shown, mine(), **why)) == "stands in"
+
+
+def test_row_that_may_be_late__is_believed_when_it_agrees() -> None:
+    assert outcome(counted(web(), mine(), online=False)) == "done with"
+
+
+def test_reservation_of_a_guest_that_is_known__stays_for_other_runs() -> None:
+    result = counted(web(), mine(), known=True)
+
+    assert outcome(result) == "not counted"
+    assert result.snapshot.guests == (web(),)
+
+
+def test_row_that_shows_more_than_was_reserved__counts_with_that() -> None:
+    result = counted(web(gib=2, cores=4), mine(), known=True)
+
+    assert [(each.memory, each.cores) for each in result.stand_ins] == [(2 * GIB, 4)]
 
 
 def entry(name: str = "", vmid: int | None = None, state: str = "present") -> Entry:

@@ -261,7 +261,8 @@ def _contradicts(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
         return True
     # A row whose status differs from that of the tasks is outdated, or the guest was stopped from within.
     told = doubts.statuses.get(row.vmid)
-    return known.proven and row.vmid in doubts.vmids and (told is None or row.status not in ("unknown", told))
+    late = known.proven if told is None else known.whole and row.status not in ("unknown", told)
+    return late and row.vmid in doubts.vmids
 
 
 def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Place]:
