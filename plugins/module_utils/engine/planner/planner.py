@@ -238,7 +238,7 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
         f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
     )
     if not told:
-        return "there is no other node", "drain fewer nodes at once"
+        return "there is no other node", "drain fewer nodes at once" if len(board.nodes) > 1 else "stop it"
     return f"no node takes it: {told}", cures.most_common(1)[0][0] if cures else CURES[Category.RULE]
 
 

@@ -158,6 +158,11 @@ def test_undo__names_what_cannot_go_back() -> None:
     assert "b would exceed the memory overcommit ratio" in plan.stuck[0].why
 
 
+def test_drain__of_the_only_node_does_not_ask_for_fewer() -> None:
+    plan = planned(nodes("a"), [guest(100, "a")], Goals(drain=frozenset("a")))
+    assert [(each.why, each.cure) for each in plan.stuck] == [("there is no other node", "stop it")]
+
+
 @pytest.mark.parametrize(
     ("drained", "why", "cure"),
     [
