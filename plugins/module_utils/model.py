@@ -489,7 +489,8 @@ class Decision:
     """The outcome for one request that could be placed.
 
     storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will
-    take there. template is the guest to clone from, if any. score is that of the node.
+    take there. template is the guest to clone from, if any. score is that of the node. turn is the number of the
+    decision among those that its scheduler made.
     """
 
     request: Request
@@ -500,3 +501,4 @@ class Decision:
     devices: tuple[DeviceAllocation, ...] = ()
     template: Template | None = None
     score: float = 0.0
+    turn: int = field(default=0, compare=False)

@@ -15,8 +15,7 @@ from simulated_cluster.cluster import Cluster
 from simulated_cluster.ha_rules import nodes_of, resources_of
 from simulated_cluster.model import Guest as SimulatedGuest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import InForce, Overcommit, State
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, Overcommit, broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Decision,
@@ -173,7 +172,7 @@ class Referee:
             for guest in ours
             if guest.vmid not in self._touched
         )
-        reasons = broken(State(self._snapshot((*base, *copies)), decided))
+        reasons = broken(self._snapshot((*base, *copies)), decided)
         if reasons:
             raise Broken(f"the law is broken: {'; '.join(reasons)}")
         for guest in ours:
@@ -186,7 +185,7 @@ class Referee:
         one a VM is to join that has not joined it yet.
         """
         decision = Decision(self._requests[placed.name], placed.node, placed.vmid)
-        reasons = broken(State(self._snapshot(others), ((decision, HA_RULES),)))
+        reasons = broken(self._snapshot(others), [(decision, HA_RULES)])
         if reasons:
             raise Broken(f"the law is broken: {'; '.join(reasons)}")
 

@@ -92,6 +92,7 @@ class Scheduler:
         self.profiles = profiles
         self.default_profile = default_profile
         self._kept = KeptVerdicts(cluster, sharing=sharing)
+        self._turn = 0
 
     def profile(self, request: Request) -> Profile:
         return profile_of(request, self.profiles, self.default_profile)
@@ -216,7 +217,8 @@ class Scheduler:
             refused = self._run_reserve(cycle, node, draft)
             if refused is not None:
                 return not_reserved(request, node.name, refused, verdicts)
-            decision = draft.decision()
+            self._turn += 1
+            decision = draft.decision(self._turn)
             self.cluster.assume(decision)
         except NoVMIDAvailable as error:
             plugins = frozenset(plugin.name for plugin in self.profile(request).plugins("vmids"))

@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from ..engine.allocatable import CPULimit, Limit, MemoryLimit
 from ..engine.framework.interface import Plugin
-from ..engine.law.law import broken
-from ..engine.law.state import NAMES, InForce, Overcommit, State
+from ..engine.law.law import InForce, Overcommit, broken
 from ..engine.plugins.builtin import BUILTIN
 from ..engine.profiles import Profile
 from ..errors import PlanUnlawful
@@ -43,10 +42,11 @@ def check_lawful(
     the run starts. own_names: whether a new VM must not have the name of another guest.
     """
     guests = (replace(g, status="running") if g.vmid in starting else g for g in cluster.guests)
-    decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in decisions)
+    in_order = sorted(decisions, key=lambda decision: decision.turn)
+    decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in in_order)
     if not own_names:
-        decided = tuple((decision, replace(rules, rules=rules.rules - {NAMES})) for decision, rules in decided)
-    reasons = broken(State(replace(cluster, guests=tuple(guests)), decided)) if decided else []
+        decided = tuple((decision, replace(rules, rules=rules.rules - {"Names"})) for decision, rules in decided)
+    reasons = broken(replace(cluster, guests=tuple(guests)), decided) if decided else []
     require_lawful(reasons, "the decisions break")
 
 
@@ -60,7 +60,7 @@ def rules_in_force(profile: Profile) -> InForce:
     unknown = {"CPUOvercommit"} if policy.cpu.__class__ is not CPULimit else set()
     unknown |= {"MemoryOvercommit"} if policy.memory.__class__ is not MemoryLimit else set()
     return InForce(
-        rules=frozenset({NAMES, *filters} - unknown - (set(TAKING) - names)),
+        rules=frozenset({"Names", *filters} - unknown - (set(TAKING) - names)),
         cpu=_overcommit(policy.cpu, filters.get("CPUOvercommit")),
         memory=_overcommit(policy.memory, filters.get("MemoryOvercommit")),
         storage_classes=policy.storage_classes,

@@ -61,7 +61,7 @@ def test_gate__asks_the_filters_and_then_the_law(
     with pytest.raises(PlanUnlawful, match=r'the move of VM "vm104" \(104\) from pve1 to pve2 breaks') as raised:
         gate.admit(move(104))
 
-    assert raised.value.details["broken"] == ["memory of pve2: more is taken than there is room for"]
+    assert raised.value.details["broken"] == ['VM "vm104" (104) on pve2: too much memory of pve2 is taken']
     assert [each.vmid for each in access.ledger.reservations(access.identity())] == [102]
 
 

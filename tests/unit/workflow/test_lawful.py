@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 from support.small_cluster import guest, node, profile, vm
@@ -17,9 +18,16 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     ReservePlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import NAMES, RULES
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import RULES
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanUnlawful
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    AffinityTerm,
+    Decision,
+    Request,
+    Selector,
+    Snapshot,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import (
     check_lawful,
     rules_in_force,
@@ -42,7 +50,7 @@ def check(snapshot: Snapshot, *decisions: Decision, config: t.Any = None, starti
 
 
 def test_rules_in_force__are_all_that_the_law_knows_unless_the_config_says_otherwise() -> None:
-    assert rules_in_force(profile()).rules >= {*RULES, NAMES}
+    assert rules_in_force(profile()).rules >= RULES
     off = {name: {"enable": False} for name in ("MemoryOvercommit", "VMAffinity", "DeviceClaims")}
     assert RULES - rules_in_force(profile({"filters": off})).rules == set(off)
 
@@ -79,9 +87,9 @@ def test_rules_in_force__leave_out_what_a_plugin_of_ones_own_reserves() -> None:
 
 def test_check_lawful__names_the_broken_rules() -> None:
     snapshot = Snapshot((node("pve1"),), (guest(100, "pve1", gib=31),))
-    with pytest.raises(PlanUnlawful, match="memory of pve1: more is taken than there is room for") as raised:
+    with pytest.raises(PlanUnlawful, match="too much memory of pve1 is taken") as raised:
         check(snapshot, Decision(vm(gib=2), "pve1", 200))
-    assert raised.value.details["broken"] == ["memory of pve1: more is taken than there is room for"]
+    assert raised.value.details["broken"] == ['VM "new" (200) on pve1: too much memory of pve1 is taken']
     check(snapshot, Decision(vm(gib=1), "pve1", 200))
     check(snapshot, Decision(vm(gib=2), "pve1", 200), config={"filters": {"MemoryOvercommit": {"enable": False}}})
 
@@ -98,3 +106,12 @@ def test_check_lawful__tells_ten_reasons_and_returns_all() -> None:
         check(Snapshot((node("pve1"),)), *(Decision(vm(f"vm-{number}"), "gone", 200 + number) for number in range(12)))
     assert raised.value.message.count("there is no such node") == 10
     assert len(raised.value.details["broken"]) == 12
+
+
+def test_check_lawful__takes_the_decisions_in_their_turn() -> None:
+    snapshot, web = Snapshot((node("pve1"), node("pve2"))), Selector(name="web")
+    alone = Decision(vm("web"), "pve1", 201, turn=1)
+    follower = Decision(vm("app", affinity=(AffinityTerm(True, web),)), "pve1", 200, turn=2)
+    check(snapshot, follower, alone)
+    with pytest.raises(PlanUnlawful, match="not with the VMs that it must be with"):
+        check(snapshot, replace(follower, turn=0), alone)

@@ -334,7 +334,7 @@ class Draft:
     devices: list[DeviceAllocation] = field(default_factory=list)
     template: Template | None = None
 
-    def decision(self) -> Decision:
+    def decision(self, turn: int = 0) -> Decision:
         return Decision(
             request=self.request,
             node=self.node,
@@ -344,6 +344,7 @@ class Draft:
             devices=tuple(self.devices),
             template=self.template,
             score=self.score,
+            turn=turn,
         )
 
 

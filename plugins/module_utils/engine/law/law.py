@@ -1,182 +1,124 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must hold of every state, written from the documentation of the rules and apart from the plugins that keep them.
-
-The law sees a state and no order: a reason is given only where no order of the decisions could have kept the rule. It
-keeps silent about what was broken before, about rules that are not in force, and about FailoverHeadroom, CPUModel and
-NetworkBridge.
+"""What must hold of every decision, written from the documentation of the rules and apart from the plugins that keep
+them. FailoverHeadroom, CPUModel and NetworkBridge are left out.
 """
 
 from __future__ import annotations
 
+import itertools
 import typing as t
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from ...model import AffinityTerm, Decision, Expression, Guest, Node, Request, Selector, StorageClass
+from ...model import Decision, Disk, Expression, Guest, Node, Request, Snapshot, StorageClass
 from ..patterns.names import name_pattern
-from .state import NAMES, Overcommit, Placed, State
+from .cluster import Cluster, label, place, selects
 
 
-def broken(state: State) -> list[str]:
-    """The reasons why the state is unlawful, as sentences; empty if it is lawful."""
-    rules = (overfull, identity, node, volumes, hardware, affinity, spread, ha)
-    return sorted({reason for rule in rules for reason in rule(state)})
+@dataclass(frozen=True, slots=True)
+class Overcommit:
+    """How much of a node's CPU or memory may be allocated; reserved is in the unit of the resource."""
+
+    ratio: float
+    reserved: float = 0.0
+    pools: Mapping[str, float] = field(default_factory=dict)
+    tags: Mapping[str, float] = field(default_factory=dict)
+    include_stopped: bool = False
 
 
-# Amounts: no more of a node, a storage or a device is taken than there is.
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The rules in force for a decision, by the names of their plugins, with their settings."""
+
+    rules: frozenset[str] = field(default_factory=lambda: RULES)
+    cpu: Overcommit = Overcommit(4.0)
+    memory: Overcommit = Overcommit(1.0)
+    storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    max_guests: int | None = None
+    max_tagged: Mapping[str, int] = field(default_factory=dict)
 
 
-class Claim(t.NamedTuple):
-    """The amount that a decision takes of something, and the amount that it found free for itself and those
-    before it.
+class Case(t.NamedTuple):
+    """A decision, the request and the rules in force for it, and the VM as a guest of its node."""
+
+    decision: Decision
+    request: Request
+    in_force: InForce
+    vm: Guest
+    node: Node
+
+
+def broken(snapshot: Snapshot, decided: Iterable[tuple[Decision, InForce]]) -> list[str]:
+    """The reasons why decisions are unlawful, as sentences; empty if they are lawful.
+
+    snapshot is the cluster before the decisions, with the reservations of others. The decisions are replayed in the
+    order in which they were made: each is judged in the cluster as those before it leave it, and then counted.
     """
-
-    of: str
-    room: float
-    size: float
-
-
-def overfull(state: State) -> Iterator[str]:
-    """Everything of which more is taken than there is."""
-    claims: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for of, room, size in (*_compute(state), *_counts(state), *_space(state), *_devices(state)):
-        claims[of].append((room, size))
-    for of, taken in claims.items():
-        total = 0.0
-        # In every order one of them finds too little: those with the least room cannot have come earlier.
-        for room, size in sorted(taken):
-            total += size
-            if total > room:
-                yield f"{of}: more is taken than there is room for"
-                break
+    cluster = Cluster(snapshot)
+    reasons: dict[str, None] = {}
+    for decision, in_force in decided:
+        vm, node = arrived(decision, snapshot), cluster.nodes.get(decision.node)
+        found = ["there is no such node"]
+        if node is not None:
+            case = Case(decision, decision.request, in_force, vm, node)
+            rules = [rule for plugin, rule in OF_CLUSTER if plugin in in_force.rules]
+            found = [reason for rule in (own_vmid, of_node, *rules) for reason in rule(cluster, case)]
+        reasons.update((f'VM "{vm.name}" ({vm.vmid}) on {vm.node}: {reason}', None) for reason in found)
+        cluster.add(vm)
+    return list(reasons)
 
 
-def _room(limit: float, taken: float) -> float:
-    """What is left of a limit, with a tolerance for rounding."""
-    return limit + 1e-9 * abs(limit) - taken
+def arrived(decision: Decision, snapshot: Snapshot) -> Guest:
+    """The VM of a decision as a guest, with all that it takes."""
+    request = decision.request
+    space: Counter[tuple[str, str]] = Counter()
+    for drive in _drives(decision, snapshot):
+        space[decision.storages.get(drive.slot, ""), decision.node] += drive.size
+    return Guest(
+        decision.vmid, request.name, decision.node, status="running", cores=request.cores, memory=request.memory,
+        tags=request.tags, pool=request.pool, constraints=request.constraints, storage_pending=space,
+        devices=tuple((each.driver, each.device) for each in decision.devices),
+    )  # fmt: skip
 
 
-def _compute(state: State) -> Iterator[Claim]:
-    sums: Counter[tuple[str, bool, str]] = Counter()
-    for guest in state.guests:
-        for stopped_too in (True, False) if guest.running else (True,):
-            sums[guest.node, stopped_too, "vCPUs"] += t.cast("int", guest.cores)
-            sums[guest.node, stopped_too, "memory"] += guest.memory
-    for decision, in_force in state.decided:
-        request, node = decision.request, state.nodes.get(decision.node)
-        if node is None:
-            continue
-        for rule, what, size, wanted, limit, own_reserve, own_ratio in (
-            ("CPUOvercommit", "vCPUs", node.cores, request.cores, in_force.cpu, node.reserved_cores, node.cpu_ratio),
-            ("MemoryOvercommit", "memory", node.memory, request.memory, in_force.memory, node.reserved_memory,
-             node.memory_ratio),
-        ):  # fmt: skip
-            if rule in in_force.rules:
-                left = size - (limit.reserved if own_reserve is None else own_reserve)
-                ratio = _ratio(limit, request) if own_ratio is None else own_ratio
-                taken = sums[node.name, limit.include_stopped, what]
-                yield Claim(f"{what} of {node.name}", _room(ratio * max(left, 0.0), taken), wanted)
+# --- identity ---
 
 
-def _ratio(limit: Overcommit, request: Request) -> float:
-    if request.pool in limit.pools:
-        return limit.pools[t.cast("str", request.pool)]
-    return min((limit.tags[tag] for tag in request.tags if tag in limit.tags), default=limit.ratio)
+def own_vmid(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A VM has a VMID of its own, and the one that was requested."""
+    vmid = case.vm.vmid
+    if vmid in cluster.there or vmid in cluster.snapshot.vmids_unseen:
+        yield "its VMID is taken"
+    if case.request.vmid not in (None, vmid):
+        yield f"VMID {case.request.vmid} was requested"
 
 
-def _counts(state: State) -> Iterator[Claim]:
-    held = Counter(guest.node for guest in state.guests)
-    tagged = Counter((guest.node, tag) for guest in state.guests for tag in guest.tags)
-    for decision, in_force, _guest in state.under("GuestLimit"):
-        node = decision.node
-        if in_force.max_guests is not None:
-            yield Claim(f"guests of {node}", in_force.max_guests - held[node], 1)
-        for tag in decision.request.tags & in_force.max_tagged.keys():
-            yield Claim(f"guests of {node} with tag {tag}", in_force.max_tagged[tag] - tagged[node, tag], 1)
+def own_name(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A VM has a name of its own."""
+    if case.vm.name in cluster.names:
+        yield "its name is taken"
 
 
-def _space(state: State) -> Iterator[Claim]:
-    place = {(row.name, row.node): (row.name, "" if row.shared else row.node) for row in state.snapshot.storages}
-    total: Counter[tuple[str, str]] = Counter()
-    used: Counter[tuple[str, str]] = Counter()
-    for row in state.snapshot.storages:
-        key = place[row.name, row.node]
-        total[key], used[key] = max(total[key], row.total), max(used[key], row.used)
-    for guest in state.snapshot.guests:
-        for at, size in guest.storage_pending.items():
-            if at in place:
-                used[place[at]] += size
-    for decision, in_force, _guest in state.under("VolumeBinding"):
-        for drive in _drives(decision, state.snapshot.volumes):
-            found = place.get((decision.storages.get(drive.slot, ""), decision.node))
-            if found is not None and drive.size:
-                wanted = in_force.storage_classes.get(drive.storage_class or "", StorageClass(""))
-                reserved = wanted.reserved * total[found] if wanted.reserved < 1 else wanted.reserved
-                limit = total[found] * wanted.overcommit - reserved
-                where = f" on {found[1]}" if found[1] else ""
-                yield Claim(f"storage {found[0]}{where}", _room(limit, used[found]), drive.size)
+# --- the node by itself ---
 
 
-def _devices(state: State) -> Iterator[Claim]:
-    rows = {(each.node, each.driver, each.mapping, each.id): each for each in state.snapshot.devices}
-    booked = Counter((guest.node, *device) for guest in state.snapshot.guests for device in guest.devices)
-    for decision, _in_force, _guest in state.under("DeviceClaims"):
-        for got in decision.devices:
-            row = rows.get((decision.node, got.driver, got.mapping, got.device))
-            if row is not None:
-                left = row.capacity - row.in_use - booked[decision.node, got.driver, got.device]
-                yield Claim(f"device {got.driver}/{got.device} of {decision.node}", left, 1)
+def of_node(_cluster: Cluster, case: Case) -> Iterator[str]:
+    """The node and the request suit each other."""
+    for plugin, suits in OF_NODE.items():
+        if plugin in case.in_force.rules and not suits(case.node, case.request):
+            yield f"{plugin} does not hold"
 
 
-# Single decisions: identity, node, storages and devices.
-
-
-def identity(state: State) -> Iterator[str]:
-    """Decisions whose VMIDs or names belong to others."""
-    taken = state.snapshot.vmids_unseen | {guest.vmid for guest in state.snapshot.guests}
-    names = {guest.name for guest in state.snapshot.guests if guest.kind == "qemu" and guest.status != "assumed"}
-    vmids = Counter(decision.vmid for decision, _in_force in state.decided)
-    named = Counter(decision.request.name for decision, _in_force in state.decided)
-    for placed in state.placed:
-        decision, in_force, _guest = placed
-        if decision.vmid in taken or vmids[decision.vmid] > 1:
-            yield f"{placed}: its VMID is taken"
-        if decision.request.vmid not in (None, decision.vmid):
-            yield f"{placed}: VMID {decision.request.vmid} was requested"
-        if NAMES in in_force.rules and (decision.request.name in names or named[decision.request.name] > 1):
-            yield f"{placed}: its name is taken"
-
-
-def node(state: State) -> Iterator[str]:
-    """Decisions for nodes that the request, or the node itself, forbids."""
-    for placed in state.placed:
-        node, request, in_force = state.nodes.get(placed.guest.node), placed.decision.request, placed.in_force
-        if node is None:
-            yield f"{placed}: there is no such node"
-            continue
-        name, regex, required = _asked_nodes(request)
-        holds = {
-            "NodeReady": node.online and not (node.maintenance or node.drained) and node.memory > 0,
-            "NodeName": name in (None, node.name),
-            "NodeRegex": not regex or name_pattern(regex).matches(node.name),
-            "NodeAffinity": all(_matches(expression, node) for expression in required),
-            "TaintToleration": _tolerated(request, node),
-            "VCPULimit": not node.cores or max(request.cores, request.cores_max) <= node.cores,
-        }
-        yield from (f"{placed}: {rule} does not hold" for rule in holds if rule in in_force.rules and not holds[rule])
-
-
-def _asked_nodes(request: Request) -> tuple[str | None, str | None, tuple[Expression, ...]]:
-    """The name, the pattern and the expressions by which a request asks for nodes."""
-    regex = request.node_regex or request.context.get("node.qemu-scheduler/regex")
-    return request.node, regex, request.node_required
+def _pattern(request: Request) -> str | None:
+    return request.node_regex or request.context.get("node.qemu-scheduler/regex")
 
 
 def _matches(expression: Expression, node: Node) -> bool:
     """Whether an expression holds for a node, by Kubernetes' rules."""
-    value, values = _label(node, expression.key), expression.values
+    value, values = label(node, expression.key), expression.values
     match expression.operator:
         case "In" | "NotIn" as operator:
             return (value in values) is (operator == "In")
@@ -189,252 +131,254 @@ def _matches(expression: Expression, node: Node) -> bool:
     return number > limit if expression.operator == "Gt" else number < limit
 
 
-def _label(node: Node, key: str) -> str | None:
-    """The node's label; its name is one, too."""
-    return node.name if key == "node" else node.labels.get(key)
-
-
-def _tolerated(request: Request, node: Node) -> bool:
+def _tolerated(node: Node, request: Request) -> bool:
     return all(
-        taint.effect != "NoSchedule"
-        or any(
+        any(
             each.key in ("", taint.key)
             and each.effect in ("", taint.effect)
             and (each.operator == "Exists" or each.value == taint.value)
             for each in request.tolerations
         )
         for taint in node.taints
+        if taint.effect == "NoSchedule"
     )
 
 
-class _Drive(t.NamedTuple):
-    """A drive that a decision makes: storage is the one that it must be on, if any, others are the slots of drives that
-    must be there, too.
+OF_NODE: Mapping[str, Callable[[Node, Request], bool]] = {
+    "NodeReady": lambda node, _: node.online and not (node.maintenance or node.drained) and node.memory > 0,
+    "NodeName": lambda node, request: request.node in (None, node.name),
+    "NodeRegex": lambda node, request: not (regex := _pattern(request)) or name_pattern(regex).matches(node.name),
+    "NodeAffinity": lambda node, request: all(_matches(each, node) for each in request.node_required),
+    "TaintToleration": _tolerated,
+    "VCPULimit": lambda node, request: not node.cores or max(request.cores, request.cores_max) <= node.cores,
+}
+
+
+# --- amounts ---
+
+
+def vcpus(cluster: Cluster, case: Case) -> Iterator[str]:
+    """The vCPUs of a node's VMs are within the overcommit ratio."""
+    node, limit = case.node, case.in_force.cpu
+    allowed = _allocatable(case.vm, limit, node.cores, node.reserved_cores, node.cpu_ratio)
+    if _exceeds(cluster.vcpus[node.name, limit.include_stopped] + case.vm.cores, allowed):
+        yield f"too many vCPUs of {node.name} are taken"
+
+
+def memory(cluster: Cluster, case: Case) -> Iterator[str]:
+    """The memory of a node's VMs is within the overcommit ratio."""
+    node, limit = case.node, case.in_force.memory
+    allowed = _allocatable(case.vm, limit, node.memory, node.reserved_memory, node.memory_ratio)
+    if _exceeds(cluster.memory[node.name, limit.include_stopped] + case.vm.memory, allowed):
+        yield f"too much memory of {node.name} is taken"
+
+
+def _allocatable(vm: Guest, limit: Overcommit, size: float, reserved: float | None, ratio: float | None) -> float:
+    """The part of a size that may be allocated, by the reserve and the ratio of the node itself, else by the limit: by
+    its ratio for the VM's pool, else by the smallest for the VM's tags.
     """
-
-    slot: str
-    size: int
-    storage: str | None
-    storage_class: str | None
-    content: str = "images"
-    others: tuple[str, ...] = ()
+    if ratio is None:
+        of_tags = min((limit.tags[tag] for tag in vm.tags & limit.tags.keys()), default=limit.ratio)
+        ratio = limit.pools.get(vm.pool or "", of_tags)
+    return ratio * max(size - (limit.reserved if reserved is None else reserved), 0.0)
 
 
-def _drives(decision: Decision, volumes: Mapping[tuple[str, str], int | None]) -> Iterator[_Drive]:
-    """The drives that a decision makes; volumes are the sizes of images, as in the snapshot."""
+def _exceeds(taken: float, limit: float) -> bool:
+    """Whether more is taken than the limit, with a tolerance for rounding."""
+    return taken > limit + 1e-9 * abs(limit)
+
+
+def guests(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A node has no more guests than it may, nor guests with one of the VM's tags."""
+    node, in_force = case.node.name, case.in_force
+    if in_force.max_guests is not None and cluster.counts[node, None] >= in_force.max_guests:
+        yield f"there are too many guests on {node}"
+    for tag in case.vm.tags & in_force.max_tagged.keys():
+        if cluster.counts[node, tag] >= in_force.max_tagged[tag]:
+            yield f"there are too many guests on {node} with tag {tag}"
+
+
+# --- storages and devices ---
+
+
+def _drives(decision: Decision, snapshot: Snapshot) -> Iterator[Disk]:
+    """The drives that a decision makes, with the sizes that they take."""
     request, clone, template = decision.request, decision.request.clone, decision.template
-    asked = {disk.slot: disk for disk in request.disks}
+    asked = {disk.slot: disk for disk in request.disks if disk.volume is None}
     if clone is not None and template is not None:
-        for slot, storage, size in template.volumes:
-            disk = asked.pop(slot, None)
-            wanted = disk.size if disk else 0
+        for slot, source, size in template.volumes:
+            disk = asked.pop(slot, Disk(slot))
             copied = clone.full or slot in template.copied
-            target = (clone.storage if clone.full else None) or storage
-            grown = max(size, wanted) if copied else max(wanted - size, 0)
-            yield _Drive(slot, grown, target, disk.storage_class if disk else None)
+            grown = max(size, disk.size) if copied else max(disk.size - size, 0)
+            yield Disk(slot, grown, (clone.full and clone.storage) or source, disk.storage_class)
     for disk in asked.values():
-        if disk.volume is None:
-            image = volumes.get((decision.node, disk.source)) if disk.source else None
-            size = max(disk.size, image or 0)
-            yield _Drive(disk.slot, size, disk.storage, disk.storage_class, disk.content, disk.others)
+        image = snapshot.volumes.get((decision.node, disk.source or "")) or 0
+        yield replace(disk, size=image) if image > disk.size else disk
 
 
-def volumes(state: State) -> Iterator[str]:
-    """Drives, images and templates that are not on a suitable storage."""
-    rows = {(row.name, row.node): row for row in state.snapshot.storages}
-    for placed in state.under("VolumeBinding"):
-        decision, in_force, _guest = placed
-        node, volumes = decision.node, state.snapshot.volumes
-        for drive in _drives(decision, volumes):
-            storage = decision.storages.get(drive.slot)
-            row = rows.get((storage or "", node))
-            wanted = in_force.storage_classes.get(drive.storage_class or "", StorageClass(""))
-            if row is None or not row.active or drive.content not in row.content:
-                yield f"{placed}: {drive.slot} cannot be on storage {storage}"
-            elif drive.storage not in (None, storage):
-                yield f"{placed}: {drive.slot} is on storage {storage}, not on {drive.storage}"
-            elif (
-                wanted.shared not in (None, row.shared)
-                or (wanted.types and row.type not in wanted.types)
-                or (wanted.storages and not any(name_pattern(each).matches(row.name) for each in wanted.storages))
-            ):
-                yield f"{placed}: storage {storage} of {drive.slot} is not in class {wanted.name}"
-            for other in drive.others:
-                if decision.storages.get(other) != storage:
-                    yield f"{placed}: {other} is not on storage {storage}, where {drive.slot} is"
-        cloned = {slot for slot, _storage, _size in decision.template.volumes} if decision.template else set()
-        for disk in decision.request.disks:
-            for volume in filter(None, (disk.volume, disk.source) if disk.slot not in cloned else ()):
-                row = rows.get((volume.partition(":")[0], node))
-                if volumes.get((node, volume), 0) is None or (":" in volume and (row is None or not row.active)):
-                    yield f"{placed}: {volume} is not there"
-    for placed in state.under("TemplateLocality"):
-        template, node = placed.decision.template, placed.decision.node
-        for _slot, storage, _size in template.volumes if template and template.node != node else ():
-            row = rows.get((storage, node))
-            if row is None or not row.shared:
-                yield f"{placed}: storage {storage} of its template on {template and template.node} is local"
+def storages(cluster: Cluster, case: Case) -> Iterator[str]:
+    """Every drive is on a storage of its class that may hold it and has room, and on the requested one."""
+    chosen, room = case.decision.storages, []
+    for drive in _drives(case.decision, cluster.snapshot):
+        name = chosen.get(drive.slot, "")
+        storage = cluster.storages.get((name, case.node.name))
+        wanted = case.in_force.storage_classes.get(drive.storage_class or "", StorageClass(""))
+        if storage is None or not storage.active or drive.content not in storage.content:
+            yield f"{drive.slot} cannot be on storage {name or None}"
+            continue
+        if drive.storage not in (None, name):
+            yield f"{drive.slot} is on storage {name}, not on {drive.storage}"
+        if (
+            wanted.shared not in (None, storage.shared)
+            or (wanted.types and storage.type not in wanted.types)
+            or (wanted.storages and not any(name_pattern(each).matches(name) for each in wanted.storages))
+        ):
+            yield f"storage {name} of {drive.slot} is not in class {wanted.name}"
+        for other in drive.others:
+            if chosen.get(other) != name:
+                yield f"{other} is not on storage {name}, where {drive.slot} is"
+        reserved = wanted.reserved * storage.total if wanted.reserved < 1 else wanted.reserved
+        room.append((storage.total * wanted.overcommit - reserved, place(storage), drive.size))
+    own: Counter[tuple[str, str]] = Counter()
+    for limit, at, size in sorted(room):  # in any order of the drives
+        own[at] += size
+        if size and _exceeds(cluster.used[at] + own[at], limit):
+            yield f"too much of storage {' on '.join(filter(None, at))} is taken"
 
 
-def hardware(state: State) -> Iterator[str]:
-    """Claims without devices, and devices that do not meet their claims."""
-    faults = {(each.node, each.driver, each.mapping, each.id): each.fault for each in state.snapshot.devices}
-    holders = [(guest.node, *device) for guest in state.snapshot.guests for device in guest.devices]
-    under = state.under("DeviceClaims")
-    holders += [(each.guest.node, got.driver, got.device) for each in under for got in each.decision.devices]
-    ids: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for node, driver, device in holders:
-        for address in _addresses(device) if driver == "pci" else ():
-            ids[node, address.partition(".")[0]].add(device)
-    for placed in under:
-        decision = placed.decision
-        for claim in decision.request.devices:
-            got = [each for each in decision.devices if each.claim == claim.name]
-            if len(got) not in {each.count for each in claim.one_of or (claim,)}:
-                yield f"{placed}: device claim {claim.name} is not met"
-        for each in decision.devices:
-            if each.node != decision.node or faults.get((each.node, each.driver, each.mapping, each.device), "-"):
-                yield f"{placed}: device {each.device} of mapping {each.mapping} cannot be used"
-            cards = {address.partition(".")[0] for address in _addresses(each.device)} if each.driver == "pci" else ()
-            others = {other for card in cards for other in ids[decision.node, card]} - {each.device}
-            if any(_overlap(a, b) for other in others for a in _addresses(other) for b in _addresses(each.device)):
-                yield f"{placed}: device {each.device} is a part of another one that is taken"
+def images(cluster: Cluster, case: Case) -> Iterator[str]:
+    """The images that drives are made of or contain are there."""
+    node, template = case.node.name, case.decision.template
+    cloned = {slot for slot, _storage, _size in template.volumes} if template else set()
+    used = [(disk.volume, disk.source) for disk in case.request.disks if disk.slot not in cloned]
+    for volume in filter(None, itertools.chain.from_iterable(used)):
+        storage = cluster.storages.get((volume.partition(":")[0], node))
+        lost = cluster.snapshot.volumes.get((node, volume), 0) is None
+        if lost or (":" in volume and (storage is None or not storage.active)):
+            yield f"{volume} is not there"
 
 
-def _addresses(device: str) -> list[str]:
-    return device.partition("/")[0].split(";")
+def template_locality(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A clone on another node than its template needs shared storages."""
+    template, node = case.decision.template, case.node.name
+    if template is not None and template.node != node:
+        for _slot, name, _size in template.volumes:
+            storage = cluster.storages.get((name, node))
+            if storage is None or not storage.shared:
+                yield f"storage {name} of its template on {template.node} is local"
+
+
+def devices(cluster: Cluster, case: Case) -> Iterator[str]:
+    """Every claim has its devices of the node, which work and are free, and are no parts of others that are taken."""
+    given, node = case.decision.devices, case.node.name
+    taken = cluster.held[node] + Counter(case.vm.devices)
+    for claim in case.request.devices:
+        if sum(each.claim == claim.name for each in given) not in {each.count for each in claim.one_of or (claim,)}:
+            yield f"device claim {claim.name} is not met"
+    for each in given:
+        device = cluster.devices.get((node, each.driver, each.mapping, each.device))
+        if device is None or device.fault or each.node != node:
+            yield f"device {each.device} of mapping {each.mapping} cannot be used"
+        elif device.in_use + taken[each.driver, each.device] > device.capacity:
+            yield f"too much of device {each.driver}/{each.device} of {node} is taken"
+        others = {other for driver, other in taken if driver == each.driver == "pci"} - {each.device}
+        if any(_overlap(each.device, other) for other in others):
+            yield f"device {each.device} is a part of another one that is taken"
 
 
 def _overlap(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+    """Whether one PCI device is a function of another. Each may have several addresses."""
+    pairs = itertools.product(*(each.partition("/")[0].split(";") for each in (one, other)))
+    return any(a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.") for a, b in pairs)
 
 
-# Relations to other guests: affinity, spread and the rules of the HA manager.
+# --- relations to other guests ---
 
 
-def _selects(selector: Selector, guest: Guest) -> bool:
-    return (
-        selector.pool in (None, guest.pool)
-        and selector.group in (None, guest.group)
-        and {tag.lower() for tag in selector.tags} <= {tag.lower() for tag in guest.tags}
-        and (selector.name is None or (guest.name is not None and name_pattern(selector.name).matches(guest.name)))
+def anti_affinity(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A VM is apart from those that it must be apart from, and from those that must be apart from it."""
+    apart = [term for term in case.request.affinity if term.required and not term.together]
+    beside = (cluster.selected(each.selector, each.topology_key)[label(case.node, each.topology_key)] for each in apart)
+    repelled = (
+        selects(selector, case.vm)
+        for key, selectors in cluster.repelled.items()
+        for selector in selectors.get(label(case.node, key) or "", ())
     )
+    if any(beside) or any(repelled):
+        yield "it is not apart from VMs that it must be apart from"
 
 
-def _count(nodes: Mapping[str, Node], guests: Iterable[Guest], selector: Selector, key: str) -> Counter[str]:
-    """How many of the guests are selected in each domain, over these nodes."""
-    found = (_label(nodes[guest.node], key) for guest in guests if guest.node in nodes and _selects(selector, guest))
-    return Counter(domain for domain in found if domain is not None)
+def affinity(cluster: Cluster, case: Case) -> Iterator[str]:
+    """A VM is with those that it must be with. The first of its kind may be on any node that has the labels."""
+    together = [term for term in case.request.affinity if term.required and term.together]
+    found = {term: cluster.selected(term.selector, term.topology_key) for term in together}
+    first = not any(map(Counter.total, found.values())) and all(selects(term.selector, case.vm) for term in together)
+    for term in together:
+        domain = label(case.node, term.topology_key)
+        if domain is None or not (first or found[term][domain]):
+            yield "it is not with the VMs that it must be with"
 
 
-def affinity(state: State) -> Iterator[str]:
-    """Decisions that break a required affinity or anti-affinity term."""
-    under, nodes = state.under("VMAffinity"), state.nodes
-    every, bound = [placed.guest for placed in state.placed], [placed.guest for placed in under]
-    terms = {term for placed in under for term in placed.decision.request.affinity if term.required}
-    before = {term: _count(nodes, state.guests, term.selector, term.topology_key) for term in terms}
-    beside = {
-        term: _count(nodes, every if term.together else bound, term.selector, term.topology_key) for term in terms
-    }
-    kept = {
-        (term, _label(nodes[guest.node], term.topology_key))
-        for guest in state.guests
-        for term in (guest.constraints.affinity if guest.node in nodes else ())
-        if term.required and not term.together
-    }
-    first: Counter[frozenset[AffinityTerm]] = Counter()
-    for placed in under:
-        me, host = placed.guest, nodes.get(placed.guest.node, Node(placed.guest.node))
-        required = [term for term in placed.decision.request.affinity if term.required]
-        near = {
-            term: before[term][domain] + beside[term][domain] > _selects(term.selector, me)
-            for term in required
-            if (domain := _label(host, term.topology_key)) is not None
-        }
-        beside_me = any(others and not term.together for term, others in near.items())
-        if beside_me or any(
-            domain is not None and domain == _label(host, term.topology_key) and _selects(term.selector, me)
-            for term, domain in kept
-        ):
-            yield f"{placed}: is not apart from VMs that it must be apart from"
-        together = frozenset(term for term in required if term.together)
-        if not all(near.get(term) for term in together):
-            # The first of its kind may be alone, where it is among those that it must be with.
-            first[together] += 1
-            kind = all(_selects(term.selector, me) and term in near and not before[term] for term in together)
-            if first[together] > 1 or not kind:
-                yield f"{placed}: is not with the VMs that it must be with"
+def spread(cluster: Cluster, case: Case) -> Iterator[str]:
+    """No domain has more of the selected VMs than the emptiest one and the skew. Nodes that the request does not
+    allow, or that lack a label, do not count.
+    """
+    request = case.request
+    hard = [constraint for constraint in request.topology_spread if constraint.hard]
+    keys = tuple(constraint.topology_key for constraint in hard)
+
+    def counts(node: Node) -> bool:
+        allowed = all(OF_NODE[plugin](node, request) for plugin in ("NodeName", "NodeRegex", "NodeAffinity"))
+        return allowed and all(label(node, key) is not None for key in keys)
+
+    known_as = request.node, _pattern(request), request.node_required, keys
+    for constraint, key in zip(hard, keys, strict=True):
+        found, domain = cluster.selected(constraint.selector, key, counts, known_as), label(case.node, key)
+        skew = found[domain] + selects(constraint.selector, case.vm) - min(found.values(), default=0)
+        if domain is None or skew > constraint.max_skew:
+            yield f"it is not spread over {key} within {constraint.max_skew}"
 
 
-def spread(state: State) -> Iterator[str]:
-    """Decisions that exceed the skew of a required spread constraint."""
-    kinds: dict[tuple[t.Any, ...], list[Placed]] = defaultdict(list)
-    for placed in state.under("TopologySpread"):
-        request = placed.decision.request
-        hard = tuple(constraint for constraint in request.topology_spread if constraint.hard)
-        kinds[hard, *_asked_nodes(request)].append(placed)
-    for (hard, name, regex, required), alike in kinds.items():
-        nodes = {
-            node.name: node
-            for node in state.nodes.values()
-            if name in (None, node.name)
-            and (not regex or name_pattern(regex).matches(node.name))
-            and all(_matches(expression, node) for expression in required)
-            and all(_label(node, constraint.topology_key) is not None for constraint in hard)
-        }
-        theirs = {id(placed) for placed in alike}
-        for constraint in hard:
-            key = constraint.topology_key
-            kept = _count(nodes, [*state.guests, *(placed.guest for placed in alike)], constraint.selector, key)
-            # VMs that the constraint does not bind may have come later.
-            free = (placed.guest for placed in state.placed if id(placed) not in theirs)
-            late = _count(nodes, free, constraint.selector, key)
-            domains = {_label(node, key) or "" for node in nodes.values()}
-            lowest = min((kept[domain] + late[domain] for domain in domains), default=0)
-            for placed in alike:
-                domain = _label(state.nodes.get(placed.guest.node, Node(placed.guest.node)), key)
-                if domain is None or kept[domain] - lowest > constraint.max_skew:
-                    yield f"{placed}: is not spread over {key} within {constraint.max_skew}"
+def ha_rules(cluster: Cluster, case: Case) -> Iterator[str]:
+    """The HA manager would not move the VM because of a rule that it joins, or that has its VMID already."""
+    intent, vmid, here = case.request.ha, case.vm.vmid, cluster.on[case.node.name]
+    if intent is None:
+        return
+    rules = [rule for rule in cluster.snapshot.ha_rules if not rule.disabled]
+    own = [rule for rule in rules if rule.name == intent.joins or case.request.vmid in rule.vmids]
+    members = {rule.name: rule.vmids | cluster.joined[rule.name] for rule in rules}
+    members.update((rule.name, members[rule.name] | {vmid}) for rule in own)
+    positive = [members[rule.name] for rule in rules if rule.type == "resource-affinity" and rule.positive]
+    together = frozenset({vmid})
+    # Rules also keep a VM with those that others are kept with.
+    while (larger := together.union(*(each for each in positive if each & together))) != together:
+        together = larger
+    kept = together - {vmid}
+    for rule in own:
+        if rule.type == "node-affinity":
+            only = sum(each.type == rule.type for each in own) == 1
+            if only and rule.strict and case.node.name not in rule.nodes:
+                yield f"it is not on a node of HA rule {rule.name}"
+        elif rule.positive:
+            if kept & cluster.there and not kept & here:
+                yield f"it is not with the VMs of HA rule {rule.name}"
+        elif (members[rule.name] - together) & here:
+            yield f"it is not apart from the VMs of HA rule {rule.name}"
 
 
-def ha(state: State) -> Iterator[str]:
-    """Decisions that the HA manager would undo by moving the VM."""
-    rules = {rule.name: rule for rule in state.snapshot.ha_rules if not rule.disabled}
-    before = {guest.vmid for guest in state.snapshot.guests}
-    on: dict[str, set[int]] = defaultdict(set)
-    members = {name: set(rule.vmids) for name, rule in rules.items()}
-    for guest in (*state.snapshot.guests, *(placed.guest for placed in state.placed)):
-        on[guest.node].add(guest.vmid)
-        intent = guest.constraints.ha
-        if intent is not None and intent.joins in members:
-            members[intent.joins].add(guest.vmid)
-    bound: dict[str, dict[int, Placed]] = {name: {} for name in rules}
-    for placed in state.under("HARules"):
-        request = placed.decision.request
-        for name, rule in rules.items():
-            if request.ha is not None and (request.ha.joins == name or request.vmid in rule.vmids):
-                bound[name][placed.guest.vmid] = placed
-    positive = [members[name] for name, rule in rules.items() if rule.type == "resource-affinity" and rule.positive]
-    for name, rule in rules.items():
-        alone = []
-        for vmid, placed in bound[name].items():
-            here = on[placed.guest.node] - {vmid}
-            kept = _kept_together(positive, vmid)
-            if rule.type == "node-affinity":
-                own = [each for each in rules if rules[each].type == rule.type and vmid in bound[each]]
-                if rule.strict and placed.guest.node not in rule.nodes and own == [name]:
-                    yield f"{placed}: is not on a node of HA rule {name}"
-            elif rule.positive and not here & kept:
-                alone.append(placed)
-            elif not rule.positive and here & (before | bound[name].keys()) & members[name] - kept:
-                yield f"{placed}: is not apart from the VMs of HA rule {name}"
-        if len(alone) > (not members[name] & before):
-            yield from (f"{placed}: is not with the VMs of HA rule {name}" for placed in alone)
-
-
-def _kept_together(positive: Iterable[set[int]], vmid: int) -> set[int]:
-    """The VM and all that HA rules keep with it, directly or through others."""
-    group = {vmid}
-    while len(larger := group.union(*(members for members in positive if members & group))) > len(group):
-        group = larger
-    return group
+OF_CLUSTER: tuple[tuple[str, Callable[[Cluster, Case], Iterator[str]]], ...] = (
+    ("Names", own_name),
+    ("CPUOvercommit", vcpus),
+    ("MemoryOvercommit", memory),
+    ("GuestLimit", guests),
+    ("VolumeBinding", storages),
+    ("VolumeBinding", images),
+    ("TemplateLocality", template_locality),
+    ("DeviceClaims", devices),
+    ("VMAffinity", anti_affinity),
+    ("VMAffinity", affinity),
+    ("TopologySpread", spread),
+    ("HARules", ha_rules),
+)
+RULES: frozenset[str] = frozenset({*OF_NODE, *(plugin for plugin, _rule in OF_CLUSTER)})
+"""The plugins whose rules the law knows. There is none for Names."""

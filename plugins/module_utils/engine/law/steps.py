@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ...model import Decision, Guest, HAIntent, Request, Snapshot
 from ...plans import Creation, Move
-from .law import broken
-from .state import NAMES, InForce, State, arrived
+from .law import InForce, arrived, broken
 
-TAKEN_ELSEWHERE = frozenset({NAMES, "DeviceClaims", "VolumeBinding", "TemplateLocality"})
+OF_NEW_VMS = frozenset({"Names", "DeviceClaims", "VolumeBinding", "TemplateLocality"})
 """Rules about what a new VM creates or claims, which a moving guest has already."""
 
 BETWEEN_GUESTS = frozenset({"GuestLimit", "HARules", "TopologySpread", "VMAffinity"})
@@ -30,53 +29,46 @@ def broken_step(
     hold after all moves, but not in between; those of the HA manager must always hold.
     """
     in_force = in_force or InForce()
-    there = {guest.vmid: guest for guest in state.guests}
-    copies: list[Guest] = []
-    for each in in_flight:
-        copies.extend(_arriving(each, there))
+    copies = [guest for each in in_flight for guest in _arriving(each, state)]
     if isinstance(step, Creation):
-        moving = {step.decision.vmid}
-        decided: tuple[tuple[Decision, InForce], ...] = ((step.decision, in_force),)
+        decided = [(step.decision, in_force)]
     else:
-        moving = set(step.vmids)
-        gone = sorted(moving - there.keys())
+        there = {guest.vmid: guest for guest in state.guests}
+        gone = sorted({*step.vmids} - there.keys())
         if gone:
             return [f"guest {vmid} is not there" for vmid in gone]
         if there[step.vmid].node != step.source:
             return [f"guest {step.vmid} is on {there[step.vmid].node}, not on {step.source}"]
-        decided = tuple(_decided(there[vmid], step.target, state, in_force) for vmid in sorted(moving))
+        decided = [_moved(there[vmid], step.target, state, in_force) for vmid in sorted({*step.vmids})]
+    moving = {decision.vmid for decision, _in_force in decided}
     if any(guest.vmid in moving for guest in copies):
         return [f"guest {min(moving)} is under way already"]
-    others = [guest for guest in (*state.guests, *copies) if guest.vmid not in moving]
-    return broken(State(replace(state, guests=tuple(others)), decided))
+    others = tuple(guest for guest in (*state.guests, *copies) if guest.vmid not in moving)
+    return broken(replace(state, guests=others), decided)
 
 
-def _arriving(step: Move | Creation, there: dict[int, Guest]) -> list[Guest]:
+def _arriving(step: Move | Creation, state: Snapshot) -> list[Guest]:
     """What will be on the target when the step has ended."""
-    if isinstance(step, Move):
-        return [replace(there[vmid], node=step.target) for vmid in step.vmids if vmid in there]
-    return [arrived(step.decision)]
+    if isinstance(step, Creation):
+        return [arrived(step.decision, state)]
+    return [replace(guest, node=step.target) for guest in state.guests if guest.vmid in step.vmids]
 
 
-def _decided(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tuple[Decision, InForce]:
+def _moved(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tuple[Decision, InForce]:
     """The move of a guest as if it were a new VM like it; one that is off takes nothing unless stopped guests count,
-    and a template nothing at all. With the rules that hold for it."""
-    there, given = not guest.template, guest.constraints
-    member = any(guest.vmid in rule.vmids for rule in state.ha_rules)
-    request = Request(
-        guest.name or "",
-        cores=guest.cores if there and (guest.running or in_force.cpu.include_stopped) else 0,
-        cores_max=guest.cores,
-        memory=guest.memory if there and (guest.running or in_force.memory.include_stopped) else 0,
-        vmid=guest.vmid,
-        tags=guest.tags,
-        pool=guest.pool,
-        affinity=tuple(term for term in given.affinity if not term.together),
-        topology_spread=given.topology_spread,
-        node_required=given.node_required,
-        tolerations=given.tolerations,
-        ha=given.ha or (HAIntent() if member else None),
-        gang=given.gang,
+    and a template nothing at all. With the rules that hold for it.
+    """
+    there, member = not guest.template, any(guest.vmid in rule.vmids for rule in state.ha_rules)
+    rules = replace(
+        guest.constraints,
+        affinity=tuple(term for term in guest.constraints.affinity if not term.together),
+        ha=guest.constraints.ha or (HAIntent() if member else None),
     )
-    exempt = TAKEN_ELSEWHERE if there else TAKEN_ELSEWHERE | BETWEEN_GUESTS
+    request = Request(
+        guest.name or "", vmid=guest.vmid, tags=guest.tags, pool=guest.pool, cores_max=guest.cores,
+        cores=guest.cores if there and (guest.running or in_force.cpu.include_stopped) else 0,
+        memory=guest.memory if there and (guest.running or in_force.memory.include_stopped) else 0,
+        **{each.name: getattr(rules, each.name) for each in fields(rules)},
+    )  # fmt: skip
+    exempt = OF_NEW_VMS if there else OF_NEW_VMS | BETWEEN_GUESTS
     return Decision(request, target, guest.vmid), replace(in_force, rules=in_force.rules - exempt)

@@ -120,13 +120,10 @@ def _scheduled(
     scheduler: Scheduler, requests: Sequence[Request], now: float, present: Collection[Request]
 ) -> list[Outcome]:
     """Schedule the requests in their order, and note the turn of each decision."""
-    mark = len(scheduler.cluster.journal)
     outcomes = scheduler.schedule_all(requests, now, present)
-    last = {change.guest.vmid: number for number, change in enumerate(scheduler.cluster.journal[mark:]) if change.added}
-    decided = [outcome for outcome in outcomes if outcome.decision is not None]
-    decided.sort(key=lambda outcome: last[outcome.decision.vmid] if outcome.decision is not None else 0)
-    for turn, outcome in enumerate(decided, 1):
-        outcome.turn = turn
+    decided = [(outcome.decision.turn, outcome) for outcome in outcomes if outcome.decision is not None]
+    for number, (_turn, outcome) in enumerate(sorted(decided, key=lambda each: each[0]), 1):
+        outcome.turn = number
     return outcomes
 
 

@@ -14,7 +14,7 @@ from support.plan_walk import done, walk
 from support.small_cluster import guest, node, profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.state import InForce
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
