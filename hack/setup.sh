@@ -48,6 +48,11 @@ if [ ! -e "$stamp" ]; then
   touch "$stamp"
 fi
 
+# Git leaves the compiled code of packages that are gone. Ansible takes such a folder for the module of the same name.
+find plugins -depth -type d ! -name __pycache__ | while read -r folder; do
+  [ -n "$(find "$folder" -type f ! -path '*/__pycache__/*' -print -quit)" ] || rm -rf "$folder"
+done
+
 if [ "$(readlink "$link" || true)" != "$CHECKOUT" ]; then
   mkdir -p "$(dirname "$link")"
   ln -sfn "$CHECKOUT" "$link"
