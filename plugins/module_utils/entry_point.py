@@ -15,7 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted
-from .reservations.database import passwords_in
+from .reservations.opening import passwords_in
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from .lease import LeaseLost
-from .ledger import AlreadyReserved, Cycle, Ledger, ReservationLost, open_ledger
+from .ledger import AlreadyReserved, Cycle, Ledger, ReservationLost
+from .opening import open_ledger
 from .records import Durations, Holder, Reservation
 
 __all__ = [

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database of the ledger: its interface, its tables, and how the one that the user names is opened.
+"""The database of the ledger: its interface and its tables.
 
 Its users write SQL that both SQLite (from 3.24, which enterprise distributions still ship) and PostgreSQL understand,
 with C(?) for parameters. The clock belongs to the database, so that schedulers on several hosts agree on what has
@@ -11,18 +11,13 @@ expired.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import threading
-import time
 import typing as t
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from urllib.parse import unquote
 
-from ..errors import CollectionError, InvalidRequest, LedgerIncompatible, LedgerUnavailable
+from ..errors import CollectionError, LedgerIncompatible
 
 Clock = Callable[[], float]
 Row = tuple[t.Any, ...]
@@ -181,71 +176,3 @@ def check_version(rows: Sequence[Row], location: str) -> None:
         expected=VERSION,
         found=versions,
     )
-
-
-# --- which database the option C(reservations) names ---
-
-_POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
-_PATHS = ("/", "~", "sqlite:///")
-_SCHEME = re.compile(r"\A[\w+.-]*:/+")
-_PASSWORD_PARAMETER = re.compile(r"password\s*=\s*(?:'(?P<quoted>[^']*)'|(?P<plain>[^&\s]*))", re.IGNORECASE)
-
-
-def passwords_in(where: str | None) -> set[str]:
-    """The passwords in the URL of a ledger, both as written and decoded.
-
-    The URL may be misspelt: any text between a colon and a later C(@) may be a password.
-    """
-    if where is None or where.startswith(_PATHS):
-        return set()
-    written = {match.group("quoted") or match.group("plain") for match in _PASSWORD_PARAMETER.finditer(where)}
-    for account in (_SCHEME.sub("", where), where if "://" not in where else ""):
-        _user, _colon, rest = account.partition(":")
-        written |= {rest[: match.start()] for match in re.finditer("@", rest)}
-    return {text for password in written if password for text in (password, unquote(password))}
-
-
-def open_database(where: str | None, clock: Clock | None) -> Database:
-    """Open the database that the option C(reservations) names; see C(open_ledger)."""
-    from .sqlite import SQLiteDatabase
-
-    if where is None or where == "default":
-        return SQLiteDatabase(_default_path(), clock or time.time)
-    if where == "none":
-        return SQLiteDatabase(None, clock or time.time)
-    if where.startswith(_POSTGRESQL_SCHEMES):
-        from .postgresql import PostgreSQLDatabase
-
-        return PostgreSQLDatabase(where, clock)
-    # Some write three slashes before an absolute path and some four.
-    if where.startswith("sqlite:///"):
-        where = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/")
-    path = _expanded(Path(where)) if where.startswith("~") else Path(where)
-    if not path.is_absolute() or "\0" in where:
-        # A relative path depends on the working directory, and processes with different ledgers share nothing.
-        scheme, separator, _secret = where.replace("\0", "?").partition("://")
-        shown = f"{scheme}{separator}..." if separator else scheme
-        for password in sorted(passwords_in(where), key=len, reverse=True):
-            shown = shown.replace(password, "...")
-        raise InvalidRequest(
-            f"reservations is '{shown}': expected default, none, an absolute path, sqlite:///path or "
-            "postgresql://user@host/database."
-        )
-    return SQLiteDatabase(path, clock or time.time)
-
-
-def _default_path() -> Path:
-    state = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG standard requires that a relative path is ignored.
-    folder = Path(state) if os.path.isabs(state) else _expanded(Path("~/.local/state"))
-    return folder / "qemu_scheduler" / "reservations.db"
-
-
-def _expanded(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError as exc:
-        raise LedgerUnavailable(
-            f"The ledger of reservations {path} cannot be found: {exc}. Set `reservations` to an absolute path.",
-            location=str(path),
-        ) from exc

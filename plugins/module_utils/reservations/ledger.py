@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..errors import CollectionError
 from . import lease
-from .database import Clock, Database, Row, Transaction, open_database
+from .database import Database, Row, Transaction
 from .records import COLUMNS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
@@ -49,19 +49,6 @@ class ReservationLost(CollectionError):
             cluster=cluster,
             vmids=lost,
         )
-
-
-def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Durations | None = None) -> Ledger:
-    """Open the ledger at `where`, and create it if it does not exist.
-
-    where is None or C(default) for a file in the user's state directory; an absolute path or C(sqlite:///path); a
-    C(postgresql://) URL; or C(none) for a ledger in memory, which no other process shares and which ends with the
-    returned object. clock returns seconds since the epoch; without it the ledger's own clock is used: that of the
-    PostgreSQL server, or of this host.
-
-    Raises InvalidRequest, LedgerUnavailable, LedgerIncompatible or MissingLibrary, none of which shows a password.
-    """
-    return Ledger(open_database(where, clock), durations or Durations())
 
 
 class Ledger:

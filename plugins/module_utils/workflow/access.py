@@ -35,7 +35,8 @@ from ..proxmox.inventory.snapshot import (
 from ..proxmox.options.kinds import HOSTPCI
 from ..proxmox.options.kinds import USB as USB_KIND
 from ..proxmox.options.table import option_of
-from ..reservations.ledger import Ledger, open_ledger
+from ..reservations.ledger import Ledger
+from ..reservations.opening import open_ledger
 from ..reservations.records import Holder, Reservation
 from .options.rules import standing_rules
 

@@ -27,7 +27,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     open_ledger,
     sqlite,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.database import passwords_in
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.opening import passwords_in
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import network_file_system
 
 MOUNTS = """\
