@@ -12,11 +12,11 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
 from .engine.cache import ClusterState
-from .engine.diagnosis import Outcome
 from .engine.framework.interface import Plugin
 from .engine.plugins.builtin import BUILTIN
 from .engine.profiles import DEFAULT, Registry, build_profiles
 from .engine.scheduling_cycle import Scheduler
+from .engine.verdicts import Outcome
 from .model import GIB, Decision, Disk, Guest, Node, Request, Snapshot, Storage
 
 ROUNDS = 60

@@ -28,7 +28,6 @@ import pytest
 import yaml
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
     ScorePlugin,
@@ -37,7 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     Device,

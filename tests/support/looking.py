@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 
 

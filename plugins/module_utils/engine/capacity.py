@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
 from .cache import ClusterState
-from .diagnosis import Outcome
 from .framework.status import Category
 from .profiles import Profile
 from .scheduling_cycle import Scheduler
+from .verdicts import Outcome
 
 MOST = 10_000
 """The counting stops after this many VMs, as a shape that takes nothing would always fit."""

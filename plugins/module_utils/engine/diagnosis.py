@@ -1,19 +1,18 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The outcome of a request: as data, and as a message in the style of Kubernetes."""
+"""Why a request was not placed: its outcome, with a message in the style of Kubernetes."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable, PluginFailed
-from ..model import Decision, Request
+from ..model import Request
 from .framework.status import Category, Code, Status
 from .texts import first
-from .verdicts import NodeVerdict, Verdicts
+from .verdicts import Outcome, Verdicts
 
 _DETAILED = frozenset({Category.STORAGE, Category.DEVICE, Category.PLACEMENT})
 """Messages include the details of rejections of these categories."""
@@ -23,73 +22,6 @@ NODES_NAMED = 5
 
 DETAILS_TOLD = 5
 """How many different details a message names; the verdicts contain all."""
-
-
-class RunnerUp(t.NamedTuple):
-    """The second-best node, and how much lower its score is than that of the chosen node."""
-
-    node: str
-    distance: float
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of one request.
-
-    Attributes:
-        decision: set if the request was placed.
-        error: set if it was not placed.
-        looked: the verdicts on the nodes; None when the request failed before.
-        findings: those of the PostFilter plugins, by plugin.
-        rejected_by: the plugins that rejected nodes; an event of one of them may make the request fit.
-        resolvable: whether a change in the cluster can help.
-        turn: the number of this decision among those of the batch, by the time when they were made; None for a VM
-            that has no decision of its own.
-        exhausted: whether a search for places of all requests together ended at its limit.
-        until: the time at which it fits without any change, on the clock of Request.created; None if there is none.
-    """
-
-    request: Request
-    decision: Decision | None = None
-    error: CollectionError | None = None
-    looked: Verdicts | None = None
-    findings: Mapping[str, t.Any] = field(default_factory=dict)
-    rejected_by: frozenset[str] = frozenset()
-    resolvable: bool = False
-    turn: int | None = None
-    exhausted: bool = False
-    until: float | None = None
-
-    def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """One verdict per node, in order of name; empty when the request failed before any node was looked at."""
-        return self.looked.all() if self.looked is not None else ()
-
-    @property
-    def runner_up(self) -> RunnerUp | None:
-        """The best of the other nodes that passed; None when none did, or the request was not placed."""
-        decision = self.decision
-        if decision is None:
-            return None
-        best = self.looked.best(2) if self.looked is not None else []
-        second = next((verdict for verdict in best if verdict.node != decision.node), None)
-        return None if second is None else RunnerUp(second.node, decision.score - (second.score or 0.0))
-
-    @property
-    def message(self) -> str:
-        """One sentence: where the VM goes and how far that node leads, or why it is not placed."""
-        if self.error is not None:
-            return self.error.message
-        decision = self.decision
-        if decision is None:
-            return f'VM "{self.request.name}" was not decided'
-        text = f'VM "{self.request.name}" goes to {decision.node} as {decision.vmid} with score {decision.score:.1f}'
-        second = self.runner_up
-        if second is None:
-            return f"{text}: no other node passed"
-        if second.distance < 0:
-            return f"{text}, {-second.distance:.1f} behind {second.node}, so that all VMs fit"
-        lead = f"{second.distance:.1f} ahead of" if second.distance > 0 else "level with"
-        return f"{text}, {lead} {second.node}"
 
 
 def unplaceable(

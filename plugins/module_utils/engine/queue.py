@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..model import Request
-from .diagnosis import Outcome
 from .framework.interface import Event, Numbered
 from .framework.status import Category
 from .profiles import Profile
 from .selectors import attracts
+from .verdicts import Outcome
 
 BACKOFF_FIRST = 1.0
 BACKOFF_MOST = 10.0

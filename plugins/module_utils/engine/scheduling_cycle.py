@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo
-from .diagnosis import Outcome, not_permitted, not_reserved, unplaceable
+from .diagnosis import not_permitted, not_reserved, unplaceable
 from .framework.interface import (
     CycleState,
     Draft,
@@ -37,7 +37,7 @@ from .kept_verdicts import KeptVerdicts, Kind
 from .profiles import Profile, profile_of
 from .queue import Batch, Queued
 from .sharing import SharedVerdicts
-from .verdicts import POINTS, PlainScores, Verdicts
+from .verdicts import POINTS, Outcome, PlainScores, Verdicts
 from .vmids.choice import AnyVMID, InvalidVMIDChoice, VMIDChoice, intersection
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import VMID_MIN, AffinityTerm, Constraints, Decision, Guest, Node, Request, Snapshot
 from .cache import ClusterState, assumed_guest
-from .diagnosis import Outcome
 from .framework.status import Status
 from .node_selection import CLUSTER_KEY
 from .plugins.nodes import NodeAffinity
@@ -25,6 +24,7 @@ from .plugins.topology_spread import TopologySpread
 from .plugins.vm_affinity import VMAffinity
 from .profiles import Profile, Registry
 from .scheduling_cycle import Scheduler
+from .verdicts import Outcome
 
 BETWEEN_CLUSTERS = (NodeAffinity, TopologySpread, VMAffinity)
 """The plugins whose rules apply between clusters, if the profile contains them."""

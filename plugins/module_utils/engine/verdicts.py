@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdicts on all nodes in one scheduling cycle: those of sharing plugins on nodes and on groups of nodes, and the
-whole verdict on each node.
+"""The outcome of a request in one scheduling cycle, with its verdicts on all nodes: those of sharing plugins on nodes
+and on groups of nodes, and the whole verdict on each node.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import CollectionError
+from ..model import Decision, Request
 from .cache import NodeInfo
 from .framework.interface import FilterPlugin, ScorePlugin
 from .framework.status import Status
@@ -289,3 +291,70 @@ class Verdicts:
             position = self._position(info.index)
             scores[plugin.name] = PluginScore(raws[position], normalized_of[position], self._weights[plugin.name])
         return NodeVerdict(info.name, score=self.mean(self._totals([info.index], past)[0]), scores=scores)
+
+
+class RunnerUp(t.NamedTuple):
+    """The second-best node, and how much lower its score is than that of the chosen node."""
+
+    node: str
+    distance: float
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of one request.
+
+    Attributes:
+        decision: set if the request was placed.
+        error: set if it was not placed.
+        looked: the verdicts on the nodes; None when the request failed before.
+        findings: those of the PostFilter plugins, by plugin.
+        rejected_by: the plugins that rejected nodes; an event of one of them may make the request fit.
+        resolvable: whether a change in the cluster can help.
+        turn: the number of this decision among those of the batch, by the time when they were made; None for a VM
+            that has no decision of its own.
+        exhausted: whether a search for places of all requests together ended at its limit.
+        until: the time at which it fits without any change, on the clock of Request.created; None if there is none.
+    """
+
+    request: Request
+    decision: Decision | None = None
+    error: CollectionError | None = None
+    looked: Verdicts | None = None
+    findings: Mapping[str, t.Any] = field(default_factory=dict)
+    rejected_by: frozenset[str] = frozenset()
+    resolvable: bool = False
+    turn: int | None = None
+    exhausted: bool = False
+    until: float | None = None
+
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """One verdict per node, in order of name; empty when the request failed before any node was looked at."""
+        return self.looked.all() if self.looked is not None else ()
+
+    @property
+    def runner_up(self) -> RunnerUp | None:
+        """The best of the other nodes that passed; None when none did, or the request was not placed."""
+        decision = self.decision
+        if decision is None:
+            return None
+        best = self.looked.best(2) if self.looked is not None else []
+        second = next((verdict for verdict in best if verdict.node != decision.node), None)
+        return None if second is None else RunnerUp(second.node, decision.score - (second.score or 0.0))
+
+    @property
+    def message(self) -> str:
+        """One sentence: where the VM goes and how far that node leads, or why it is not placed."""
+        if self.error is not None:
+            return self.error.message
+        decision = self.decision
+        if decision is None:
+            return f'VM "{self.request.name}" was not decided'
+        text = f'VM "{self.request.name}" goes to {decision.node} as {decision.vmid} with score {decision.score:.1f}'
+        second = self.runner_up
+        if second is None:
+            return f"{text}: no other node passed"
+        if second.distance < 0:
+            return f"{text}, {-second.distance:.1f} behind {second.node}, so that all VMs fit"
+        lead = f"{second.distance:.1f} ahead of" if second.distance > 0 else "level with"
+        return f"{text}, {lead} {second.node}"

@@ -9,7 +9,7 @@ import enum
 import typing as t
 from dataclasses import dataclass, field
 
-from ..engine.diagnosis import Outcome
+from ..engine.verdicts import Outcome
 from ..errors import CollectionError, Interrupted
 from ..model import Decision, Guest, Request
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..engine.cache import ClusterState
-from ..engine.diagnosis import Outcome
 from ..engine.framework.status import Category
 from ..engine.planner.batch import place_batch
 from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
+from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations

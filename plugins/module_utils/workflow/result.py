@@ -9,9 +9,8 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from ..engine.diagnosis import Outcome
 from ..engine.texts import first
-from ..engine.verdicts import NodeVerdict
+from ..engine.verdicts import NodeVerdict, Outcome
 from ..errors import CollectionError, Interrupted, PluginFailed
 from ..model import Decision
 from ..proxmox.making import LeftBehind, NotStarted, Unknown

@@ -13,10 +13,10 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
-from ..engine.diagnosis import Outcome
 from ..engine.framework.interface import Event
 from ..engine.profiles import Profile
 from ..engine.queue import SchedulingQueue
+from ..engine.verdicts import Outcome
 from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot
 from .job import Job

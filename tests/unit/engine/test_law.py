@@ -21,7 +21,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     DeviceUse,
     NodeInfo,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_rules import HARules
@@ -44,6 +43,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     VolumeBinding,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,

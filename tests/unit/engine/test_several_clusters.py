@@ -16,13 +16,13 @@ from support.random_clusters import requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.several_clusters import (
     Member,
     MultiClusterScheduler,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import TemplateNotFound
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     AffinityTerm,

@@ -16,7 +16,6 @@ from support.random_clusters import broken_rules, requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
     Event,
@@ -30,6 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     unschedulable,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,

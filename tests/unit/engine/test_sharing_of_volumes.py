@@ -12,8 +12,8 @@ from support.effort import lines_run
 from support.small_cluster import node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Disk, Snapshot, Storage
 
 CLASSES = {"fast": {"types": ["rbd"]}, "any": {"overcommit": 1.5}, "own": {"shared": False}}

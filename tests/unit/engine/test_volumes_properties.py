@@ -18,7 +18,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     NodeInfo,
     NodeStorage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
     Plugin,
@@ -33,7 +32,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile, Registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
     allowed,

@@ -11,7 +11,7 @@ import pytest
 from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import explain
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import decision_result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.small_cluster import vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     NoNodesAvailable,
     TaskFailed,

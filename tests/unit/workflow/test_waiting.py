@@ -13,7 +13,6 @@ import pytest
 from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
     Event,
@@ -24,6 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     unschedulable,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
     AuthenticationFailed,

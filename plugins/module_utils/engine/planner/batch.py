@@ -15,10 +15,10 @@ from dataclasses import replace
 from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ...model import Decision, Request
 from ..cache import ClusterState
-from ..diagnosis import Outcome
 from ..framework.interface import QueueSortPlugin
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
+from ..verdicts import Outcome
 
 
 def place_batch(

@@ -12,7 +12,6 @@ from support.looking import allowed, normalized, reasons
 from support.small_cluster import cluster, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.diagnosis import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
     FilterPlugin,
@@ -23,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     unschedulable,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     InvalidPluginConfig,
     InvalidRequest,
