@@ -12,9 +12,10 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.validation import check_type_dict
 
 from .engine.texts import alike, hint
-from .errors import CollectionError, Interrupted
+from .errors import CollectionError, Interrupted, InvalidRequest
 from .reservations.opening import passwords_in
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS
@@ -40,11 +41,40 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     class Module(module_class):
         """Hides secrets in failures, and suggests options."""
 
+        def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
+            # The last step before Ansible checks the options.
+            super()._set_internal_properties(*args, **kwargs)
+            for message in _not_mappings(self.argument_spec, self.params):
+                # They would be shown, and secrets in them may be anywhere.
+                self.params: dict[str, t.Any] = {}
+                self.fail_json(msg=message, error_code=InvalidRequest.code)
+
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
             self.no_log_values.update(_secrets(self.argument_spec, self.params))
             super().fail_json(with_suggestions(msg, self.argument_spec), **kwargs)
 
     return Module
+
+
+def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
+    """Yield a text for each option that has options of its own and no mapping as its value.
+
+    Ansible does not name the option in its messages about these, and crashes on numbers and booleans.
+    """
+    for name, option in argument_spec.items():
+        value = given.get(name)
+        if value is None or "options" not in option:
+            continue
+        for number, item in enumerate(value if isinstance(value, list) else [value]):
+            where = f"{path}{name}[{number}]" if isinstance(value, list) else f"{path}{name}"
+            if isinstance(item, str):
+                with contextlib.suppress(TypeError):
+                    item = check_type_dict(item)
+            if isinstance(item, Mapping):
+                yield from _not_mappings(option["options"], item, f"{where}.")
+            else:
+                keys = ", ".join(list(option["options"])[:4])
+                yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:

@@ -42,6 +42,7 @@ def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
     there = {NODE_KEY, *(key for info in cluster.nodes for key in info.node.labels)}
     wanted = [each.topology_key for each in request.topology_spread if each.hard]
     wanted += [each.topology_key for each in request.affinity if each.required]
+    wanted += [each.key for each in request.node_required if each.operator not in ("NotIn", "DoesNotExist")]
     for key in dict.fromkeys(wanted):
         if key not in there:
             yield f"no node has the label '{key}', known: {known(there, key)}"

@@ -29,6 +29,29 @@ def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner
 @pytest.mark.parametrize(
     ("options", "told"),
     [
+        ({"ha": True}, "ha: expected a mapping with keys such as rule, group, state, got bool"),
+        ({"make_room": 3}, "make_room: expected a mapping with keys such as"),
+        ({"tolerations": ["gpu"]}, "tolerations[0]: expected a mapping with keys such as"),
+        ({"vms": [{"name": "a"}, "b"]}, "vms[1]: expected a mapping with keys such as"),
+        ({"vms": [{"name": "a", "ha": "started"}]}, "vms[0].ha: expected a mapping with keys such as"),
+    ],
+)
+def test_value_that_has_to_be_a_mapping__is_refused_with_its_place(
+    options: dict[str, Any], told: str, planner: Controller
+) -> None:
+    failed = planner.run("qemu_schedule", **options)
+    assert failed["error_code"] == "InvalidRequest"
+    assert failed["msg"].startswith(told)
+
+
+def test_mapping_as_text__is_a_mapping(planner: Controller) -> None:
+    planned = planner.run("qemu_schedule", vms=["name=a", '{"name": "b"}'], check=True)
+    assert [vm["name"] for vm in planned["vms"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
         ({"node": "pve-1"}, "no node 'pve-1', known: pve1, pve2, pve3; did you mean pve1?"),
         ({"scsi": {"scsi0": "local-lwm:8"}}, "no storage 'local-lwm', known: local, local-lvm, shared; did you mean"),
         ({"clone": "debian-31"}, "debian-13"),

@@ -58,6 +58,7 @@ def test_pool__gives_the_properties_of_a_card() -> None:
     ("body", "told"),
     [
         ({}, "address_pools.lan.network: is missing, expected a network, for example 192.0.2.0/24"),
+        ({"network": "192.0.2.5"}, "address_pools.lan.network: '192.0.2.5' is not valid, expected a network"),
         ({"network": "192.0.2.5/24"}, "address_pools.lan.network: 192.0.2.5/24 has host bits set"),
         ({"network": "192.0.2.0/24", "range": []}, "address_pools.lan: unknown key 'range'"),
         ({"network": "192.0.2.0/24", "ranges": ["192.0.3.1"]}, "address_pools.lan.ranges[0]: '192.0.3.1'"),

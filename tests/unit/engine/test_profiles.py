@@ -140,7 +140,7 @@ def test_dict_setting__is_replaced_as_a_whole() -> None:
         # What scores are told as well is wrong where the user wrote it.
         (
             {"filters": {"CPUOvercommit": {"config": {"ratio": "x"}}}},
-            r"filters\.CPUOvercommit\.config\.ratio: expected float",
+            r"filters\.CPUOvercommit\.config\.ratio: expected a number",
         ),
         (
             {"filters": {"VolumeBinding": {"config": {"storage_classes": {"fast": {"typs": []}}}}}},

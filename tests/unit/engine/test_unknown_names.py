@@ -17,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     CloneSource,
     DeviceClaim,
     Disk,
+    Expression,
     Request,
     Selector,
     SpreadConstraint,
@@ -55,6 +56,7 @@ def test_message__ends_with_the_names_that_there_are(request_: Request, end: str
     [
         {"topology_spread": (SpreadConstraint("rak", Selector(name="a")),)},
         {"affinity": (AffinityTerm(True, Selector(name="a"), topology_key="rak"),)},
+        {"node_required": (Expression("rak", "In", ("r1",)),)},
     ],
 )
 def test_label_that_no_node_has__is_told_with_those_that_there_are(rule: dict[str, Any]) -> None:
@@ -66,6 +68,11 @@ def test_label_that_no_node_has__is_told_with_those_that_there_are(rule: dict[st
 def test_label_of_a_preference__does_not_have_to_exist() -> None:
     preferred = SpreadConstraint("rak", Selector(name="a"), hard=False)
     assert "rak" not in scheduler(cluster(NODES)).schedule(vm(gib=999, topology_spread=(preferred,))).message
+
+
+def test_label_that_a_node_must_not_have__does_not_have_to_exist() -> None:
+    required = (Expression("rak", "NotIn", ("r1",)), Expression("rak", "DoesNotExist"))
+    assert "rak" not in scheduler(cluster(NODES)).schedule(vm(gib=999, node_required=required)).message
 
 
 @pytest.mark.parametrize(

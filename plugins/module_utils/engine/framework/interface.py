@@ -233,6 +233,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "list": (list,),
     "dict": (dict,),
 }
+_EXPECTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "list": "a list",
+    "dict": "a mapping",
+}
 
 # Beyond it floats are not exact to the whole number. NaN is on no side of it.
 _LARGEST = 1e15
@@ -263,7 +271,7 @@ class Setting:
         value = _from_text(self.kind, value)
         fits: bool = isinstance(value, _KINDS[self.kind])
         if not fits or (isinstance(value, bool) and self.kind != "bool"):
-            raise InvalidPluginConfig(f"{where}: expected {self.kind}, got {value!r}")
+            raise InvalidPluginConfig(f"{where}: expected {_EXPECTED[self.kind]}, got {value!r}")
         if self.kind in ("int", "float") and not -_LARGEST < value < _LARGEST:
             raise InvalidPluginConfig(f"{where}: expected a number below 1e15, got {str(value)[:20]}")
         if self.minimum is not None and value < self.minimum:

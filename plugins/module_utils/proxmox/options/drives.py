@@ -227,5 +227,7 @@ def _check(drive: Drive, value: t.Any) -> None:
         raise invalid(drive.slot, value, _EXPECTED)
     if _UNIT.fullmatch(found[2]):
         raise invalid(drive.slot, value, f"a size in GiB without a unit, for example {found[1]}:32")
+    if found[2].endswith(".iso") and "/" not in found[2]:
+        raise invalid(drive.slot, value, f"an ISO image with its folder, for example {found[1]}:iso/{found[2]}")
     if found[2].startswith("iso/") and not drive.cdrom:
         raise invalid(drive.slot, value, "media=cdrom beside an ISO image")

@@ -192,7 +192,7 @@ def _check_sizes(options: Mapping[str, Value]) -> None:
 def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:
     bios = options.get("bios", None if cloned else "seabios")
     if "efidisk0" in options and bios not in (None, "ovmf"):
-        raise invalid("efidisk0", "given", f"bios=ovmf beside it, not {bios}")
+        raise InvalidRequest(f"efidisk0: requires bios=ovmf, and bios is {bios}", option="efidisk0")
 
 
 def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> list[str]:

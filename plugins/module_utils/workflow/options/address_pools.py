@@ -16,6 +16,7 @@ from ...errors import InvalidRequest
 from ...proxmox.options.values import Fields, invalid, listed, text_of
 
 KEYS = ("network", "ranges", "exclude", "gateway", "nameservers", "searchdomains", "ignore_unread")
+NETWORK_EXPECTED = "a network, for example 192.0.2.0/24"
 
 Pools: t.TypeAlias = "Mapping[str, AddressPool]"
 Wanted: t.TypeAlias = "Mapping[str, tuple[AddressPool, ...]]"
@@ -74,7 +75,9 @@ def _pool(where: str, name: str, body: t.Any) -> AddressPool:
 
 
 def _network(fields: Fields) -> Network:
-    text = fields.needed("network", "a network, for example 192.0.2.0/24")
+    text = fields.needed("network", NETWORK_EXPECTED)
+    if "/" not in text:
+        raise invalid(fields.path("network"), text, NETWORK_EXPECTED)
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:

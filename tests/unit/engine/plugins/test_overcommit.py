@@ -117,7 +117,7 @@ def test_ratio__can_be_used_to_its_edge() -> None:
 
 
 def test_ratio_that_is_no_number__is_named() -> None:
-    with pytest.raises(InvalidPluginConfig, match=r"CPUOvercommit\.config\.pools\.prod: expected float, got 'many'"):
+    with pytest.raises(InvalidPluginConfig, match=r"CPUOvercommit\.config\.pools\.prod: expected a number, got 'many'"):
         scheduler(cluster([]), {"filters": {"CPUOvercommit": {"config": {"pools": {"prod": "many"}}}}})
 
 

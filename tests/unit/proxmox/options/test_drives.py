@@ -106,6 +106,7 @@ def test_drive__is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk 
         ({"volume": "vmdata:32", "storage": "other"}, "the storage once"),
         ("vmdata:4,size=9G", "one size"),
         ("local:iso/debian-13.iso", "media=cdrom"),
+        ("local:debian-13.iso,media=cdrom", "local:iso/debian-13.iso"),
         ("vmdata:vm-1-disk-0,import-from=local:import/x.raw", "for a new volume only"),
         ("vmdata:32,cache=fast", "writeback"),
     ],
