@@ -191,8 +191,8 @@ def fits(request: Request, node: Node) -> bool:
     return not node.cores or most_vcpus(request) <= node.cores
 
 
-TOO_MANY = "held {} guests, the most allowed"
-TOO_MANY_TAGGED = "held {} guests with tag '{}', the most allowed"
+TOO_MANY = "reached max_guests {}"
+TOO_MANY_TAGGED = "reached the limit {} of guests with tag '{}'"
 
 
 class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
@@ -227,10 +227,10 @@ class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         limits: dict[str, int] = state[self.name]
         if self.max_guests is not None and guests_with(node) >= self.max_guests:
-            return unschedulable(TOO_MANY.format(self.max_guests))
+            return unschedulable(TOO_MANY.format(self.max_guests), f"it holds {guests_with(node)}")
         for tag, limit in limits.items():
             if guests_with(node, tag) >= limit:
-                return unschedulable(TOO_MANY_TAGGED.format(limit, tag))
+                return unschedulable(TOO_MANY_TAGGED.format(limit, tag), f"it holds {guests_with(node, tag)}")
         return None
 
 

@@ -213,7 +213,7 @@ def test_there__is_no_limit_until_one_is_set() -> None:
 
 def test_node_that_holds_as_many_as_allowed__is_refused() -> None:
     outcome = limited([node("pve1"), node("pve2")], max_guests=3).schedule(vm())
-    assert reasons(outcome, "GuestLimit") == {"pve1": "held 3 guests, the most allowed"}
+    assert reasons(outcome, "GuestLimit") == {"pve1": "reached max_guests 3 (it holds 3)"}
     assert allowed(limited([node("pve1")], max_guests=4).schedule(vm())) == {"pve1"}
 
 
@@ -221,9 +221,14 @@ def test_limit_per_tag__holds_for_those_that_bear_it() -> None:
     where = limited([node("pve1")], tags={"db": 2, "web": 2})
     assert allowed(where.schedule(vm("plain"))) == {"pve1"}
     assert reasons(where.schedule(vm(tags=frozenset({"db"}))), "GuestLimit") == {
-        "pve1": "held 2 guests with tag 'db', the most allowed"
+        "pve1": "reached the limit 2 of guests with tag 'db' (it holds 2)"
     }
     assert allowed(where.schedule(vm("web", tags=frozenset({"web"})))) == {"pve1"}
+
+
+def test_node_that_holds_more_than_the_limit__is_told_with_how_many_it_holds() -> None:
+    outcome = limited([node("pve1")], max_guests=2).schedule(vm())
+    assert reasons(outcome, "GuestLimit") == {"pve1": "reached max_guests 2 (it holds 3)"}
 
 
 def test_what_this_run_places__counts_towards_the_limit() -> None:
