@@ -89,6 +89,9 @@ def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]
     return {**rest, "description": description} if description else rest
 
 
+# --- how binding can end ---
+
+
 @dataclass(frozen=True, slots=True)
 class Created:
     """The VM is as requested.

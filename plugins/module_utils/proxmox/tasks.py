@@ -235,6 +235,8 @@ class TaskFollower:
         )
 
 
+# --- writes, which are sent again, and the quorum that they need ---
+
 SENDINGS = 3
 BUSY_PAUSE = 3.0
 _PAUSE = 1.0

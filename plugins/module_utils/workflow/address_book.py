@@ -16,7 +16,6 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..engine.address_pools import Address, AddressPool
 from ..engine.texts import first
 from ..errors import CollectionError
 from ..model import Guest, Request
@@ -25,7 +24,7 @@ from ..proxmox.inventory.static_addresses import read_static_addresses
 from ..proxmox.options.table import to_api
 from ..proxmox.options.values import addresses_of_card, static_addresses
 from ..reservations.records import Reservation
-from .options.address_pools import Pools
+from .options.address_pools import Address, AddressPool, Pools
 from .options.entries import Entry
 
 _TOLD = 10

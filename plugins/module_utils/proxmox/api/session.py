@@ -154,6 +154,8 @@ def _on_the_wire(value: t.Any) -> t.Any:
     return int(value) if isinstance(value, bool) else value
 
 
+# --- the connection options: hosts, credentials and authentication ---
+
 _DEFAULT_PORT = 8006
 _DEFAULT_TIMEOUT = 30
 _LONGEST_TIMEOUT = 24 * 3600

@@ -181,6 +181,8 @@ def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
     return BoundedSocket
 
 
+# --- the hosts of one cluster ---
+
 # Seconds before each further try of a read whose connection broke.
 READ_AGAIN_AFTER = (0.2, 1.0)
 # Seconds to wait for a connection while there is another host to try.

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.address_pools import AddressPool
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.address_pools import (
+    AddressPool,
     parse_addresses,
     parse_pools,
 )
