@@ -76,6 +76,11 @@ class Schema(fakepve_schema.Schema):
         # Perl prints its patterns with a prefix that Python does not know.
         return cls(json.loads(text.replace("(?^:", "(?:")))
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - each release is loaded once, for good
+    def match(self, path: str) -> Any:
+        """What a path is called in the schema. Clients poll the same paths again and again."""
+        return super().match(path)
+
 
 class Validator:
     """Checks parameters of one cluster's requests; knows the custom CPU models that this cluster has."""
