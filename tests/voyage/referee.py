@@ -58,6 +58,7 @@ class Referee:
         self._nodes = tuple(Node(node.name, cores=node.cores, memory=node.memory) for node in cluster.nodes.values())
         self._base = frozenset(guest.vmid for guest in cluster.guests.values() if not guest.template)
         self._seen: list[t.Any] = []
+        self._lawful: t.Any = None
         self._whole = {vmid: guest.name for vmid, guest in cluster.guests.items()}
         self._at: dict[int, str] = {}
         self._placed: set[int] = set()
@@ -161,6 +162,15 @@ class Referee:
             reasons += self._beside_the_plan(each.by, step.vmid, step.target)
             if reasons:
                 raise Broken(f"{each.by.name} must not move {step.vmid}: {'; '.join(reasons)}")
+        unplaced = [guest for guest in ours if guest.vmid not in self._placed]
+        # Guests start, stop and are locked far more often than they come or move, and all of them count anyway.
+        law_reads = (
+            [(guest.vmid, guest.name, guest.node, guest.maxmem) for guest in map(guests.get, counted) if guest],
+            [(move.vmid, move.target) for move in under_way],
+        )
+        if law_reads == self._lawful and not unplaced:
+            return
+        self._lawful = law_reads
         copies = [
             replace(self._guest(move.vmid), vmid=-move.vmid, name=None, node=move.target)
             for move in under_way
@@ -175,10 +185,9 @@ class Referee:
         reasons = broken(self._snapshot((*base, *copies)), decided)
         if reasons:
             raise Broken(f"the law is broken: {'; '.join(reasons)}")
-        for guest in ours:
-            if guest.vmid not in self._placed:
-                self._placed.add(guest.vmid)
-                self._check_ha_rules(guest, (*base, *copies, *map(self._guest, counted - self._base - {guest.vmid})))
+        for guest in unplaced:
+            self._placed.add(guest.vmid)
+            self._check_ha_rules(guest, (*base, *copies, *map(self._guest, counted - self._base - {guest.vmid})))
 
     def _check_ha_rules(self, placed: SimulatedGuest, others: Iterable[Guest]) -> None:
         """Ask the law about the place of a new VM. Later the HA manager keeps its rules, and nobody else knows which

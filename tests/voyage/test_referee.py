@@ -58,6 +58,16 @@ def test_referee__sees_what_breaks_the_law(
         referee.check()
 
 
+def test_referee__asks_the_law_again_when_what_it_reads_has_changed(cluster: Cluster, referee: Referee) -> None:
+    web = add(cluster, 101, "web-1", "pve2")
+    referee.check()
+    web.status = "running"
+    referee.check()
+    web.status, cluster.guests[100].config["memory"] = "stopped", "4096"
+    with pytest.raises(Broken, match="memory of pve2"):
+        referee.check()
+
+
 def test_referee__sees_a_vm_that_is_lost_unless_a_human_removed_it(cluster: Cluster, referee: Referee) -> None:
     guest = add(cluster, 101, "web-1", "pve1", running=True)
     referee.check()
