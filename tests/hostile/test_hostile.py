@@ -63,7 +63,8 @@ def test_hostile__the_task_that_is_changed_goes_well_unchanged(module: str, tmp_
 def test_secret__is_masked_when_a_nested_option_has_the_wrong_type(vms: object) -> None:
     result = run_module("qemu_schedule", {**TASKS["qemu_schedule"], "vms": vms})
     assert result["failed"]
-    # A value that is no mapping ends the task before it is known what is secret: then no option is shown.
-    shown = result["invocation"]["module_args"]
+    # A value that is no mapping ends the task before it is known what is secret: then no option is shown. From 2.21 on,
+    # ansible-core shows none anyway.
+    shown = result.get("invocation", {}).get("module_args")
     assert not shown or shown["api_token_secret"] == "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
     assert SECRET not in json.dumps(result)

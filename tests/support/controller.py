@@ -135,7 +135,8 @@ class Controller:
     ) -> RunningModule:
         """Start a module and do not wait for it. env has further environment variables, None removes one."""
         output = self.folder / f"module-{next(_NUMBERS)}"
-        arguments = {**options, "_ansible_check_mode": check, "_ansible_diff": diff}
+        # no_log keeps modules from writing to the syslog of this machine.
+        arguments = {**options, "_ansible_check_mode": check, "_ansible_diff": diff, "_ansible_no_log": True}
         environment = {key: value for key, value in {**self._environment, **(env or {})}.items() if value is not None}
         return RunningModule(self._server, self._server.start(module, arguments, environment, output), output)
 

@@ -122,7 +122,9 @@ def test_the_password_of_a_ledger__is_shown_nowhere_when_the_url_is_misspelt(
     failed = controller.start("qemu_schedule", name="web-1", reservations=ledger)
     result = failed.result()
     assert result["error_code"] == "InvalidRequest"
-    assert result["invocation"]["module_args"]["reservations"].startswith(f"{scheme}://scheduler:****")
+    # From 2.21 on, ansible-core returns no arguments here.
+    if "invocation" in result:
+        assert result["invocation"]["module_args"]["reservations"].startswith(f"{scheme}://scheduler:****")
     assert "heim" not in failed.output
 
 
