@@ -19,10 +19,13 @@ MOVE = Move(1, 101, "web", "pve1", "pve2", "", via=HA)
 
 
 class Cluster:
-    """A clock, and one guest that goes to the target when the HA manager has been asked so many times."""
+    """A clock, and one guest that goes to the target when the HA manager has been asked so many times, or else at a
+    given time. In that case its node is offline until a few seconds before.
+    """
 
-    def __init__(self, needed: int) -> None:
+    def __init__(self, needed: int, at: float | None = None) -> None:
         self.needed = needed
+        self.at = at
         self.asked: list[float] = []
         self.now = 0.0
 
@@ -30,8 +33,10 @@ class Cluster:
         self.now += seconds
 
     def get(self, path: str, **params: Any) -> list[dict[str, Any]]:
-        node = "pve2" if len(self.asked) >= self.needed else "pve1"
-        return [{"vmid": 101, "node": node, "hastate": "started"}]
+        arrived = len(self.asked) >= self.needed if self.at is None else self.now >= self.at
+        lost = self.at is not None and 1 < self.now < self.at - HA_BEGINS_WITHIN / 2
+        guest = {"type": "qemu", "vmid": 101, "node": "pve2" if arrived else "pve1", "hastate": "started"}
+        return [guest, {"type": "node", "node": "pve1", "status": "offline" if lost else "online"}]
 
     def follow(self) -> None:
         self.asked.append(self.now)
@@ -52,3 +57,10 @@ def test_follow__gives_up_on_a_manager_that_loses_it_twice() -> None:
         cluster.follow()
     assert len(cluster.asked) == 2
     assert cluster.now < 3 * HA_BEGINS_WITHIN
+
+
+def test_follow__waits_for_a_node_that_is_offline() -> None:
+    cluster = Cluster(needed=0, at=10 * HA_BEGINS_WITHIN)
+    cluster.follow()
+    assert len(cluster.asked) == 1
+    assert cluster.now >= cluster.at

@@ -48,12 +48,16 @@ class HAMoves:
         resting_since: float | None = None
 
         def look() -> str | None:
-            nonlocal seen, resting_since
+            nonlocal began, seen, resting_since
             try:
-                rows = self._rows((move.vmid, *move.together))
+                rows, offline = self._rows((move.vmid, *move.together))
             except (ApiError, ConnectionFailed):
                 return None
             now = self._poller.clock()
+            if any(row.get("node") in offline for row in rows.values()):
+                # The manager keeps the request until the node is back, or starts the guest elsewhere.
+                began, resting_since = now, None
+                return None
             if move.vmid not in rows or any(row.get("hastate") in HA_MOVING for row in rows.values()):
                 seen, resting_since = True, None
                 return None
@@ -81,9 +85,12 @@ class HAMoves:
         if outcome == "failed":
             raise self._failed(move, since)
 
-    def _rows(self, vmids: t.Collection[int]) -> dict[int, Row]:
-        rows = self._session.get("/cluster/resources", type="vm")
-        return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}
+    def _rows(self, vmids: t.Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:
+        """Return the rows of these guests by VMID, and the nodes that are offline."""
+        rows = self._session.get("/cluster/resources")
+        nodes = [row for row in rows if row.get("type") == "node"]
+        offline = frozenset(str(row.get("node")) for row in nodes if row.get("status") == "offline")
+        return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}, offline
 
     def _failed(self, move: Move, since: float | None) -> TaskFailed:
         """Return the error for a migration that the manager began and that failed."""
