@@ -61,7 +61,7 @@ def test_start_under_ha__fails_if_the_resource_is_removed_meanwhile() -> None:
         failed = "command 'ha-manager set vm:104 --state started' failed: exit code 255"
         assert (await lab.finish(answer["data"]))["exitstatus"] == failed
 
-    in_lab("9.2", work, time_scale=0.01)
+    in_lab("9.2", work, time_scale=0.1)
 
 
 def test_disable_0__does_not_switch_a_rule_on() -> None:
