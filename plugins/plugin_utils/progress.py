@@ -117,7 +117,7 @@ def _show_from(position: int, file: Path, show: Callable[[str], None], line_of: 
     whole = content[: content.rfind(b"\n") + 1]
     for raw in whole.splitlines():
         # A line that cannot be shown must not make the task fail.
-        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+        with contextlib.suppress(ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             line = line_of(json.loads(raw))
             if line is not None:
                 show(line)

@@ -84,7 +84,12 @@ def test_what_is_written_last__is_shown_before_the_task_ends(tmp_path: Path) -> 
     assert len(shown) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b'{"waiting": 1}\n', b"\xff\n"])
+HUGE = json.dumps(step(seconds=10**400)).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"nonsense\n", b'{"done": 1}\n', b"[]\n", b'{"waiting": 1}\n', b"\xff\n", HUGE]
+)
 def test_nothing_in_the_file__can_break_the_task(tmp_path: Path, content: bytes) -> None:
     file, shown = tmp_path / "progress", list[str]()
     with following(file, shown.append, line_of):
