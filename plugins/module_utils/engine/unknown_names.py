@@ -34,7 +34,8 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     for name in dict.fromkeys(_storages(request)):
         if name not in storages:
             texts.append(f"no storage '{name}', known: {known(storages, name)}")
-    return [*texts, *_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
+    texts += [*_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
+    return [*texts, *_cpu_types(request, cluster)]
 
 
 def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -72,6 +73,13 @@ def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
     for name in sorted(request.bridges - there):
         if read and None not in read:
             yield f"no bridge '{name}', known: {known(there, name)}"
+
+
+def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:
+    read = [info.node.cpu_models for info in cluster.nodes if info.node.online]
+    there = {name for models in read if models is not None for name in models}
+    if request.cpu_type is not None and request.cpu_type not in there and read and None not in read:
+        yield f"no CPU type '{request.cpu_type}', known: {known(there, request.cpu_type)}"
 
 
 def _storages(request: Request) -> Iterator[str]:

@@ -135,6 +135,14 @@ def test_bridge__that_no_node_has_is_named_with_those_that_there_are() -> None:
     assert "known" not in pinned
 
 
+def test_cpu_type__that_no_node_knows_is_named_with_those_that_they_know() -> None:
+    nodes = [node("pve1", cpu_models=frozenset({"EPYC"})), node("pve2", cpu_models=frozenset({"EPYC", "EPYC-Milan"}))]
+    message = scheduler(cluster(nodes)).schedule(vm(cpu_type="EPYCMilan")).message
+    assert message.endswith("; no CPU type 'EPYCMilan', known: EPYC, EPYC-Milan; did you mean EPYC-Milan?")
+    assert "known" not in scheduler(cluster(nodes)).schedule(vm(node="pve1", cpu_type="EPYC-Milan")).message
+    assert "known" not in scheduler(cluster(nodes)).schedule(vm(gib=999)).message
+
+
 def test_many_names__show_the_most_alike() -> None:
     names = [f"pve{number}" for number in range(1, 41)]
     told = known(names, "pve3a")
