@@ -25,19 +25,23 @@ class DomainCounts:
         self.key = key
         self.total = 0
         self._counted = counted
-        self._counts: Counter[str] = Counter()
+        self._guests: dict[str, dict[int, Guest]] = {}
 
     def count(self, node: Node) -> int:
         """The number of counted guests in the node's domain; 0 if it has no domain."""
         domain = node.name if self.key == NODE_KEY else node.labels.get(self.key)
-        return 0 if domain is None else self._counts.get(domain, 0)
+        return 0 if domain is None else len(self._guests.get(domain, ()))
 
-    def fill(self, found: Iterable[NodeInfo]) -> None:
-        """Start with the guests on these nodes, one entry per guest; all of them count."""
-        for info in found:
+    def first(self, node: Node) -> Guest:
+        """The guest that the node's domain has counted for the longest time. It must count one."""
+        return next(iter(self._guests[label(node, self.key) or ""].values()))
+
+    def fill(self, found: Iterable[tuple[Guest, NodeInfo]]) -> None:
+        """Start with these guests and their nodes; all of them count."""
+        for guest, info in found:
             domain = label(info.node, self.key)
             if domain is not None:
-                self._counts[domain] += 1
+                self._guests.setdefault(domain, {})[guest.vmid] = guest
                 self.total += 1
 
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
@@ -49,8 +53,12 @@ class DomainCounts:
         if domain is None or not self._counted(guest):
             return None
         self.total += sign
-        self._counts[domain] += sign
-        return self._counts[domain]
+        guests = self._guests.setdefault(domain, {})
+        if sign > 0:
+            guests[guest.vmid] = guest
+        else:
+            guests.pop(guest.vmid, None)
+        return len(guests)
 
 
 class EvenCounts(DomainCounts):
@@ -64,14 +72,14 @@ class EvenCounts(DomainCounts):
         super().__init__(key, counted)
         self.lowest = 0
         self._domains_with: Counter[int] = Counter()
-        self._counts.update(dict.fromkeys(domains, 0))
+        self._guests = {domain: {} for domain in domains}
         self._note()
 
     def __len__(self) -> int:
         """How many domains there are."""
-        return len(self._counts)
+        return len(self._guests)
 
-    def fill(self, found: Iterable[NodeInfo]) -> None:
+    def fill(self, found: Iterable[tuple[Guest, NodeInfo]]) -> None:
         """The nodes must be in the domains."""
         super().fill(found)
         self._note()
@@ -90,8 +98,8 @@ class EvenCounts(DomainCounts):
         return after
 
     def _note(self) -> None:
-        self.lowest = min(self._counts.values(), default=0)
-        self._domains_with = Counter(self._counts.values())
+        self._domains_with = Counter(len(guests) for guests in self._guests.values())
+        self.lowest = min(self._domains_with, default=0)
 
 
 def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[tuple[str, str], list[NodeInfo]]:

@@ -222,5 +222,5 @@ def test_broken_rule__is_warned_of_and_the_vm_stays(controller: Controller, clus
     result = controller.schedule(vms=[{"name": "app-2", **apart}, {"name": "spare"}, {"name": "app-1", **apart}])
     assert result["changed"] is False
     assert result["warnings"] == [
-        'VM "app-2" breaks a placement rule: pve2 held VMs that the VM must be apart from; it is not moved'
+        'VM "app-2" breaks a placement rule: pve2 held VMs that the VM must be apart from (spare); it is not moved'
     ]

@@ -199,7 +199,7 @@ def test_vm_that_another_process_is_creating__keeps_others_away(
     slow = controller.start("qemu_schedule", name="db-1", node="pve3", affinity=[{"type": "apart", "tags": ["loud"]}])
     create_is_on_its_way(cluster)
     failed = controller.fail("NoNodesAvailable", name="batch-1", tags=["loud"], node="pve3")
-    assert reasons(failed)["pve3"] == "held VMs that must be apart from the VM"
+    assert reasons(failed)["pve3"] == "held VMs that must be apart from the VM (db-1)"
     assert controller.schedule(name="quiet-1", node="pve3", check=True)["node"] == "pve3"
     slow.kill()
 

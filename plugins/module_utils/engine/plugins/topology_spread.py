@@ -172,7 +172,7 @@ def _spread(request: Request, constraint: SpreadConstraint, cluster: ClusterStat
     key, selector = constraint.topology_key, constraint.selector
     domains = (label(info.node, key) or "" for info in cluster.nodes if info.index in indices)
     counts = EvenCounts(key, partial(selects, selector), domains)
-    counts.fill(info for _guest, info in cluster.selected(selector) if info.index in indices)
+    counts.fill((guest, info) for guest, info in cluster.selected(selector) if info.index in indices)
     return Spread(constraint, counts, int(selects_request(selector, request)), indices)
 
 

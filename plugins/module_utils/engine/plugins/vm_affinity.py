@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...model import AffinityTerm, Guest, Request
+from ...model import AffinityTerm, Guest, Node, Request
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
 from ..framework.many_nodes import SharedPlugin
@@ -105,10 +105,10 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
             nodes=cluster.nodes,
         )
         for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
-            counted.counts.fill(info for _guest, info in cluster.selected(counted.term.selector))
+            counted.counts.fill(cluster.selected(counted.term.selector))
         for counted in affinity.repelled:
             holders = cluster.repelling.holders(counted.term)
-            counted.counts.fill(info for guest in holders if (info := cluster.node(guest.node)) is not None)
+            counted.counts.fill((guest, info) for guest in holders if (info := cluster.node(guest.node)) is not None)
         if not required and not against:
             return SKIP_FILTER
         return None if affinity.preferred else SKIP_SCORE
@@ -146,17 +146,16 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
             return unschedulable(NOT_WITH)
     for counted in affinity.repelling:
         if counted.counts.count(host):
-            return unschedulable(NOT_APART)
+            return unschedulable(NOT_APART, _first(counted, host))
     for counted in affinity.repelled:
         if counted.counts.count(host):
-            return unschedulable(REPELLED)
+            return unschedulable(REPELLED, _first(counted, host))
     return None
 
 
 def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
     """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no
-    longer, and where the preferred terms count
-    differently.
+    longer, where a rejection may name the guest that left, and where the preferred terms count differently.
     """
     turned: list[NodeInfo] = []
     edge = max(sign, 0)
@@ -164,7 +163,7 @@ def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterab
         now = counted.counts.change(guest, node.node, sign)
         if counted.term.together and now is not None and counted.counts.total == edge:
             turned.extend(affinity.nodes)
-        elif now == edge:
+        elif now == edge or (now is not None and sign < 0):
             key = counted.term.topology_key
             turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
     for counted in affinity.preferred:
@@ -172,6 +171,12 @@ def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterab
             key = counted.term.topology_key
             turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
     return turned
+
+
+def _first(counted: Counted, host: Node) -> str:
+    """One of the guests in the way."""
+    guest = counted.counts.first(host)
+    return guest.name or f"VM {guest.vmid}"
 
 
 def _may_be_first(affinity: Affinity) -> bool:

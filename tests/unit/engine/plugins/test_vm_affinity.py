@@ -51,7 +51,7 @@ def with_terms(*terms: AffinityTerm, name: str = "new", **fields: t.Any) -> Requ
 
 def test_apart__leaves_out_the_nodes_of_the_selected_vms() -> None:
     outcome = over(guest(100, "pve1", name="web-1"), guest(101, "pve2", name="db-1")).schedule(with_terms(apart()))
-    assert reasons(outcome, "VMAffinity") == {"pve1": "held VMs that the VM must be apart from"}
+    assert reasons(outcome, "VMAffinity") == {"pve1": "held VMs that the VM must be apart from (web-1)"}
     assert over(guest(100, "pve1", name="web-1"), nodes=NODES[:1]).schedule(with_terms(apart())).resolvable
 
 
@@ -118,8 +118,8 @@ def test_decided_vm__keeps_away_those_that_it_must_be_apart_from() -> None:
     assert went_to(where, shy) == ["pve1"]
     outcome = where.schedule(vm("db-1"))
     assert reasons(outcome, "VMAffinity") == {
-        "pve1": "held VMs that must be apart from the VM",
-        "pve2": "held VMs that must be apart from the VM",
+        "pve1": "held VMs that must be apart from the VM (web-1)",
+        "pve2": "held VMs that must be apart from the VM (web-1)",
     }
     assert len(allowed(where.schedule(vm("app-1")))) == 4
 
@@ -131,6 +131,29 @@ def test_decided_vm_that_is_taken_back__keeps_nobody_away() -> None:
     assert "pve1" not in allowed(where.schedule(vm("db-1")))
     where.undo(decision)
     assert "pve1" in allowed(where.schedule(vm("db-2")))
+
+
+def test_apart__names_a_vm_in_the_way_until_it_leaves() -> None:
+    """Also on nodes of the domain where nothing changed."""
+    where = over(guest(100, "pve1", name=None, tags=frozenset({"web"})), nodes=NODES[:2])
+    web = Selector(tags=frozenset({"web"}))
+    request = with_terms(apart(web, topology_key="rack"))
+
+    def named() -> set[str]:
+        return {reason.partition("(")[2] for reason in reasons(where.schedule(request), "VMAffinity").values()}
+
+    assert named() == {"VM 100)"}
+    decision = where.schedule(vm("web-1", tags=frozenset({"web"}))).decision
+    assert decision is not None
+    assert named() == {"VM 100)"}
+    where.cluster.remove(100)
+    assert named() == {"web-1)"}
+
+
+def test_apart__groups_nodes_in_the_message_whichever_vm_is_in_the_way() -> None:
+    where = over(guest(100, "pve1", name="web-1"), guest(101, "pve2", name="web-2"), nodes=NODES[:2])
+    message = where.schedule(with_terms(apart())).message
+    assert "2 node(s) held VMs that the VM must be apart from (pve1, pve2)" in message
 
 
 def test_mere_wish__keeps_nobody_away() -> None:
