@@ -92,10 +92,22 @@ class NodeReady(PerNode, FilterPlugin):
         return None if node.node.memory else unschedulable(NO_SIZE)
 
 
+class _ComparesNodes(SharedPlugin):
+    """The base of plugins that compare the properties of all nodes in C(pre_filter). No guest changes these."""
+
+    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
+        return None
+
+    def update(
+        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
+    ) -> Iterable[NodeInfo]:
+        return ()
+
+
 NO_AFFINITY = "didn't match the VM's node affinity"
 
 
-class NodeAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class NodeAffinity(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Keeps the nodes for which every required expression holds. Scores the weights of the preferred expressions that
     hold: 100 for the node where they sum up to most, 0 where none holds.
 
@@ -111,14 +123,6 @@ class NodeAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.node_required, request.node_preferred
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        return ()
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         preferred = request.node_preferred
@@ -147,7 +151,7 @@ HARD = "NoSchedule"
 SOFT = "PreferNoSchedule"
 
 
-class TaintToleration(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class TaintToleration(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node with a C(NoSchedule) taint that the request does not tolerate. Scores 100 for a node without
     untolerated C(PreferNoSchedule) taints, 0 for the node of the cluster with the most of them.
     """
@@ -160,14 +164,6 @@ class TaintToleration(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     def signature(self, request: Request, cluster: ClusterState) -> Hashable:
         return request.tolerations
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        return ()
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         tainted = [info.node for info in cluster.nodes if info.node.taints]
