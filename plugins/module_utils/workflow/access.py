@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..engine.devices.addresses import OPTIONS, PCI, USB
+from ..engine.devices.addresses import OPTIONS
 from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
@@ -32,8 +32,7 @@ from ..proxmox.inventory.snapshot import (
     read_settled,
     read_snapshot,
 )
-from ..proxmox.options.kinds import HOSTPCI
-from ..proxmox.options.kinds import USB as USB_KIND
+from ..proxmox.options.kinds import OF_DRIVER
 from ..proxmox.options.table import option_of
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
@@ -48,8 +47,6 @@ ROOT = "root@pam"
 """The only user who may pass raw devices and arguments; a token of this user may not."""
 ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
 """Options that Proxmox lets only root set. For a clone, Proxmox would refuse them only after the clone is made."""
-
-_KINDS = {PCI: HOSTPCI, USB: USB_KIND}
 
 NO_RULES = StandingRules()
 
@@ -282,7 +279,7 @@ def needs_root(request: Request) -> str | None:
         for driver, (prefix, _number) in OPTIONS.items():
             if (
                 re.fullmatch(rf"{prefix}\d+", option)
-                and _KINDS[driver].read(str(value)).get("host", "spice") != "spice"
+                and OF_DRIVER[driver].read(str(value)).get("host", "spice") != "spice"
             ):
                 return (
                     f"{option}: {str(value)!r} names a device by its address, which Proxmox VE allows to root@pam with "

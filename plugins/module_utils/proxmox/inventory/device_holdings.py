@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 
 from ...engine.devices.addresses import PCI, USB, share_hardware
 from ...model import Device
-from ..options.kinds import HOSTPCI
-from ..options.kinds import USB as USB_KIND
+from ..options.kinds import OF_DRIVER
 
 _OPTION = re.compile(r"(hostpci|usb)\d+")
 
@@ -39,8 +38,8 @@ def holdings(vmid: int, running: bool, config: Mapping[str, t.Any]) -> list[Hold
     """Return what the config of a VM holds."""
     found = []
     for option in sorted(filter(_OPTION.fullmatch, config)):
-        driver, kind = (PCI, HOSTPCI) if option.startswith("hostpci") else (USB, USB_KIND)
-        properties = kind.read(str(config[option]))
+        driver = PCI if option.startswith("hostpci") else USB
+        properties = OF_DRIVER[driver].read(str(config[option]))
         host = properties.get("host", "").lower()
         address = ";".join(map(_full_address, host.split(";"))) if driver == PCI and host else host
         found.append(Holding(vmid, running, driver, properties.get("mapping"), address, properties.get("mdev")))

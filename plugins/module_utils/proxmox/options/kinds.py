@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
 
+from ...engine.devices import addresses
 from .values import Property, PropertyKind
 
 _TEXT = Property()
@@ -238,6 +239,9 @@ SPICE_ENHANCEMENTS = PropertyKind(
 )
 STARTUP = PropertyKind("startup", {"order": _COUNT, "up": _COUNT, "down": _COUNT}, default_key="order")
 USB = PropertyKind("usb", {"host": _TEXT, "mapping": _TEXT, "usb3": _OFF}, default_key="host")
+
+OF_DRIVER = {addresses.PCI: HOSTPCI, addresses.USB: USB}
+"""The kind of the options that attach a device, by the device's driver."""
 VGA = PropertyKind(
     "vga",
     {

@@ -14,8 +14,7 @@ from ...engine.node_selection import asked_for
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import Device, DeviceClaim, DeviceClass, Node, Request
-from ...proxmox.options.kinds import HOSTPCI
-from ...proxmox.options.kinds import USB as USB_KIND
+from ...proxmox.options.kinds import OF_DRIVER
 from ...proxmox.options.values import invalid, number
 from .common import CLAIM
 
@@ -23,7 +22,6 @@ if t.TYPE_CHECKING:
     from ...engine.devices.constraints import Matcher
     from ...proxmox.inventory.devices import DeviceNeeds
 
-_KINDS = {PCI: HOSTPCI, USB: USB_KIND}
 _DECIDED = frozenset({"host", "mapping", "mdev"})
 """Properties of a C(hostpciN) or C(usbN) entry that follow from the claim."""
 
@@ -166,7 +164,7 @@ def _implied_driver(mdev: str | None, options: Mapping[str, t.Any]) -> str | Non
     """The driver that a claim can only mean, when it names a mapping alone."""
     if mdev is None and not options:
         return None
-    return USB if mdev is None and set(options) <= set(USB_KIND.properties) else PCI
+    return USB if mdev is None and set(options) <= set(OF_DRIVER[USB].properties) else PCI
 
 
 def _options(where: str, driver: str | None, given: object) -> dict[str, str]:
@@ -176,7 +174,7 @@ def _options(where: str, driver: str | None, given: object) -> dict[str, str]:
         raise invalid(where, given, "a mapping of properties")
     for key in sorted(_DECIDED & set(given)):
         raise invalid(f"{where}.{key}", given[key], "nothing here, because the claim sets it")
-    return _KINDS[driver or PCI].of(where, given)
+    return OF_DRIVER[driver or PCI].of(where, given)
 
 
 def _driver(where: str, value: object) -> str | None:
