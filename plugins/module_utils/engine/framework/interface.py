@@ -225,22 +225,15 @@ class PermitPlugin(Plugin):
 
 # --- settings: declared as data, checked here, documented from the same declaration ---
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "list": (list,),
-    "dict": (dict,),
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "list": ((list,), "a list"),
+    "dict": ((dict,), "a mapping"),
 }
-_EXPECTED = {
-    "bool": "true or false",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a text",
-    "list": "a list",
-    "dict": "a mapping",
-}
+"""The types of a setting's value, and what a message calls them, by the kind of the setting."""
 
 # Beyond it floats are not exact to the whole number. NaN is on no side of it.
 _LARGEST = 1e15
@@ -269,9 +262,10 @@ class Setting:
         if value is None:
             return self.default
         value = _from_text(self.kind, value)
-        fits: bool = isinstance(value, _KINDS[self.kind])
+        types, expected = _KINDS[self.kind]
+        fits: bool = isinstance(value, types)
         if not fits or (isinstance(value, bool) and self.kind != "bool"):
-            raise InvalidPluginConfig(f"{where}: expected {_EXPECTED[self.kind]}, got {value!r}")
+            raise InvalidPluginConfig(f"{where}: expected {expected}, got {value!r}")
         if self.kind in ("int", "float") and not -_LARGEST < value < _LARGEST:
             raise InvalidPluginConfig(f"{where}: expected a number below 1e15, got {str(value)[:20]}")
         if self.minimum is not None and value < self.minimum:
