@@ -44,7 +44,8 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
         def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
             # The last step before Ansible checks the options.
             super()._set_internal_properties(*args, **kwargs)
-            for message in _not_mappings(self.argument_spec, self.params):
+            message = next(_not_mappings(self.argument_spec, self.params), None)
+            if message is not None:
                 # They would be shown, and secrets in them may be anywhere.
                 self.params: dict[str, t.Any] = {}
                 self.fail_json(msg=message, error_code=InvalidRequest.code)

@@ -84,8 +84,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Fo
         reports = run.execute(check_mode=True)
     finally:
         access.close()
-    doubts = placer.addresses.doubts if placer.addresses is not None else ()
-    return Found(entries, reports, [(None, guests)], [*doubts, *run.warnings])
+    return Found(entries, reports, [(None, guests)], [*placer.doubts, *run.warnings])
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:

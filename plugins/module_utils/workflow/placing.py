@@ -169,6 +169,11 @@ class Placer:
         self.real_nodes: Mapping[int, str] = {}
         self.prepared: Placement | None = None
 
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Warnings about static addresses, as sentences."""
+        return self.addresses.doubts if self.addresses is not None else ()
+
     @cached_property
     def _archives(self) -> Archives:
         """The backups that VMs are restored from."""
