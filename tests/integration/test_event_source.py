@@ -128,7 +128,7 @@ def test_watch__tells_once_of_a_cluster_that_does_not_answer(
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"interval": 0}, "interval: 0 is not possible, expected seconds above 0"),
+        ({"interval": 0}, "interval: 0 is not possible, expected a number of seconds above 0"),
         ({"events": ["node_of"]}, "node_offline"),
         ({"capacity": {"at_least": 2}}, "shape"),
         ({"vm": []}, "vm"),

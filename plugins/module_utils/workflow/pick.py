@@ -14,9 +14,10 @@ from ..engine.guard import check_request
 from ..engine.plugins.builtin import builtin_registry
 from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
-from ..errors import InvalidRequest, NoVMIDAvailable
+from ..errors import NoVMIDAvailable
 from ..model import Request
 from ..proxmox.options.request import vm_request
+from ..proxmox.options.values import check_range
 from .access import Access
 from .counting import cluster_state, count_reservations, known_guests
 
@@ -30,8 +31,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     Raises InvalidRequest, NoVMIDAvailable, and what reading the cluster raises.
     """
     count = params["count"]
-    if not 1 <= count <= MOST:
-        raise InvalidRequest(f"count: {count} is not possible, expected 1 to {MOST}")
+    check_range("count", count, 1, MOST)
     # The VMIDs are not for a particular VM.
     request = replace(vm_request({**params, "name": "any"}), name="")
     profile = Profile(PROFILE, builtin_registry())

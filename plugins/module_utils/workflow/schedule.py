@@ -13,6 +13,7 @@ from itertools import chain
 
 from ..errors import InvalidRequest
 from ..proxmox.inventory.snapshot import read_settled
+from ..proxmox.options.values import check_range
 from .access import Access
 from .job import Job
 from .options.common import search_steps
@@ -59,7 +60,8 @@ def schedule(
     per_vm names the options of one VM; warn receives warnings for the user. Raises RunFailed with the result if a VM
     failed, and other CollectionErrors if the task failed before it looked at any VM.
     """
-    _check_numbers(params)
+    for option, least in LEAST.items():
+        check_range(option, params[option], least)
     if params["apply"] is not None:
         # A plan that is carried out only in part is a different plan.
         params = {**params, "all_or_nothing": True}
@@ -122,8 +124,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, 
         reports = run.execute(check_mode=check_mode)
     finally:
         access.close()
-    doubts = placer.addresses.doubts if placer.addresses is not None else ()
-    return Done(run, reports, [*cautions, *doubts], run.room, plan)
+    return Done(run, reports, [*cautions, *placer.doubts], run.room, plan)
 
 
 def _on_clusters(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
@@ -168,12 +169,6 @@ def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str |
     if path is not None:
         write_json("plan_file", path, plan)
     return plan
-
-
-def _check_numbers(params: Mapping[str, t.Any]) -> None:
-    for option, minimum in LEAST.items():
-        if params[option] < minimum:
-            raise InvalidRequest(f"{option}: {params[option]} is not possible, expected at least {minimum}")
 
 
 def _check_host_vars(entry: Entry) -> None:

@@ -18,6 +18,7 @@ from ..engine.planner.planner import broken_guests
 from ..errors import CollectionError, InvalidRequest
 from ..model import Snapshot
 from ..proxmox.inventory.snapshot import Needs, completed
+from ..proxmox.options.values import check_seconds
 from .access import Access
 from .fleet import OK, fleet_info
 from .options.common import (
@@ -81,8 +82,7 @@ class Watch:
             raise InvalidRequest("; ".join(checked.error_messages))
         params: dict[str, t.Any] = {**DEFAULTS, **checked.validated_parameters}
         for option in ("interval", "drift_interval"):
-            if params[option] <= 0:
-                raise InvalidRequest(f"{option}: {params[option]:g} is not possible, expected seconds above 0")
+            check_seconds(option, params[option])
         self.interval: float = params["interval"]
         self._params = params
         self._per_vm = one_vm_argument_spec()

@@ -185,6 +185,7 @@ def test_offline_node_and_one_in_maintenance__are_passed_over(
         ({"parallel_creates": 0}, "InvalidRequest", "parallel_creates: 0"),
         ({"timeout": 0}, "InvalidRequest", "timeout: 0"),
         ({"wait_for_capacity": -1}, "InvalidRequest", "wait_for_capacity: -1"),
+        ({"wait_for_capacity": 10**20}, "InvalidRequest", "wait_for_capacity: a number of more than 15 digits"),
         ({"decision_nodes": -1}, "InvalidRequest", "decision_nodes: -1"),
         ({"plugin_config": {"filters": {"Nope": {}}}}, "InvalidPluginConfig", "MemoryOvercommit"),
         ({"plugin_config": {"filter": {}}}, "InvalidPluginConfig", "filters"),

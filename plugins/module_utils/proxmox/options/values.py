@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 
-from ...engine.texts import hint, shortened
+from ...engine.texts import hint, number_text, shortened
 from ...errors import InvalidRequest
 from ...model import GIB
 
@@ -44,6 +44,23 @@ def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
         value=shortened(str(value)),
         expected=expected,
     )
+
+
+MOST = 1_000_000_000
+"""The largest number of anything: larger ones could not be computed with."""
+
+
+def check_range(option: str, value: float, least: float, most: float = MOST) -> None:
+    """Raise InvalidRequest unless a number is from least to most."""
+    if not least <= value <= most:
+        raise InvalidRequest(f"{option}: {number_text(value)} is not possible, expected {least} to {most}")
+
+
+def check_seconds(option: str, value: float) -> None:
+    """Raise InvalidRequest unless a duration is above 0 and not too long to wait for."""
+    if not 0 < value <= MOST:
+        expected = f"a number of seconds above 0 and at most {MOST}"
+        raise InvalidRequest(f"{option}: {number_text(value)} is not possible, expected {expected}")
 
 
 def such_as(example: str) -> str:

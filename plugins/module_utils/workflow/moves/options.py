@@ -9,9 +9,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...engine.texts import number_text
-from ...errors import InvalidRequest
 from ...model import GIB
+from ...proxmox.options.values import check_range
 from ..options.common import (
     Spec,
     live_argument_spec,
@@ -27,8 +26,7 @@ if t.TYPE_CHECKING:
 
 REPLAN, STOP = "replan", "stop"
 
-_MOST = 1e15
-_LEAST: Mapping[str, float] = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
+_LEAST = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +67,11 @@ class MoveOptions:
         from ...proxmox.moves.mobility_rules import Permitted
 
         for option, least in _LEAST.items():
-            value = params.get(option)
-            if value is not None and not least <= value < _MOST:
-                text = number_text(value)
-                expected = f"at least {least:g} and less than {_MOST:g}"
-                raise InvalidRequest(f"{where}{option}: {text} is not possible, expected {expected}")
+            if params.get(option) is not None:
+                check_range(f"{where}{option}", params[option], least)
         given = {key: value for key, value in (params.get("parallel") or {}).items() if value is not None}
         for key, value in given.items():
-            if value < 1:
-                text = number_text(value)
-                raise InvalidRequest(f"{where}parallel.{key}: {text} is not possible, expected at least 1")
+            check_range(f"{where}parallel.{key}", value, 1)
         steps, transfer = search_steps(params), params.get("max_transfer")
         return cls(
             permitted=Permitted(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ...errors import InvalidRequest
 from ...plans import Balance, Goals
+from ...proxmox.options.values import check_range
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
@@ -59,8 +60,7 @@ def goals_of(params: Mapping[str, t.Any]) -> Goals:
         raise InvalidRequest(f"goals: {BALANCE} and {CONSOLIDATE} contradict each other, expected one of them")
     given = {key: params[key] for key in ("threshold", "margin") if params.get(key) is not None}
     for key, value in given.items():
-        if not 0 <= value <= 1:
-            raise InvalidRequest(f"{key}: {value:g} is not possible, expected 0 to 1")
+        check_range(key, value, 0, 1)
     return Goals(
         repair=REPAIR in wanted,
         balance=Balance(**given) if BALANCE in wanted else None,

@@ -12,18 +12,15 @@ import math
 import typing as t
 from collections.abc import Mapping
 
-from ...engine.texts import number_text
-from ...errors import InvalidRequest
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.table import vm_argument_spec
+from ...proxmox.options.values import check_seconds
 from .entries import STATES, guard_argument_spec
 from .rules import guest_rules_argument_spec, rules_argument_spec
 from .task import count_argument_spec
 
 STEPS_PER_SECOND = 100_000
 """How many steps of a search stand for one second of C(search_time), so that results do not depend on the machine."""
-
-MOST_SECONDS = 1e9
 
 Spec = dict[str, dict[str, t.Any]]
 
@@ -175,9 +172,7 @@ def search_argument_spec() -> Spec:
 def search_steps(params: Mapping[str, t.Any]) -> int:
     """How many steps C(search_time) allows. Raises InvalidRequest."""
     seconds: float = params["search_time"]
-    if not 0 < seconds <= MOST_SECONDS:
-        expected = f"a number of seconds greater than 0 and at most {MOST_SECONDS:.0f}"
-        raise InvalidRequest(f"search_time: {number_text(seconds)} is not possible, expected {expected}")
+    check_seconds("search_time", seconds)
     return math.ceil(seconds * STEPS_PER_SECOND)
 
 

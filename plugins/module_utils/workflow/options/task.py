@@ -19,6 +19,7 @@ from ...engine.texts import first
 from ...errors import InvalidRequest
 from ...model import Guest
 from ...proxmox.options.request import vm_request
+from ...proxmox.options.values import check_range
 from .entries import Entry, Guard, build_entries, pools_of
 from .plugin_config import check_entries, profiles_in_use, profiles_of
 
@@ -180,10 +181,9 @@ def surplus_entries(
 
 def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) -> Series:
     count, start, name = body["count"], body.get("count_start"), body.get("name")
-    if not 0 <= count <= MOST:
-        raise InvalidRequest(f"{where}count: {count} is not possible, expected 0 to {MOST}")
-    if start is not None and start < 0:
-        raise InvalidRequest(f"{where}count_start: {start} is not possible, expected at least 0")
+    check_range(f"{where}count", count, 0, MOST)
+    if start is not None:
+        check_range(f"{where}count_start", start, 0)
     if body.get("vmid") is not None:
         raise InvalidRequest(f"{where}vmid: {body['vmid']} is one VMID, expected none with count; see vmid_range")
     if len(_NUMBER.findall(name or "")) != 1:
