@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -24,12 +25,14 @@ def test_rebalance__shows_the_plan_and_then_carries_it_out(
 ) -> None:
     before = places(cluster)
 
-    planned = play("rebalance", BALANCE, "--check")
+    file = tmp_path / "plan.json"
+    planned = play("rebalance", {**BALANCE, "cluster_rebalance_plan_file": str(file)}, "--check")
     assert re.search(r"balance.*: 2 move\(s\)", planned.output), planned.output
     assert places(cluster) == before
 
     page = tmp_path / "rebalance.html"
     stats = planned.of("qemu_scheduler.proxmox.cluster_rebalance : Set the statistics")["ansible_stats"]["data"]
+    assert json.loads(file.read_text(encoding="utf-8")) == stats["qemu_scheduler_plan"]
     approved = {"cluster_rebalance_apply": "{{ qemu_scheduler_plan }}", "cluster_rebalance_page": str(page)}
     done = play("rebalance", {**BALANCE, **stats, **approved})
     assert done.code == 0, done.output

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from .conftest import Play
@@ -19,20 +21,23 @@ def on(cluster: SimulatedCluster, node: str) -> set[int]:
     return {vmid for vmid, guest in cluster.state()["guests"].items() if guest["node"] == node}
 
 
-def test_drain__shows_the_plan_before_the_moves_as_they_happen_and_their_results(
-    cluster: SimulatedCluster, play: Play, tmp_path: Path
+def test_drain__keeps_the_plan_and_shows_its_moves_as_they_happen_and_their_results(
+    cluster: SimulatedCluster, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A relative path of the plan begins where ansible-playbook was started."""
+    monkeypatch.setenv("PWD", str(tmp_path))
     before = on(cluster, "pve1")
     page = tmp_path / "drain.html"
     options = {**OPTIONS, "node_drain_page": str(page)}
 
-    planned = play("drain", options, "--check", "--diff")
+    planned = play("drain", {**options, "node_drain_plan_file": "plan.json"}, "--check", "--diff")
     assert planned.code == 0, planned.output
     assert page.read_text(encoding="utf-8").count(">planned</span>") == len(before)
     assert f"drain pve1: {len(before)} move(s)" in planned.output
+    assert {move["vmid"] for move in json.loads((tmp_path / "plan.json").read_text())["moves"]} == before
     assert on(cluster, "pve1") == before
 
-    done = play("drain", options)
+    done = play("drain", {**options, "node_drain_apply": "plan.json"})
     assert done.code == 0, done.output
     assert page.read_text(encoding="utf-8").count(">moved</span>") == len(before)
     assert on(cluster, "pve1") == set()
