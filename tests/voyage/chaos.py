@@ -23,6 +23,9 @@ if t.TYPE_CHECKING:
 
 CREATES = r"^/nodes/[^/]+/qemu(/\d+/clone)?$"
 MOVES = r"^/nodes/[^/]+/(qemu|lxc)/\d+/migrate$"
+HUMAN = "human-"
+"""How the names of VMs begin that a human creates."""
+
 RENAMES = 0.4
 """The share of the times when a human would stop a VM, but renames it."""
 
@@ -93,7 +96,8 @@ class Chaos:
 
     def clean_up_by_hand(self) -> None:
         """What only a human may: remove locks of workers that have died, what these left on other nodes, and VMs that
-        were renamed, which take the room of those that are wanted.
+        were renamed, which take the room of those that are wanted. And take VMs that nobody wanted as HA resources out
+        of their rules: Proxmox knows a resource by its VMID alone, which one may have got as a controller added it.
         """
         cluster = self._history.cluster
         for guest in cluster.guests.values():
@@ -102,6 +106,9 @@ class Chaos:
                 cluster.set_config(guest, lock=None)
             guest.strays.clear()
             guest.half_mirrored = False
+            if guest.name.startswith(HUMAN) and cluster.ha.managed(guest):
+                self._history.log(f"a human removes VM {guest.vmid} ({guest.name}) from the HA resources")
+                cluster.ha.remove(cluster.ha.sid(guest))
         for vmid in self._renamed & cluster.guests.keys():
             self._remove(cluster.guests[vmid])
         for sid in sorted(cluster.ha._failed & cluster.ha.resources.keys()):
@@ -242,7 +249,7 @@ class Chaos:
         vmid = next(vmid for vmid in range(101, 999) if vmid not in guests)
         node = self._rng.choice(list(self._history.cluster.nodes))
         self._history.log(f"a human creates VM {vmid} on {node}")
-        config = {"name": f"human-{vmid}", "memory": "16", "boot": " "}
+        config = {"name": f"{HUMAN}{vmid}", "memory": "16", "boot": " "}
         self._do(lambda: self._history.cluster.add_guest(Guest(vmid, node, config=config)))
 
     def _remove_by_hand(self) -> None:

@@ -38,7 +38,7 @@ from .making import (
 )
 from .options.drives import drive_size
 from .options.values import format_size
-from .outcomes import allocations, is_busy, is_missing, is_tag_refusal, is_vmid_taken, is_worker_failure
+from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
 
@@ -170,13 +170,13 @@ class Binder(Leftovers):
         path = f"/nodes/{node}/qemu"
         return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
 
-    def finish(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> None:
+    def finish(self, node: str, vmid: int, name: str | None, adjustment: Adjustment, ending: Ending) -> None:
         """Finish a VM that another run created, cloned or restored and left marked as unfinished.
 
         May be called again for the same VM. Raises as update, convert_to_template and join_ha do; the VM then keeps
-        its mark.
+        its mark. name is as for start.
         """
-        self._end(node, vmid, self._adjust(node, vmid, adjustment, ending))
+        self._end(node, vmid, name, self._adjust(node, vmid, adjustment, ending))
 
     def _adjust(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> Ending:
         """Apply adjustment, and return the last steps that remain.
@@ -191,21 +191,14 @@ class Binder(Leftovers):
         self.update(node, vmid, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
-    def _end(self, node: str, vmid: int, ending: Ending) -> None:
+    def _end(self, node: str, vmid: int, name: str | None, ending: Ending) -> None:
         if ending.template:
             self.convert_to_template(node, vmid)
         if ending.ha is not None:
             self.join_ha(vmid, ending.ha)
-        if not ending.marked:
-            return
-        try:
-            self.update(node, vmid, ending.unmarking)
-        except ApiError as error:
-            row = self._row(vmid) if is_missing(error.message) else None
-            if row is None:
-                raise
-            # The HA manager moved the VM right after it became an HA resource.
-            self.update(row["node"], vmid, ending.unmarking)
+        if ending.marked:
+            # The HA manager may move the VM right after it became an HA resource.
+            self._where_it_is(node, vmid, name, lambda node: self.update(node, vmid, ending.unmarking))
 
     def _copied(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
@@ -232,7 +225,7 @@ class Binder(Leftovers):
             if running:
                 making.fence()
                 node = self.start(node, making.vmid, making.name or None)
-            self._end(node, making.vmid, ending)
+            self._end(node, making.vmid, making.name or None, ending)
         except CollectionError as error:
             return NotStarted(making.vmid, making.node, error)
         log = made.log if made.warnings else ()

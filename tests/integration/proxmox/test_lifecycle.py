@@ -20,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HAIntent
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.making import Adjustment, Ending
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 
 from .conftest import calls
@@ -183,6 +184,17 @@ def test_vm_of_another_name_that_has_the_vmid_on_another_node__is_left_alone(clu
         with pytest.raises((ApiError, TaskFailed), match=r"does not exist|unable to find"):
             act(binder, "pve3", vmid, "another")
     assert (cluster.state()["guests"][100]["status"], cluster.state()["guests"][101]["status"]) == before
+
+
+def test_last_steps__are_taken_where_the_vm_is_now_unless_another_one_has_its_vmid_there(cluster, binder):
+    cluster.set_guest(100, config={"description": "what it is for"})
+
+    with pytest.raises(ApiError, match="does not exist"):
+        binder.finish("pve3", 100, "another", Adjustment(), Ending(ha=HAIntent(state="stopped")))
+    assert config(cluster, 100)["description"] == "what it is for"
+
+    binder.finish("pve3", 100, "app", Adjustment(), Ending(ha=HAIntent(state="stopped"), description="finished"))
+    assert config(cluster, 100)["description"] == "finished"
 
 
 def test_vm_that_its_node_misses_for_a_moment__is_stopped(cluster, binder):

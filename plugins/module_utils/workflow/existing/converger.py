@@ -202,7 +202,7 @@ class Converger:
     def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
         adjustment = adjustment_of(plan.changes, without={"description"})
         ending = Ending.of(plan.entry.request, plan.description)
-        binder.finish(plan.guest.node, plan.guest.vmid, adjustment, ending)
+        binder.finish(plan.guest.node, plan.guest.vmid, plan.guest.name, adjustment, ending)
 
     def _update(self, plan: ExistingPlan, binder: Binder) -> None:
         guest, ha = plan.guest, plan.entry.request.ha
