@@ -22,7 +22,7 @@ from .report import NodeUsage, VMReport
 NOTHING = "none"
 
 LABELS_TOLD = 20
-"""How many VMs a message names if the run was interrupted or a plugin failed."""
+"""How many VMs a message lists."""
 
 
 NODES_IN_FULL = 50
@@ -233,6 +233,19 @@ def _lines(failed: Iterable[VMReport]) -> list[str]:
         labels = first([report.job.label for report in victims], LABELS_TOLD)
         lines.append(f"{', '.join(labels)}: {victims[0].failure}")
     return lines
+
+
+def warnings_of(reports: Iterable[VMReport]) -> list[str]:
+    """The warnings about VMs. If the same is true of several VMs, one warning lists them."""
+    alike: dict[str, tuple[str, list[str]]] = {}
+    for report in reports:
+        label = report.job.label
+        for text in report.warnings:
+            alike.setdefault(text.removeprefix(label), (text, []))[1].append(label)
+    return [
+        f"{text.removesuffix('.')}. The same applies to {', '.join(first(others, LABELS_TOLD))}." if others else text
+        for text, (_, *others) in alike.values()
+    ]
 
 
 def _interruption(reports: Sequence[VMReport]) -> str:

@@ -23,7 +23,7 @@ from .options.task import Task
 from .placing import Placer
 from .progress import Progress, ProgressFile
 from .report import VMReport
-from .result import RunFailed, failure_of, result_of
+from .result import RunFailed, failure_of, result_of, warnings_of
 from .run import Run
 
 if t.TYPE_CHECKING:
@@ -71,7 +71,7 @@ def schedule(
     work = _on_clusters if params.get("clusters") is not None else _on_one
     progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
     run, reports, cautions, room, plan = work(params, task, progress, check_mode=check_mode)
-    for text in (*cautions, *run.warnings, *(text for report in reports for text in report.warnings)):
+    for text in (*cautions, *run.warnings, *warnings_of(reports)):
         warn(text)
     result = result_of(
         reports,

@@ -45,6 +45,15 @@ def test_drift__is_returned_and_warned_of_and_nothing_is_changed(
     assert writes(cluster) == []
 
 
+def test_same_drift_of_several_vms__is_warned_of_once(controller: Controller) -> None:
+    result = controller.schedule(vms=[{"name": name, "cores": 8} for name in ("app-1", "spare", "app-2")])
+    assert [vm["drift"]["cores"]["old"] for vm in result["vms"]] == [4, 2, 2]
+    assert result["warnings"] == [
+        'VM "app-1" has drifted: cores is 4, requested 8. Set update=true to apply.',
+        'VM "spare" has drifted: cores is 2, requested 8. Set update=true to apply. The same applies to VM "app-2".',
+    ]
+
+
 @both_versions
 def test_update__sends_only_what_differs(controller: Controller, cluster: SimulatedCluster) -> None:
     asked = {"name": "app-1", "cores": 8, "memory": 8192, "scsi": {"scsi0": {"size": 40}}, "onboot": True}
