@@ -25,7 +25,7 @@ def lacks_ceph(error: ApiError) -> bool:
 def is_set(session: Session, flag: str) -> bool | None:
     """Whether the flag is set; None without Ceph."""
     try:
-        return bool(int(session.get(f"/cluster/ceph/flags/{flag}") or 0))
+        return bool(session.get(f"/cluster/ceph/flags/{flag}"))
     except ApiError as error:
         if lacks_ceph(error):
             return None

@@ -86,6 +86,19 @@ def test_a_wrong_shape__is_told_with_its_place(data: t.Any, problem: str) -> Non
     assert problem in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "data", "problem"),
+    [
+        ("/nodes/pve1/hardware/pci", [{"id": "0000:01:00.0", "iommugroup": "x"}], "item 1: iommugroup: expected a num"),
+        ("/nodes/pve1/hardware/pci", [{"id": "0000:01:00.0", "mdev": "x"}], "item 1: mdev: expected a number"),
+        ("/cluster/ceph/flags/noout", "x", "expected a number, got 'x'"),
+    ],
+)
+def test_figures_of_any_answer__must_be_numbers(path: str, data: t.Any, problem: str) -> None:
+    with pytest.raises(WrongShape, match=problem):
+        checked(path, data)
+
+
 def test_rows_and_keys_that_are_not_known__may_be_anything() -> None:
     rows = [{"type": "quantum", "vmid": "x"}, {"type": "node", "node": "a", "new": [{}]}, {}]
     assert checked("/cluster/resources", rows) == rows

@@ -140,13 +140,6 @@ def flag(value: t.Any) -> bool:
     return bool(number(value))
 
 
-def scalar(value: t.Any) -> t.Any:
-    """A number or a text."""
-    if isinstance(value, (str, int, float)):
-        return value
-    raise WrongShape(f"expected text or a number, got {_name(value)}")
-
-
 def address(value: t.Any) -> str:
     """An IP address, perhaps with the interface that it belongs to."""
     found = text(value)
@@ -235,6 +228,7 @@ _PATHS: dict[str, Kind] = {
     "/cluster/ha/groups": Rows(Row(_texts("group"), {**_texts("nodes"), "restricted": flag})),
     "/cluster/ha/resources": Rows(Row(_texts("sid"), _texts("group", "state"))),
     "/cluster/ha/status/current": Rows(Row(optional=_texts("type", "node", "status", "sid", "state"))),
+    "/cluster/ceph/flags/*": flag,
     "/cluster/ceph/status": Row(
         optional={
             "health": Row(
@@ -266,7 +260,7 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/network": Rows(Row(_texts("iface"))),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
     "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
-    "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": scalar})),
+    "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": whole, "mdev": flag})),
     "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
     "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),
     "/nodes/*/storage": Rows(Row(_texts("storage"), _numbers("avail", "total", "used") | {"active": flag})),
