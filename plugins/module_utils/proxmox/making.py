@@ -57,7 +57,6 @@ class Ending:
 
     @classmethod
     def of(cls, request: Request, description: str, *, marked: bool = True) -> Ending:
-        """The last steps that a request needs."""
         ending = cls(bool(request.options.get(TEMPLATE)), request.ha, description)
         return replace(ending, marked=marked or ending.has_steps)
 

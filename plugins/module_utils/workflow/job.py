@@ -127,7 +127,6 @@ class Job:
         return bool(self.nameless) or (self.state is State.PLANNED and self.plan is None)
 
     def warn(self, *texts: str) -> None:
-        """Add warnings about the VM."""
         self.warnings.extend(f"{self.label}: {text}" for text in texts)
 
     def begin(self) -> None:

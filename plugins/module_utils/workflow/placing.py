@@ -176,14 +176,12 @@ class Placer:
 
     @cached_property
     def _archives(self) -> Archives:
-        """The backups that VMs are restored from."""
         from .archives import Archives
 
         return Archives(self._access.reader)
 
     @cached_property
     def _templates(self) -> Templates:
-        """The templates that VMs are cloned from."""
         from .templates import Templates
 
         return Templates(self._access.reader)
@@ -219,7 +217,6 @@ class Placer:
         access.ledger.release(access.identity(), [decision.vmid for decision in decisions_of(jobs)], access.holder)
 
     def profile_of(self, request: Request) -> Profile:
-        """The profile that a request is placed by."""
         return self._profiles[request.profile or self._default]
 
     def check_limits(self, jobs: Iterable[Job]) -> None:

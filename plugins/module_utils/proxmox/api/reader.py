@@ -45,7 +45,6 @@ class ReadWhereTheyAre:
         self._nodes = nodes
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Return what the other reader answers."""
         guest = _OF_GUEST.match(path)
         node = None if guest is None else self._nodes().get(int(guest[2]))
         if guest is not None and node is not None:
@@ -53,7 +52,6 @@ class ReadWhereTheyAre:
         return self._reader.get(path, params, **more)
 
     def server_time(self) -> float | None:
-        """Return the server's clock at its latest answer."""
         return self._reader.server_time()
 
 
@@ -80,7 +78,6 @@ class ReadOnce:
         return answer.result()
 
     def server_time(self) -> float | None:
-        """Return the server's time at its latest answer."""
         return self._reader.server_time()
 
 

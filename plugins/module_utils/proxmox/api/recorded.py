@@ -83,7 +83,6 @@ class Recorder:
         self.answers: dict[str, t.Any] = {}
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        """Read path from the other reader, and record the answer."""
         query = {**(params or {}), **more}
         answer = self._reader.get(path, query)
         with self._lock:
@@ -91,7 +90,6 @@ class Recorder:
         return answer
 
     def server_time(self) -> float | None:
-        """Return the server's time of the other reader."""
         return self._reader.server_time()
 
 

@@ -280,7 +280,6 @@ class Hosts:
                 return answer
 
     def close(self) -> None:
-        """Close the idle connections. Later requests open new ones."""
         self._transport.close()
 
     def _pass_over(self, host: Host) -> None:

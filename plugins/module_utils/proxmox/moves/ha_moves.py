@@ -93,7 +93,6 @@ class HAMoves:
         return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}, offline
 
     def _failed(self, move: Move, since: float | None) -> TaskFailed:
-        """Return the error for a migration that the manager began and that failed."""
         upid = self._worker(move, since)
         log = self._tasks.log_tail(upid) if upid else ()
         text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"

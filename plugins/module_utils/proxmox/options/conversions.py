@@ -67,7 +67,6 @@ class Text(Conversion):
     expected: str = ""
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the text, checked against the pattern."""
         text = str(value)
         if text and self.pattern and not re.fullmatch(self.pattern, text):
             raise invalid(option, value, self.expected)
@@ -78,7 +77,6 @@ class Description(Text):
     """A text of several lines, without trailing whitespace, which Proxmox removes."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare without trailing whitespace."""
         return str(wanted).rstrip() == str(current).rstrip()
 
 
@@ -89,11 +87,9 @@ class Choice(Conversion):
     choices: tuple[str, ...]
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare the words."""
         return {"type": "str", "choices": list(self.choices)}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the word."""
         if str(value) not in self.choices:
             raise invalid(option, value, "one of " + ", ".join(self.choices))
         return str(value)
@@ -103,18 +99,15 @@ class Boolean(Conversion):
     """A switch. Proxmox takes 0 and 1 only."""
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a boolean."""
         return {"type": "bool"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return 0 or 1."""
         truth = boolean(value)
         if truth is None:
             raise invalid(option, value, "a boolean")
         return int(truth)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare truth."""
         return boolean(wanted) == boolean(current)
 
 
@@ -127,11 +120,9 @@ class Number(Conversion):
     whole: bool = True
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare an integer, or a float where fractions are allowed."""
         return {"type": "int" if self.whole else "float"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return an int when it is whole, else the digits."""
         text = number(option, value, self.minimum, self.maximum, whole=self.whole)
         return text if "." in text else int(text)
 
@@ -147,7 +138,6 @@ class Shares(Number):
     """A CPU weight. Proxmox reduces a value above the limit of cgroups v2 to that limit."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare the values that take effect."""
         return min(float(wanted), _MOST_SHARES) == min(float(current), _MOST_SHARES)
 
 
@@ -155,11 +145,9 @@ class Memory(Number):
     """A number of MiB. It is declared as a text, so that the error about C(4G) comes from here and names the unit."""
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a text."""
         return {"type": "str"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the number."""
         try:
             return super().to_api(option, value)
         except InvalidRequest as error:
@@ -175,7 +163,6 @@ class Properties(Conversion):
 
     @property
     def example(self) -> str:
-        """Return the example of the kind."""
         return self.kind.example
 
     def spec(self) -> dict[str, t.Any]:
@@ -183,7 +170,6 @@ class Properties(Conversion):
         return {"type": "raw"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the string in its normal form."""
         if value == "":
             return ""
         properties = self.kind.of(option, value)
@@ -216,11 +202,9 @@ class Words(Conversion):
     separator: str = " "
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a list."""
         return {"type": "list", "elements": "str"}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the words joined."""
         words = [value] if isinstance(value, str) else list(t.cast(Sequence[t.Any], value))
         return self.separator.join(self.check(option, [str(word).strip() for word in words]))
 
@@ -237,7 +221,6 @@ class Words(Conversion):
 
     @staticmethod
     def words(text: t.Any) -> list[str]:
-        """Return the words of a joined text."""
         return re.split(r"[\s,;]+", str(text).strip(" ,;"))
 
 
@@ -245,7 +228,6 @@ class Tags(Words):
     """Tags: lower case, sorted, each once, as Proxmox stores them on a change (but not when it creates a VM)."""
 
     def check(self, option: str, words: list[str]) -> list[str]:
-        """Return the tags as Proxmox would store them."""
         tags = sorted({word.lower() for word in words})
         for tag in tags:
             if not _TAG.fullmatch(tag):
@@ -253,7 +235,6 @@ class Tags(Words):
         return tags
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare as sets in lower case."""
         return {word.lower() for word in self.words(wanted)} == {word.lower() for word in self.words(current)}
 
 
@@ -261,7 +242,6 @@ class Hotplug(Text):
     """A comma-separated list of features, C(1) for Proxmox's default, or C(0) for none."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare as sets."""
         return self._features(wanted) == self._features(current)
 
     @staticmethod
@@ -289,11 +269,9 @@ class SshKeys(Conversion):
         return quote("\n".join(self._lines(text)), safe="")
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Compare the keys line by line."""
         return self._lines(unquote(str(wanted))) == self._lines(unquote(str(current)))
 
     def shown(self, value: t.Any) -> t.Any:
-        """Return the keys as lines."""
         return value if value is None else "\n".join(self._lines(unquote(str(value))))
 
     @staticmethod
@@ -305,19 +283,15 @@ class Password(Conversion):
     """A password. Proxmox stores a hash and shows asterisks, so any password that is set counts as the wanted one."""
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a secret."""
         return {"type": "str", "no_log": True}
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        """Return the password as a Secret, whose repr shows asterisks."""
         return Secret(value)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Tell whether any password is set."""
         return bool(current)
 
     def shown(self, value: t.Any) -> t.Any:
-        """Return asterisks."""
         return value if value is None else "********"
 
 
@@ -328,11 +302,9 @@ class Drives(Conversion):
     suboptions: Mapping[str, dict[str, t.Any]] | None = None
 
     def spec(self) -> dict[str, t.Any]:
-        """Declare a mapping."""
         if self.suboptions is None:
             return {"type": "dict"}
         return {"type": "dict", "options": {name: dict(each) for name, each in self.suboptions.items()}}
 
     def to_api(self, option: str, value: t.Any) -> Drive:
-        """Return the drive, which is formatted when its storage is known."""
         return parse_drive(option, value)

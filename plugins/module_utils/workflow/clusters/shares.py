@@ -100,7 +100,6 @@ class Share(Run):
             self._arrive()
 
     def stop(self) -> None:
-        """Begin nothing more."""
         self._stop.ask()
 
     def _arrive(self) -> None:

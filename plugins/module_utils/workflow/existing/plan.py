@@ -109,7 +109,6 @@ class ExistingPlan:
 
     @property
     def config_after(self) -> Mapping[str, t.Any]:
-        """The config after the plan is carried out."""
         if not {"update", "finish"} & set(self.actions):
             return self.config
         kept = {key: value for key, value in self.config.items() if key not in self.changes.delete}
@@ -117,7 +116,6 @@ class ExistingPlan:
 
     @property
     def status_after(self) -> str:
-        """The VM's status after the plan is carried out."""
         if "delete" in self.actions:
             return "absent"
         after = [STATUS_AFTER[action] for action in self.actions if action in STATUS_AFTER]

@@ -113,7 +113,6 @@ class Executor:
                         halted = True
 
     def _carry_out(self, report: MoveReport) -> None:
-        """Carry out one move, and note its result."""
         began = time.monotonic()
         try:
             self._move(report)

@@ -77,7 +77,6 @@ class RoomMaker:
 
     @property
     def moved(self) -> bool:
-        """Whether any guest has moved."""
         return self.outcome is not None and bool(self.outcome.moved)
 
     def plan(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> bool:

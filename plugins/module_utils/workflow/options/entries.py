@@ -62,12 +62,10 @@ class Guard:
 
     @classmethod
     def of(cls, body: Mapping[str, t.Any]) -> Guard:
-        """Return the guard that the options define."""
         # Proxmox VE stores tags in lower case.
         return cls(frozenset(str(tag).lower() for tag in body.get("only_tags") or ()), body.get("only_pool") or None)
 
     def allows(self, guest: Guest) -> bool:
-        """Tell whether the guest has what the guard requires."""
         return not self._missing(guest) and self.pool in (None, guest.pool)
 
     def check(self, label: str, guest: Guest) -> None:

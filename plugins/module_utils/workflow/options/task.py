@@ -106,7 +106,6 @@ class Series:
     guard: Guard
 
     def name(self, number: int) -> str:
-        """Return the name of the VM with this number."""
         return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", self.pattern)
 
     def owns(self, guest: Guest) -> bool:
