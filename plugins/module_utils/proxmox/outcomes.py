@@ -82,6 +82,12 @@ def lacks_quorum(message: str) -> bool:
     return bool(re.search(r"no quorum|unable to open file '/etc/pve/[^']*' - Permission denied", message))
 
 
+def lock_named(message: str) -> str | None:
+    """Return the lock of a guest (C(backup)) if that is why a request was refused."""
+    locked = re.search(r"is locked \(([\w-]+)\)", message)
+    return None if locked is None else locked[1]
+
+
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:
     """Return the keys of config changes for which Proxmox allocates a new volume each time they are sent."""
     return frozenset(key for key, value in changes.items() if isinstance(value, str) and _ALLOCATION.search(value))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ...errors import ApiError, CollectionError, ConnectionFailed, PermissionDenied
 from ...model import Guest, Snapshot
@@ -16,28 +15,17 @@ from ...plans import Mobility
 from ..api.failures import NotImplementedHere
 from ..api.reader import Reader, in_parallel
 from ..inventory.rows import Row
-from ..outcomes import is_missing
-from .mobility_rules import Permitted, Surroundings, container_mobility, storage_of, stuck, vm_mobility
+from ..outcomes import is_missing, lock_named
+from .mobility_rules import Permitted, Surroundings, container_mobility, offline, storage_of, stuck, vm_mobility
 
-_LOCKED = re.compile(r"is locked \(([\w-]+)\)")
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What Proxmox reports about one guest that may be moved.
-
-    check is the answer of C(GET .../migrate), empty if this release has no such check; config is the stored config.
-    """
-
-    check: Mapping[str, t.Any]
-    config: Mapping[str, t.Any]
+Answer = Mapping[str, t.Any]
 
 
 class Locked(CollectionError):
     """A guest is locked; lock is the type of the lock, for example C(backup)."""
 
-    def __init__(self, message: str, lock: str) -> None:
-        super().__init__(message)
+    def __init__(self, lock: str) -> None:
+        super().__init__(f"it is locked ({lock})")
         self.lock = lock
 
 
@@ -56,15 +44,16 @@ def read_mobility(
 
     def read(vmid: int) -> Mobility:
         guest = guests[vmid]
-        if not surroundings.online(guest.node):
-            return stuck(f"its node {guest.node} is offline", "bring the node back")
+        why = offline(guest, surroundings)
+        if why is not None:
+            return stuck(*why)
         try:
-            found = inspect(reader, guest)
+            check, config = _inspected(reader, guest)
             if guest.kind == "lxc":
-                return container_mobility(guest, found.config, surroundings, permitted)
-            check = contents.with_sizes(guest, found.check)
+                return container_mobility(guest, config, surroundings, permitted)
+            check = contents.with_sizes(guest, check)
             linked = contents.linked(guest, check) if guest.template else frozenset()
-            return vm_mobility(guest, check, found.config, surroundings, permitted, linked)
+            return vm_mobility(guest, check, config, surroundings, permitted, linked)
         except Locked as locked:
             return stuck(locked.message, CURES_OF_LOCKS.get(locked.lock, OTHER_LOCK))
         except PermissionDenied:
@@ -79,26 +68,26 @@ def read_mobility(
     return in_parallel(read, [guest.vmid for guest in wanted])
 
 
-def inspect(reader: Reader, guest: Guest) -> Inspection:
-    """Read what Proxmox reports about a guest's next move.
+def _inspected(reader: Reader, guest: Guest) -> tuple[Answer, Answer]:
+    """Return what Proxmox reports about a guest's next move, empty if this release has no such check, and its config.
 
     Raises Locked when the guest is locked, and ApiError, ConnectionFailed and PermissionDenied as the API answers.
     """
     base = f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}"
     try:
-        check: Mapping[str, t.Any] = reader.get(f"{base}/migrate")
+        check: Answer = reader.get(f"{base}/migrate")
     except NotImplementedHere:
         # Before 9, Proxmox VE has no such check for containers.
         check = {}
     except ApiError as error:
-        match = _LOCKED.search(error.message)
-        if match is None:
+        lock = lock_named(error.message)
+        if lock is None:
             raise
-        raise Locked(f"it is locked ({match[1]})", match[1]) from error
-    config: Mapping[str, t.Any] = reader.get(f"{base}/config")
+        raise Locked(lock) from error
+    config: Answer = reader.get(f"{base}/config")
     if config.get("lock"):
-        raise Locked(f"it is locked ({config['lock']})", str(config["lock"]))
-    return Inspection(check, config)
+        raise Locked(str(config["lock"]))
+    return check, config
 
 
 OTHER_LOCK = "wait for the task that holds the lock; where none runs, 'qm unlock' or 'pct unlock' as root on its node"
@@ -130,7 +119,7 @@ class _Contents:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    def with_sizes(self, guest: Guest, check: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
+    def with_sizes(self, guest: Guest, check: Answer) -> Answer:
         """Return the check with the sizes of volumes that the guest does not use."""
         rows = [dict(row) for row in check.get("local_disks") or ()]
         unknown = [row for row in rows if row.get("is_unused") and "size" not in row]
@@ -140,7 +129,7 @@ class _Contents:
             row["size"] = sizes.get(str(row["volid"]), 0)
         return {**check, "local_disks": rows}
 
-    def linked(self, guest: Guest, check: Mapping[str, t.Any]) -> frozenset[str]:
+    def linked(self, guest: Guest, check: Answer) -> frozenset[str]:
         """Return the local volumes of a template from which volumes of other guests are cloned."""
         volumes = {str(row["volid"]) for row in check.get("local_disks") or () if row.get("volid")}
         rows = self._rows(guest, set(map(storage_of, volumes)), content="images")

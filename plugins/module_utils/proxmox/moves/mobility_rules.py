@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...engine.ha_rules import NODES, kept_together
@@ -85,9 +85,6 @@ class Surroundings:
             replicated=replicated,
         )
 
-    def online(self, node: str) -> bool:
-        return node not in self.offline
-
 
 def stuck(why: str, cure: str) -> Mobility:
     """Return the mobility of a guest that cannot be moved."""
@@ -109,15 +106,13 @@ def vm_mobility(
     running = bool(check.get("running"))
     via = _via(guest)
     disks = tuple(_local_disks(check, config))
-    why = _first(
-        (
-            lambda: _kept_by_tag(guest, permitted),
-            lambda: _ha_state(guest),
-            lambda: _devices(check, running),
-            lambda: _not_while_running(config) if running else None,
-            lambda: _volumes(check, around, running, linked),
-            lambda: _not_permitted(running, disks, permitted),
-        )
+    why = (
+        _kept_by_tag(guest, permitted)
+        or _ha_state(guest)
+        or _devices(check, running)
+        or (_not_while_running(config) if running else None)
+        or _volumes(check, around, running, linked)
+        or _not_permitted(running, disks, permitted)
     )
     if why is not None:
         return stuck(*why)
@@ -130,10 +125,10 @@ def vm_mobility(
         not_to=_joined(
             _refused(check, mapped),
             _without_bridges(config, guest, around),
-            _against_ha(guest, around) if via == HA else (),
+            _against_ha(guest, around),
             _not_replicated(guest, around) if running and via == API else (),
         ),
-        together=_together(guest, check, around) if via == HA else frozenset(),
+        together=_together(guest, check, around),
         cost=(guest.memory if running else 0) + sum(disk.size for disk in disks),
         map_storages=map_storages,
     )
@@ -145,15 +140,13 @@ def container_mobility(
     """Return how a container can be moved. Proxmox itself checks little of this."""
     running, via = guest.running, _via(guest)
     disks = tuple(_disks_of_container(config, around))
-    why = _first(
-        (
-            lambda: _kept_by_tag(guest, permitted),
-            lambda: _ha_state(guest),
-            lambda: _bind_mounts(config),
-            lambda: _container_snapshots(config, disks, around),
-            lambda: _restart(running, permitted),
-            lambda: _not_permitted(running, disks, permitted),
-        )
+    why = (
+        _kept_by_tag(guest, permitted)
+        or _ha_state(guest)
+        or _bind_mounts(config)
+        or _container_snapshots(config, disks, around)
+        or _restart(running, permitted)
+        or _not_permitted(running, disks, permitted)
     )
     if why is not None:
         return stuck(*why)
@@ -161,11 +154,8 @@ def container_mobility(
         how=RESTART if running else OFFLINE,
         via=via,
         disks=disks,
-        not_to=_joined(
-            _without_bridges(config, guest, around),
-            _against_ha(guest, around) if via == HA else (),
-        ),
-        together=_together(guest, {}, around) if via == HA else frozenset(),
+        not_to=_joined(_without_bridges(config, guest, around), _against_ha(guest, around)),
+        together=_together(guest, {}, around),
         cost=sum(disk.size for disk in disks),
         map_storages=via == API,
     )
@@ -174,23 +164,22 @@ def container_mobility(
 def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
     """Return how a guest can be moved as far as the cluster's list shows, which has no local disks and devices."""
     container = guest.kind == "lxc"
-    why = _first(
-        (
-            lambda: _kept_by_tag(guest, permitted),
-            lambda: _ha_state(guest),
-            lambda: _restart(guest.running, permitted) if container else None,
-            lambda: _not_permitted(guest.running, (), permitted),
-        )
+    why = (
+        _kept_by_tag(guest, permitted)
+        or _ha_state(guest)
+        or (_restart(guest.running, permitted) if container else None)
+        or _not_permitted(guest.running, (), permitted)
+        or offline(guest, around)
     )
-    if why is not None or not around.online(guest.node):
-        return stuck(*(why or (f"its node {guest.node} is offline", "bring the node back")))
+    if why is not None:
+        return stuck(*why)
     how = OFFLINE if not guest.running else RESTART if container else LIVE
     via = _via(guest)
     return Mobility(
         how=how,
         via=via,
-        not_to=_joined(_against_ha(guest, around) if via == HA else ()),
-        together=_together(guest, {}, around) if via == HA else frozenset(),
+        not_to=_joined(_against_ha(guest, around)),
+        together=_together(guest, {}, around),
         cost=guest.memory if how == LIVE else 0,
         map_storages=via == API,
     )
@@ -201,15 +190,16 @@ def storage_of(volume: str) -> str:
     return volume.partition(":")[0]
 
 
-def _first(checks: Iterable[Callable[[], Cause | None]]) -> Cause | None:
-    return next((found for check in checks if (found := check()) is not None), None)
-
-
 def _via(guest: Guest) -> str:
     return HA if guest.ha_managed and guest.ha_state != "ignored" else API
 
 
 # --- why a guest cannot be moved ---
+
+
+def offline(guest: Guest, around: Surroundings) -> Cause | None:
+    """Return why a guest on a node that is offline cannot be moved."""
+    return (f"its node {guest.node} is offline", "bring the node back") if guest.node in around.offline else None
 
 
 def _kept_by_tag(guest: Guest, permitted: Permitted) -> Cause | None:
@@ -367,7 +357,9 @@ def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surround
 
 
 def _against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Nodes from which the HA manager would move it back at once."""
+    """Yield the nodes from which the HA manager would move it back at once."""
+    if _via(guest) != HA:
+        return
     group = kept_together(around.rules, guest.vmid)
     for rule in around.rules:
         if rule.type == NODES and rule.strict and rule.vmids & group:
@@ -383,5 +375,8 @@ def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, s
 
 
 def _together(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:
+    """Return the guests that the HA manager moves along with it."""
+    if _via(guest) != HA:
+        return frozenset()
     told = [re.fullmatch(r"(?:vm|ct):(\d+)", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
     return kept_together(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

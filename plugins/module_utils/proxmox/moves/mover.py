@@ -17,7 +17,7 @@ from ..api.failures import AnswerLost, NotImplementedHere
 from ..api.session import Session
 from ..binder import unfenced
 from ..lifecycle import LOOK_FOR
-from ..outcomes import is_busy, is_missing
+from ..outcomes import is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, begun_since, task_rows
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
@@ -80,7 +80,7 @@ class Mover:
         try:
             upid = self._sent(move, params, since, fence)
         except ApiError as error:
-            if _lock_of(error) is not None:
+            if lock_named(error.message) is not None:
                 raise self._stale(move, error) from error
             raise self._failure(move, error.message, self._found(move), refused=True) from error
         try:
@@ -124,7 +124,7 @@ class Mover:
         return storages
 
     def _stale(self, move: Move, error: ApiError) -> CollectionError:
-        lock = _lock_of(error)
+        lock = lock_named(error.message)
         if lock is not None:
             return stale(move, f"it is locked ({lock})")
         return stale(move, f"it is no longer on {move.source}") if is_missing(error.message) else error
@@ -273,12 +273,6 @@ def stale(move: Move, what: str) -> PlanStale:
     """Return the error about a guest that is not as the plan assumes. what completes the sentence about the guest."""
     changed = f"{label(move)}: {what}"
     return PlanStale(f"the cluster is not as planned, and the move was not begun: {changed}", changed=[changed])
-
-
-def _lock_of(error: ApiError) -> str | None:
-    """Return the guest's lock if that is why a request was refused."""
-    locked = re.search(r"is locked \(([\w-]+)\)", error.message)
-    return None if locked is None else locked[1]
 
 
 def _base(move: Move) -> str:
