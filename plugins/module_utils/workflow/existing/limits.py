@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...engine.framework.status import Category, Status
@@ -41,11 +40,6 @@ class Growth:
     request: Request
     resources: frozenset[str]
     starts: bool
-
-    @property
-    def verb(self) -> str:
-        """What cannot be done with the VM, in a message."""
-        return "started" if self.starts else "updated"
 
 
 def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
@@ -85,15 +79,11 @@ def growth_of(plan: ExistingPlan) -> Growth | None:
     starts = bool({"start", "reboot", "restart"} & set(plan.actions))
     (cores, memory), (cores_after, memory_after) = sizes_of(plan.config), sizes_of(plan.config_after)
     disks = _new_space(plan)
-    resources = {
-        "cpu": starts or cores_after > cores,
-        "memory": starts or memory_after > memory,
-        "storage": bool(disks),
-    }
-    if not any(resources.values()):
+    more = {"cpu": starts or cores_after > cores, "memory": starts or memory_after > memory, "storage": bool(disks)}
+    if not any(more.values()):
         return None
-    grown = frozenset(resource for resource, more in resources.items() if more)
-    return Growth(replace(_as_it_is(plan), cores=cores_after, memory=memory_after, disks=disks), grown, starts)
+    resources = frozenset(filter(more.get, more))
+    return Growth(replace(_as_it_is(plan), cores=cores_after, memory=memory_after, disks=disks), resources, starts)
 
 
 def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
@@ -113,36 +103,25 @@ def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
     guest = scheduler.cluster.get(plan.guest.vmid)
     if guest is None or (growth is None and not _has_rules(plan.entry.request)):
         return
-    with _without(scheduler, guest) as kept:
+    # The filters must not count the VM itself; afterwards it counts with its growth.
+    after = guest
+    scheduler.cluster.remove(guest.vmid)
+    try:
         if _has_rules(plan.entry.request):
             plan.cautions.extend(_broken_rules(scheduler, plan, now))
         if growth is not None:
             _fit(scheduler, plan, growth, now)
-            kept.grown = _grown(guest, plan, growth)
-
-
-@dataclass(slots=True)
-class _Kept:
-    """The guest that is counted again afterwards."""
-
-    grown: Guest
-
-
-@contextmanager
-def _without(scheduler: Scheduler, guest: Guest) -> Iterator[_Kept]:
-    """Exclude a guest from the cluster's sums during the block. Afterwards it counts as kept.grown says."""
-    kept = _Kept(guest)
-    scheduler.cluster.remove(guest.vmid)
-    try:
-        yield kept
+            after = _grown(guest, plan, growth)
     finally:
-        scheduler.cluster.restore(kept.grown)
+        scheduler.cluster.restore(after)
 
 
 def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -> None:
     """Choose storages for new drives. Refuses a plan that exceeds a limit, or adds a caution."""
     refusals = scheduler.refusals(growth.request, now)
-    refused = _of_growth(refusals.get(plan.guest.node, {}), growth)
+    of_node = refusals.get(plan.guest.node, {})
+    # A shortage of what the VM takes no more of existed before.
+    refused = {plugin: status for plugin, status in of_node.items() if _concerns(status, growth.resources)}
     if refused:
         text = _refusal(scheduler, plan, growth, refused, now)
         if plan.entry.limits == "enforce":
@@ -152,11 +131,6 @@ def _fit(scheduler: Scheduler, plan: ExistingPlan, growth: Growth, now: float) -
         storages = scheduler.storages_on(growth.request, plan.guest.node, now)
         chosen = {slot: storages[slot] for slot in plan.changes.unplaced if slot in storages}
         plan.changes = plan.changes.with_storages(plan.entry.request.options, plan.config, chosen)
-
-
-def _of_growth(refused: Mapping[str, Status], growth: Growth) -> dict[str, Status]:
-    """The refusals about resources of which the VM takes more. A shortage of others existed before."""
-    return {plugin: status for plugin, status in refused.items() if _concerns(status, growth.resources)}
 
 
 def _concerns(status: Status, resources: Set[str]) -> bool:
@@ -177,7 +151,8 @@ def _refusal(
         for resource, missing in sorted(missing_on(refused).items())
         if resource in asked and asked[resource] > missing
     ]
-    parts = [f"{plan.entry.label} ({plan.guest.vmid}) cannot be {growth.verb}: {reasons}"]
+    verb = "started" if growth.starts else "updated"
+    parts = [f"{plan.entry.label} ({plan.guest.vmid}) cannot be {verb}: {reasons}"]
     if fits:
         parts.append(f"{node} has room for {listed(fits)}")
     if any(_is_about_the_node(status) for status in refused.values()):
