@@ -173,18 +173,13 @@ class Converger:
         if action == "update":
             self._update(plan, binder)
             return node, True
-        if action == "start":
-            return binder.start(node, vmid, plan.guest.name), True
-        if action in ("pause", "resume", "suspend"):
-            command = {"pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}[action]
-            return command(node, vmid, plan.guest.name), True
-        if action == "restart":
-            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
-        if action == "reboot":
-            if not read_pending(self._reader, node, vmid):
-                return node, False
-            return binder.start(self._shut_down(plan, node, binder, force=force), vmid, plan.guest.name), True
-        return self._shut_down(plan, node, binder, force=force), True
+        commands = {"start": binder.start, "pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}
+        if action in commands:
+            return commands[action](node, vmid, plan.guest.name), True
+        if action == "reboot" and not read_pending(self._reader, node, vmid):
+            return node, False
+        node = self._shut_down(plan, node, binder, force=force)
+        return node if action == "stop" else binder.start(node, vmid, plan.guest.name), True
 
     def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
         try:
@@ -253,7 +248,8 @@ class Converger:
         if not wanted or wanted == guest.pool:
             return changes
         missing = None if wanted in self.pools else missing_pool(reader, wanted)
-        if missing is None and not is_elsewhere(wanted, guest.pool, self.pools):
+        # A VM for which Proxmox shows no pool may be in one that this user cannot see.
+        if missing is None and guest.pool is None and wanted not in self.pools:
             return changes
         return replace(
             changes,
@@ -300,15 +296,6 @@ def _is_rebooted(plan: ExistingPlan) -> bool:
         return False
     changed = {*plan.changes.parameters, *plan.changes.delete} if "update" in plan.actions else set()
     return bool(plan.pending or changed - APPLIED_AT_ONCE)
-
-
-def is_elsewhere(wanted: str, current: str | None, visible: Collection[str]) -> bool:
-    """Tell whether a VM is known to be outside of the requested pool.
-
-    current is the pool that Proxmox shows; if it shows none, the VM may be in a pool that this user cannot see. visible
-    are the pools that this user can see.
-    """
-    return wanted != current and (current is not None or wanted in visible)
 
 
 def missing_pool(reader: Reader, pool: str) -> str | None:
