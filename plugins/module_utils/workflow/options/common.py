@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of the modules, apart from those of a VM and of the connection:
-
-one place for what several modules share.
-"""
+"""The options that several modules share, apart from those of a VM and of the connection."""
 
 from __future__ import annotations
 

@@ -31,90 +31,76 @@ from ...proxmox.options.values import Fields, invalid, listed, text_of, whole_of
 
 Spec = dict[str, dict[str, t.Any]]
 
-SELECTOR = ("name", "tags", "pool", "group")
-AFFINITY = ("type", "required", "weight", "topology_key", "lasting", *SELECTOR)
-SPREAD = ("topology_key", "max_skew", "when_unsatisfiable", *SELECTOR)
-EXPRESSION = ("key", "operator", "values")
-TOLERATION = ("key", "operator", "value", "effect")
-
 TYPES = {"affinity": True, "anti-affinity": False, "with": True, "apart": False}
 """The types of a rule between VMs, and whether it places them together. The last two are older names."""
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+MATCHES = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
+HARD, SOFT = "do_not_schedule", "schedule_anyway"
 HA_STATES = ("started", "stopped", "disabled", "ignored")
 WEIGHTS = (1, 100)
 PRIORITIES = (-(10**9), 10**9)
 
+# --- what a rule may say ---
 
-def selector_argument_spec() -> Spec:
-    """Which VMs a rule is about."""
-    return {
-        "name": {"type": "str"},
-        "tags": {"type": "list", "elements": "str"},
-        "pool": {"type": "str"},
-        "group": {"type": "str"},
-    }
+SELECTOR: Spec = {
+    "name": {"type": "str"},
+    "tags": {"type": "list", "elements": "str"},
+    "pool": {"type": "str"},
+    "group": {"type": "str"},
+}
+AFFINITY: Spec = {
+    "type": {"type": "str", "choices": list(TYPES), "required": True},
+    "required": {"type": "bool", "default": True},
+    "weight": {"type": "int"},
+    "topology_key": {"type": "str", "default": "node", "no_log": False},
+    "lasting": {"type": "bool"},
+    **SELECTOR,
+}
+SPREAD: Spec = {
+    "topology_key": {"type": "str", "required": True, "no_log": False},
+    "max_skew": {"type": "int", "default": 1},
+    "when_unsatisfiable": {"type": "str", "choices": [HARD, SOFT], "default": HARD},
+    **SELECTOR,
+}
+EXPRESSION: Spec = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "operator": {"type": "str", "choices": list(OPERATORS), "required": True},
+    "values": {"type": "list", "elements": "str"},
+}
+REQUIRED: Spec = {**EXPRESSION, "lasting": {"type": "bool"}}
+PREFERRED: Spec = {**EXPRESSION, "weight": {"type": "int", "default": 1}}
+TOLERATION: Spec = {
+    "key": {"type": "str", "no_log": False},
+    "operator": {"type": "str", "choices": list(MATCHES), "default": "Equal"},
+    "value": {"type": "str"},
+    "effect": {"type": "str", "choices": list(EFFECTS)},
+}
+HA: Spec = {
+    "rule": {"type": "str"},
+    "group": {"type": "str"},
+    "state": {"type": "str", "choices": list(HA_STATES)},
+}
+GROUP: Spec = {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}}
+
+
+def _list_of(options: Spec) -> dict[str, t.Any]:
+    return {"type": "list", "elements": "dict", "options": options}
 
 
 def rules_argument_spec() -> Spec:
     """The rules that one VM may have: at the top level, and in each entry of C(vms)."""
-    selector = selector_argument_spec()
-    expression: Spec = {
-        "key": {"type": "str", "required": True, "no_log": False},
-        "operator": {"type": "str", "choices": list(OPERATORS), "required": True},
-        "values": {"type": "list", "elements": "str"},
-    }
     return {
-        "affinity": _list_of(
-            {
-                "type": {"type": "str", "choices": list(TYPES), "required": True},
-                "required": {"type": "bool", "default": True},
-                "weight": {"type": "int"},
-                "topology_key": {"type": "str", "default": "node", "no_log": False},
-                "lasting": {"type": "bool"},
-                **selector,
-            }
-        ),
-        "topology_spread": _list_of(
-            {
-                "topology_key": {"type": "str", "required": True, "no_log": False},
-                "max_skew": {"type": "int", "default": 1},
-                "when_unsatisfiable": {
-                    "type": "str",
-                    "choices": ["do_not_schedule", "schedule_anyway"],
-                    "default": "do_not_schedule",
-                },
-                **selector,
-            }
-        ),
+        "affinity": _list_of(AFFINITY),
+        "topology_spread": _list_of(SPREAD),
         "node_affinity": {
             "type": "dict",
-            "options": {
-                "required": _list_of({**expression, "lasting": {"type": "bool"}}),
-                "preferred": _list_of({**expression, "weight": {"type": "int", "default": 1}}),
-            },
+            "options": {"required": _list_of(REQUIRED), "preferred": _list_of(PREFERRED)},
         },
-        "tolerations": _list_of(
-            {
-                "key": {"type": "str", "no_log": False},
-                "operator": {"type": "str", "choices": ["Equal", "Exists"], "default": "Equal"},
-                "value": {"type": "str"},
-                "effect": {"type": "str", "choices": list(EFFECTS)},
-            }
-        ),
-        "ha": {
-            "type": "dict",
-            "options": {
-                "rule": {"type": "str"},
-                "group": {"type": "str"},
-                "state": {"type": "str", "choices": list(HA_STATES)},
-            },
-        },
-        "group": {
-            "type": "dict",
-            "options": {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}},
-        },
+        "tolerations": _list_of(TOLERATION),
+        "ha": {"type": "dict", "options": HA},
+        "group": {"type": "dict", "options": GROUP},
         "priority": {"type": "str"},
         "scheduling_gates": {"type": "list", "elements": "str"},
         "profile": {"type": "str"},
@@ -140,14 +126,14 @@ def parse_rules(
         fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in listed(*found))
     if (found := given("node_affinity")) is not None:
         body = Fields(*found, ("required", "preferred"))
-        fields["node_required"] = tuple(_expression(item) for item in body.maps("required", (*EXPRESSION, "lasting")))
-        fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", (*EXPRESSION, "weight")))
+        fields["node_required"] = tuple(_expression(item) for item in body.maps("required", REQUIRED))
+        fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", PREFERRED))
     if (found := given("tolerations")) is not None:
         fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in listed(*found))
     if (found := given("ha")) is not None:
-        fields["ha"] = _ha(Fields(*found, ("rule", "group", "state")))
+        fields["ha"] = _ha(Fields(*found, HA))
     if (found := given("group")) is not None:
-        body = Fields(*found, ("name", "min_available"))
+        body = Fields(*found, GROUP)
         fields["gang"] = GangRef(body.needed("name"), body.whole("min_available", 1, default=0))
     if (found := given("priority")) is not None:
         fields["priority"] = _priority(*found, priority_classes or {})
@@ -165,10 +151,6 @@ def parse_priority_classes(classes: t.Any) -> dict[str, int]:
     if not isinstance(classes, Mapping):
         raise invalid("priority_classes", classes, "a mapping of names to whole numbers")
     return {str(name): whole_of(f"priority_classes.{name}", value, *PRIORITIES) for name, value in classes.items()}
-
-
-def _list_of(options: Spec) -> dict[str, t.Any]:
-    return {"type": "list", "elements": "dict", "options": options}
 
 
 def selector_of(body: Fields) -> Selector:
@@ -201,8 +183,7 @@ def _spread(body: Fields) -> SpreadConstraint:
         topology_key=body.needed("topology_key", "the key of a node label, or node"),
         selector=selector_of(body),
         max_skew=body.whole("max_skew", 1),
-        hard=body.choice("when_unsatisfiable", ("do_not_schedule", "schedule_anyway"), "do_not_schedule")
-        == "do_not_schedule",
+        hard=body.choice("when_unsatisfiable", (HARD, SOFT), HARD) == HARD,
     )
 
 
@@ -225,7 +206,7 @@ def _expression(body: Fields) -> Expression:
 
 
 def _toleration(body: Fields) -> Toleration:
-    operator = body.choice("operator", ("Equal", "Exists"), "Equal")
+    operator = body.choice("operator", MATCHES, "Equal")
     if operator == "Exists" and "value" in body:
         raise invalid(body.path("value"), body.body["value"], "no value for operator Exists")
     if operator == "Equal" and "key" not in body:
@@ -262,29 +243,27 @@ def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
 # --- standing rules ---
 
 STANDING_TYPES = ("affinity", "anti-affinity", "node-affinity")
-BETWEEN_GUESTS = ("required", "weight", "topology_key")
-KEYS = ("type", "nodes", *BETWEEN_GUESTS, *SELECTOR)
+BETWEEN_GUESTS: Spec = {
+    "required": {"type": "bool"},
+    "weight": {"type": "int"},
+    "topology_key": {"type": "str", "no_log": False},
+}
+STANDING: Spec = {
+    "type": {"type": "str", "choices": list(STANDING_TYPES), "required": True},
+    "nodes": {"type": "list", "elements": "str"},
+    **BETWEEN_GUESTS,
+    **SELECTOR,
+}
 
 
-def guest_rules_argument_spec() -> dict[str, dict[str, t.Any]]:
+def guest_rules_argument_spec() -> Spec:
     """The options that several modules share."""
-    rule = {
-        "type": {"type": "str", "choices": list(STANDING_TYPES), "required": True},
-        "nodes": {"type": "list", "elements": "str"},
-        "required": {"type": "bool"},
-        "weight": {"type": "int"},
-        "topology_key": {"type": "str", "no_log": False},
-        **selector_argument_spec(),
-    }
-    return {
-        "rules": {"type": "list", "elements": "dict", "default": [], "options": rule},
-        "tag_rules": {"type": "bool", "default": True},
-    }
+    return {"rules": {**_list_of(STANDING), "default": []}, "tag_rules": {"type": "bool", "default": True}}
 
 
 def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:
     """The rules of the options. Raises InvalidRequest, which names option, value and what was expected."""
-    rules = [_standing_rule(Fields(where, body, KEYS)) for where, body in listed("rules", params.get("rules"))]
+    rules = [_standing_rule(Fields(where, body, STANDING)) for where, body in listed("rules", params.get("rules"))]
     return StandingRules(params.get("tag_rules", True), tuple(rules))
 
 
@@ -303,17 +282,7 @@ def _standing_rule(body: Fields) -> StandingRule:
         return StandingRule(body.where, selector, nodes=nodes)
     if "nodes" in body:
         raise invalid(body.path("nodes"), body.body["nodes"], "a rule of type node-affinity")
-    required = body.flag("required", True)
-    if required and "weight" in body:
-        raise invalid(body.path("weight"), body.body["weight"], "a weight only together with required: false")
-    term = AffinityTerm(
-        together=kind == "affinity",
-        selector=selector,
-        required=required,
-        topology_key=body.text("topology_key") or "node",
-        weight=body.whole("weight", *WEIGHTS),
-    )
-    return StandingRule(body.where, selector, term)
+    return StandingRule(body.where, selector, _affinity(body))
 
 
 # --- facts of the nodes: labels, taints, reserves and overcommit ratios ---
