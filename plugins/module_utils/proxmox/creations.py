@@ -14,9 +14,9 @@ import typing as t
 from collections.abc import Callable, Collection, Mapping
 
 from ..engine.texts import listed
-from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
+from ..errors import PermissionDenied, TaskTimeout
 from ..model import Guest
-from .api.failures import NotRecorded
+from .api.failures import UNREADABLE
 from .api.reader import Reader
 from .inventory.freshness import BEING_MADE, CLONING, RESTORING, read_config
 from .outcomes import is_killed
@@ -27,8 +27,6 @@ _CERTAIN_AFTER = 3.0
 
 # More tasks than run on one node at a time; by default the list ends after 50.
 _TASKS = 1000
-
-_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 
 
 class BeingCreated(TaskTimeout):
@@ -109,7 +107,7 @@ class Creations:
         """Whether the VM's config is not written yet, as far as is known."""
         try:
             config = read_config(self._reader, guest.node, guest.vmid)
-        except _UNREADABLE:
+        except UNREADABLE:
             return True
         return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
 
@@ -129,7 +127,7 @@ class Creations:
         except PermissionDenied:
             self._unseen.add(guest.node)
             return not self._was_killed(guest)
-        except _UNREADABLE:
+        except UNREADABLE:
             return True
         return False
 

@@ -24,8 +24,9 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
-from .api.failures import AnswerLost
+from .api.failures import UNREADABLE, AnswerLost
 from .api.reader import Reader
+from .inventory.rows import read_rows
 from .outcomes import is_busy, lacks_quorum
 
 _FIRST_PAUSE = 0.1
@@ -113,10 +114,7 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
 
 def migrating(reader: Reader) -> frozenset[int]:
     """Return the VMIDs of the guests whose migration runs now, as far as this user may see that."""
-    try:
-        rows: list[Mapping[str, t.Any]] = reader.get("/cluster/tasks")
-    except (ApiError, ConnectionFailed, PermissionDenied):
-        return frozenset()
+    rows = read_rows(reader, "/cluster/tasks") or ()
     running = (str(row.get("id")) for row in rows if row.get("type") in WORKERS and "endtime" not in row)
     return frozenset(int(vmid) for vmid in running if vmid.isdecimal())
 
@@ -213,7 +211,7 @@ class TaskFollower:
                 if len(page) < _LOG_PAGE:
                     return tuple(lines)
                 start += _LOG_PAGE
-        except (ApiError, ConnectionFailed, PermissionDenied):
+        except UNREADABLE:
             return tuple(lines)
 
     def _ended(self, task: Upid, exitstatus: str) -> TaskResult:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 import typing as t
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from ..errors import ApiError, ConnectionFailed, PermissionDenied
 from ..model import Guest
+from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import in_parallel
 from ..proxmox.api.recorded import Recorder
 from ..proxmox.api.session import Session
@@ -59,10 +60,8 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
 
 def _read_configs(recorder: Recorder, guests: Iterable[Guest]) -> None:
     def read(place: tuple[str, int]) -> None:
-        try:
+        # What this user cannot read, or not now, is not in the recording.
+        with suppress(*UNREADABLE):
             read_config(recorder, *place)
-        except (ApiError, ConnectionFailed, PermissionDenied):
-            # What this user cannot read, or not now, is not in the recording.
-            return
 
     in_parallel(read, [(guest.node, guest.vmid) for guest in guests if guest.kind == "qemu"])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...errors import ApiError, ConnectionFailed, InvalidSnapshot, VMIDConflict
+from ...errors import ApiError, ConnectionFailed, InvalidSnapshot, PermissionDenied, VMIDConflict
 
 
 class NodeUnreachable(ConnectionFailed):
@@ -42,3 +42,7 @@ class VMIDTaken(VMIDConflict):
 
 class NotRecorded(InvalidSnapshot):
     """The recorded snapshot has no response for a requested path."""
+
+
+UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
+"""What a read raises if this user may not read something, if it cannot be read now, or if a recording lacks it."""

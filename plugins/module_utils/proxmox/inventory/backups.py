@@ -10,15 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
+from ...errors import ApiError
 from ...model import Snapshot, Storage
-from ..api.failures import NotRecorded
+from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
 from ..api.shapes import WrongShape, checked
 from ..options.drives import is_drive, is_medium, kind_of
 from .rows import Row
 
-_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 # The line for a disk that the backup contains. A disk with backup=0 has no such line, and is not restored.
 _MAPPED = re.compile(r"#qmdump#map:([^:]+):.*")
 _COMMENT = re.compile(r"#(?!qmdump#|vzdump#)(.*)")
@@ -115,6 +114,6 @@ def _read_list(reader: Reader, seen: Sequence[Storage], vmid: int | None) -> lis
     path = f"/nodes/{seen[0].node}/storage/{seen[0].name}/content"
     try:
         rows: list[Row] = reader.get(path, content="backup", vmid=vmid)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return error.message
     return [row for row in rows if row.get("vmid") and row.get("subtype", "qemu") == "qemu"]

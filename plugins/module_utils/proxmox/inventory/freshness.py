@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
+from ...errors import ApiError, PermissionDenied
 from ...model import Guest, Snapshot
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
 from ..tasks import WORKERS
-from .rows import Row, guest_of_row, is_unfiltered
+from .rows import Row, guest_of_row, is_unfiltered, read_rows
 
 # Tasks after which a guest's row may show an old name, size, status or template flag for a while.
 RESTORING = "qmrestore"
@@ -64,8 +64,6 @@ SETTLING = 2.0
 """The longest wait, in seconds, for a guest whose config is being written."""
 
 _POLL_EVERY = 0.25
-
-_UNREADABLE = (ConnectionFailed, ApiError, PermissionDenied, NotRecorded)
 
 # A node and a kind of guest: what one list holds.
 Place = tuple[str, str]
@@ -315,11 +313,8 @@ def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Gue
 
 
 def _read_list(reader: Reader, node: str, kind: str) -> list[Guest] | None:
-    try:
-        rows: list[Row] = reader.get(f"/nodes/{node}/{kind}")
-    except _UNREADABLE:
-        return None
-    return [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
+    rows = read_rows(reader, f"/nodes/{node}/{kind}")
+    return None if rows is None else [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
 
 
 def _merged(
@@ -354,9 +349,8 @@ def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapsho
 
     A clone for another node is made on the node of its template and moved at the end.
     """
-    try:
-        rows: list[Row] = reader.get("/cluster/resources", type="vm")
-    except _UNREADABLE:
+    rows = read_rows(reader, "/cluster/resources", type="vm")
+    if rows is None:
         return settled
     moved = [guest_of_row(row) for row in rows if row.get("vmid") in missing]
     lists = _read_lists(reader, {(guest.node, guest.kind) for guest in moved})

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
+from ...errors import ApiError
 from ...model import HARule, Node
 from ..api.failures import NotImplementedHere, NotRecorded
 from ..api.reader import Reader
-from .rows import Row
+from .rows import Row, read_rows
 
 _ALONE = {"resources": ["rule is ineffective as there are less than two resources"]}
 
@@ -38,12 +38,10 @@ def with_maintenance(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     C(/cluster/resources) shows it some ten seconds later. A user without Sys.Audit on C(/) sees it only there.
     """
-    try:
-        rows: list[Row] = reader.get("/cluster/ha/status/current")
-    except (PermissionDenied, ApiError, ConnectionFailed, NotRecorded):
-        return tuple(nodes)
     emptied = {
-        row.get("node") for row in rows if row.get("type") == "lrm" and "(maintenance mode" in (row.get("status") or "")
+        row.get("node")
+        for row in read_rows(reader, "/cluster/ha/status/current") or ()
+        if row.get("type") == "lrm" and "(maintenance mode" in (row.get("status") or "")
     }
     return tuple(replace(node, maintenance=True) if node.name in emptied else node for node in nodes)
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node
-from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
-from .rows import Row
+from .rows import read_rows
 
 _PRESSURES = ("pressurecpusome", "pressureiosome", "pressurememorysome")
 _SAMPLES = 5
-_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 
 
 def with_bridges(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -24,12 +21,7 @@ def with_bridges(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     They stay None for a node that is offline or does not answer.
     """
-
-    def read(node: str) -> frozenset[str] | None:
-        rows = _rows(reader, f"/nodes/{node}/network", type="any_bridge")
-        return None if rows is None else frozenset(str(row["iface"]) for row in rows)
-
-    bridges = in_parallel(read, [node.name for node in nodes if node.online])
+    bridges = _names(reader, nodes, "network", "iface", type="any_bridge")
     return tuple(replace(node, bridges=bridges.get(node.name)) for node in nodes)
 
 
@@ -38,12 +30,7 @@ def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     They stay None for a node that is offline or does not answer.
     """
-
-    def read(node: str) -> frozenset[str] | None:
-        rows = _rows(reader, f"/nodes/{node}/capabilities/qemu/cpu")
-        return None if rows is None else frozenset(str(row["name"]) for row in rows)
-
-    models = in_parallel(read, [node.name for node in nodes if node.online])
+    models = _names(reader, nodes, "capabilities/qemu/cpu", "name")
     return tuple(replace(node, cpu_models=models.get(node.name)) for node in nodes)
 
 
@@ -52,7 +39,7 @@ def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     They stay None before Proxmox VE 9.2, which does not report them, and for a user who cannot see them.
     """
-    rows = _rows(reader, "/cluster/qemu/cpu-flags")
+    rows = read_rows(reader, "/cluster/qemu/cpu-flags")
     if rows is None:
         return tuple(nodes)
     return tuple(
@@ -70,7 +57,7 @@ def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """
 
     def read(node: str) -> float | None:
-        rows = _rows(reader, f"/nodes/{node}/rrddata", timeframe="hour", cf="AVERAGE")
+        rows = read_rows(reader, f"/nodes/{node}/rrddata", timeframe="hour", cf="AVERAGE")
         known = [row for row in rows or () if all(row.get(key) is not None for key in _PRESSURES)]
         last = known[-_SAMPLES:]
         return max(sum(float(row[key]) for row in last) for key in _PRESSURES) / len(last) / 100 if last else None
@@ -79,9 +66,13 @@ def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(replace(node, pressure=pressures.get(node.name)) for node in nodes)
 
 
-def _rows(reader: Reader, path: str, **params: str) -> list[Row] | None:
-    try:
-        rows: list[Row] = reader.get(path, params)
-    except _UNREADABLE:
-        return None
-    return rows
+def _names(
+    reader: Reader, nodes: Sequence[Node], path: str, key: str, **params: str
+) -> dict[str, frozenset[str] | None]:
+    """Return the names in the list at path below each node that is online; None if it cannot be read."""
+
+    def read(node: str) -> frozenset[str] | None:
+        rows = read_rows(reader, f"/nodes/{node}/{path}", **params)
+        return None if rows is None else frozenset(str(row[key]) for row in rows)
+
+    return in_parallel(read, [node.name for node in nodes if node.online])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ...errors import ApiError, PermissionDenied
 from ...model import VMID_MAX, VMID_MIN, Guest, Node, Storage
-from ..api.failures import NotRecorded
+from ..api.failures import UNREADABLE, NotRecorded
 from ..api.reader import Reader
 
 Row = Mapping[str, t.Any]
@@ -24,6 +24,15 @@ GUEST_KINDS = frozenset({"qemu", "lxc"})
 
 RUNNING = {"postmigrate": "running"}
 """Statuses of running VMs: Proxmox reports this one until some seconds after a live migration."""
+
+
+def read_rows(reader: Reader, path: str, /, **params: t.Any) -> list[Row] | None:
+    """Return the rows of a list; None if it cannot be read."""
+    try:
+        rows: list[Row] = reader.get(path, **params)
+    except UNREADABLE:
+        return None
+    return rows
 
 
 def node_of_row(row: Row) -> Node:

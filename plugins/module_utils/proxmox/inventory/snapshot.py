@@ -10,12 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node, Snapshot, Storage
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from .freshness import SETTLING, KnownGuest, settle
-from .rows import GUEST_KINDS, NextId, Row, guest_of_row, mark_of, node_of_row, read_next_id, storage_of_row
+from .rows import (
+    GUEST_KINDS,
+    NextId,
+    Row,
+    guest_of_row,
+    mark_of,
+    node_of_row,
+    read_next_id,
+    read_rows,
+    storage_of_row,
+)
 
 if t.TYPE_CHECKING:
     from .devices import DeviceNeeds
@@ -173,7 +182,6 @@ other users.
 
 _LARGE_PART = 10
 _NEARLY_FULL = 4
-_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 
 
 def with_available(
@@ -214,8 +222,5 @@ def _is_doubtful(storage: Storage, size: int) -> bool:
 
 
 def _available(reader: Reader, node: str) -> dict[str, int]:
-    try:
-        rows: list[Row] = reader.get(f"/nodes/{node}/storage", content="images")
-    except _UNREADABLE:
-        return {}
-    return {row["storage"]: int(row["avail"]) for row in rows if row.get("avail") is not None}
+    rows = read_rows(reader, f"/nodes/{node}/storage", content="images")
+    return {row["storage"]: int(row["avail"]) for row in rows or () if row.get("avail") is not None}

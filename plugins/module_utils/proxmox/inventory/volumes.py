@@ -9,13 +9,10 @@ import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...errors import ApiError, ConnectionFailed, PermissionDenied
 from ...model import Node, Storage
-from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
-from .rows import Row
+from .rows import read_rows
 
-_UNREADABLE = (ApiError, ConnectionFailed, PermissionDenied, NotRecorded)
 # On a directory storage, the name of a disk image follows the VMID of its VM and a slash.
 _IMAGE = re.compile(r"(?:\d+/)?(?:base|vm)-(\d+)-\S+")
 _IN_ARCHIVE = re.compile(r"(import/[^/]+\.ova)/.+")
@@ -89,10 +86,6 @@ def _looked_up(
 
 
 def _read(reader: Reader, each: _List) -> dict[str, int] | None:
-    try:
-        rows: list[Row] = reader.get(
-            f"/nodes/{each.node}/storage/{each.storage}/content", content=each.content, vmid=each.vmid
-        )
-    except _UNREADABLE:
-        return None
-    return {str(row["volid"]): int(row.get("size") or 0) for row in rows}
+    path = f"/nodes/{each.node}/storage/{each.storage}/content"
+    rows = read_rows(reader, path, content=each.content, vmid=each.vmid)
+    return None if rows is None else {str(row["volid"]): int(row.get("size") or 0) for row in rows}

@@ -14,7 +14,7 @@ from ...model import Guest, Snapshot
 from ...plans import Mobility
 from ..api.failures import NotImplementedHere
 from ..api.reader import Reader, in_parallel
-from ..inventory.rows import Row
+from ..inventory.rows import Row, read_rows
 from ..outcomes import is_missing, lock_named
 from .mobility_rules import Permitted, Surroundings, container_mobility, offline, storage_of, stuck, vm_mobility
 
@@ -102,12 +102,8 @@ CURES_OF_LOCKS: Mapping[str, str] = {
 
 def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
     """Return the nodes to which each replicated guest is copied, by VMID; empty if that cannot be read."""
-    try:
-        jobs: list[Row] = reader.get("/cluster/replication")
-    except (ApiError, ConnectionFailed, PermissionDenied):
-        return {}
     targets: dict[int, set[str]] = {}
-    for job in jobs:
+    for job in read_rows(reader, "/cluster/replication") or ():
         if not job.get("disable") and job.get("guest") is not None:
             targets.setdefault(job["guest"], set()).add(str(job.get("target")))
     return {vmid: frozenset(nodes) for vmid, nodes in targets.items()}
@@ -140,8 +136,5 @@ class _Contents:
     def _rows(self, guest: Guest, storages: Iterable[str], **query: t.Any) -> list[Row]:
         found: list[Row] = []
         for storage in sorted(storages):
-            try:
-                found += self._reader.get(f"/nodes/{guest.node}/storage/{storage}/content", query)
-            except (ApiError, ConnectionFailed, PermissionDenied):
-                continue
+            found += read_rows(self._reader, f"/nodes/{guest.node}/storage/{storage}/content", **query) or ()
         return found

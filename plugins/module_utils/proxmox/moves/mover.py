@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PermissionDenied, PlanStale, TaskFailed
+from ...errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PlanStale, TaskFailed
 from ...plans import HA, LIVE, RESTART, Move
-from ..api.failures import AnswerLost, NotImplementedHere
+from ..api.failures import UNREADABLE, AnswerLost, NotImplementedHere
 from ..api.session import Session
 from ..binder import unfenced
+from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR
 from ..outcomes import is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, begun_since, task_rows
@@ -238,10 +239,8 @@ class Mover:
         orphans: list[dict[str, str]] = []
         for storage in sorted(set(move.storages.values())):
             path = f"/nodes/{move.target}/storage/{storage}/content"
-            try:
-                rows = self._session.get(path, vmid=move.vmid, content="images" if move.kind == "qemu" else "rootdir")
-            except (ApiError, ConnectionFailed, PermissionDenied):
-                continue
+            content = "images" if move.kind == "qemu" else "rootdir"
+            rows = read_rows(self._session, path, vmid=move.vmid, content=content) or ()
             volumes = [str(row["volid"]) for row in rows]
             kept = used if storage in found.shared else set()
             orphans += [{"volume": volume, "node": move.target} for volume in volumes if volume not in kept]
@@ -249,16 +248,13 @@ class Mover:
 
     def _found(self, move: Move) -> _Found:
         """Return where the guest is after a failure, as far as that can be read."""
-        try:
-            rows = self._session.get("/cluster/resources")
-            node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
-            shared = frozenset(str(row["storage"]) for row in rows if row.get("shared"))
-        except (ApiError, ConnectionFailed, PermissionDenied):
-            return _Found()
+        rows = read_rows(self._session, "/cluster/resources") or ()
+        node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)
+        shared = frozenset(str(row["storage"]) for row in rows if row.get("shared"))
         config: Mapping[str, t.Any] | None = None
         if node is not None:
             # Its node may be down.
-            with suppress(ApiError, ConnectionFailed, PermissionDenied):
+            with suppress(*UNREADABLE):
                 config = self._session.get(f"/nodes/{node}/{move.kind}/{move.vmid}/config")
         return _Found(node, config, shared)
 
