@@ -203,7 +203,7 @@ options:
       - 'Cloud-init, addresses of the network cards, for example V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
       - Keys are C(ipconfig0) to C(ipconfig31), each for the network card with the same number.
       - Values have the properties V(ip) and V(ip6) (an address with its prefix length, V(dhcp), or V(auto) for V(ip6)),
-        V(gw) and V(gw6).
+        V(gw) and V(gw6). A gateway requires an address of the same kind.
     type: dict
   ivshmem:
     description:

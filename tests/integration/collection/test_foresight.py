@@ -112,6 +112,8 @@ def test_error_in_rules_and_devices__names_the_vm(planner: Controller, asked: di
         ({"bios": "ovmf"}, "bios is ovmf and there is no efidisk0"),
         ({"ostype": "win11", "bios": "ovmf", "efidisk0": {"efitype": "4m"}}, "ostype is win11 and there is no tpm"),
         ({"ostype": "win11", "tpmstate0": {"version": "2.0"}}, "ostype is win11 and bios is not ovmf"),
+        ({"ipconfig": {"ipconfig0": "ip=dhcp,gw=192.0.2.1"}}, "ipconfig0 has gw together with ip=dhcp"),
+        ({"ipconfig": {"ipconfig0": "ip6=auto,gw6=2001:db8::1"}}, "ipconfig0 has gw6 together with ip6=auto"),
         ({"boot": "order=scsi0;scsi7"}, "boot names scsi7, which the VM does not have"),
     ],
 )

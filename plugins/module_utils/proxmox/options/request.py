@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
 from .conversions import Value
 from .drives import SIZE_EXPECTED, Drive
-from .kinds import BOOT, CPU, NET
+from .kinds import BOOT, CPU, IPCONFIG, NET
 from .table import to_api
-from .values import invalid, number
+from .values import invalid, number, such_as
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -27,6 +27,9 @@ _CONTEXT_KEYS = {
     "vmid_range": "vmid.qemu-scheduler/range",
     "vmid_regex": "vmid.qemu-scheduler/regex",
 }
+
+_GATEWAYS = {"gw": "ip", "gw6": "ip6"}
+"""The address that each gateway belongs to."""
 
 _PATTERNS = {
     "node_regex": "a regular expression",
@@ -52,6 +55,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
     cloned = params.get("clone") is not None or params.get("archive") is not None
     _check_memory(options)
     _check_efidisk(options, cloned)
+    _check_gateways(options)
     if not cloned:
         _check_sizes(options)
     return Request(
@@ -195,6 +199,20 @@ def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:
         raise InvalidRequest(f"efidisk0: requires bios=ovmf, and bios is {bios}", option="efidisk0")
 
 
+def _check_gateways(options: Mapping[str, Value]) -> None:
+    for card, properties in _cards(options):
+        for gateway, address in _GATEWAYS.items():
+            if gateway in properties and address not in properties:
+                raise invalid(card, options[card], f"{address} together with {gateway}{such_as(IPCONFIG.example)}")
+
+
+def _cards(options: Mapping[str, t.Any]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The cloud-init addresses of each network card."""
+    for key, value in options.items():
+        if key.startswith("ipconfig"):
+            yield key, IPCONFIG.read(str(value))
+
+
 def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> list[str]:
     """Return warnings about options that Proxmox VE accepts but that are probably a mistake, given the config that the
     VM has or gets.
@@ -212,4 +230,12 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
         missing = sorted({device.strip() for device in order.split(";")} - {""} - config.keys())
         if missing:
             cautions.append(f"boot names {', '.join(missing)}, which the VM does not have")
+    for card, properties in _cards(wanted):
+        for gateway, key in _GATEWAYS.items():
+            address = properties.get(key)
+            if gateway in properties and address in ("dhcp", "auto"):
+                cautions.append(
+                    f"{card} has {gateway} together with {key}={address}: Proxmox VE then configures no address on the "
+                    f"card; remove {gateway}"
+                )
     return cautions

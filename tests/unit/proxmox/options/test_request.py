@@ -87,6 +87,8 @@ def test_name_that_proxmox_refuses__is_refused(name: str) -> None:
         ({"name": "x", "efidisk0": {"efitype": "4m"}}, "efidisk0: .*bios=ovmf"),
         ({"name": "x", "scsi": {"scsi1": {"storage": "fast"}}}, "scsi1: .*a size above 0 GiB, or import-from"),
         ({"name": "x", "efidisk0": {"efitype": "4m"}, "bios": "seabios", "clone": "tpl"}, "efidisk0: .*bios=ovmf"),
+        ({"name": "x", "ipconfig": {"ipconfig1": "gw=192.0.2.1"}}, "ipconfig1: 'gw=.* expected ip together with gw,"),
+        ({"name": "x", "ipconfig": {"ipconfig0": "ip=dhcp,gw6=2001:db8::1"}}, "expected ip6 together with gw6,"),
         (
             {"name": "x", "node_regex": "a", "context": {"node.qemu-scheduler/regex": "b"}},
             "node_regex: 'a' contradicts 'b'",
