@@ -78,9 +78,9 @@ def test_bars__are_as_long_as_the_figures_beside_them_say(visit: Any) -> None:
     bar = visit().page.locator("#node-table > tbody", has_text="analytics").locator("td[data-label=Memory]")
     used, new, limit = (bar.locator(f".track .{part}").bounding_box() for part in ("used", "new", "limit"))
     track = bar.locator(".track").bounding_box()
-    assert bar.locator(".amount").inner_text() == "100 → 380 of 512"
+    assert bar.locator(".amount").inner_text() == "100 → 372 of 512"
     assert used["width"] / track["width"] == pytest.approx(100 / 512, abs=0.01)
-    assert new["width"] / track["width"] == pytest.approx(280 / 512, abs=0.01)
+    assert new["width"] / track["width"] == pytest.approx(272 / 512, abs=0.01)
     assert limit["x"] - track["x"] == pytest.approx(track["width"], abs=3)
 
 
