@@ -220,6 +220,8 @@ options:
       - Adds the VM as an HA resource. The VM is placed on a node from which the HA manager would not move it.
       - If the rule does not exist, or Proxmox VE would refuse the rule with this VM, the VM fails before anything is
         written.
+      - If a new VM gets disks on local storages, a warning names them. Without replication, the HA manager cannot
+        recover such a VM on another node.
       - For an existing VM, the given settings are compared, and applied with O(update). A VM is never removed from HA
         or from a rule.
     type: dict

@@ -17,7 +17,7 @@ from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.making import Created
-from ..proxmox.options.request import option_cautions
+from ..proxmox.options.request import ha_cautions, option_cautions
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .existing.matching import unclear
@@ -287,6 +287,10 @@ class Run:
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=self._writes)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
+            if job.state is State.DECIDED and job.decision is not None and job.decision.request.ha is not None:
+                node = job.decision.node
+                local = {each.name for each in placement.snapshot.storages if each.node == node and not each.shared}
+                job.warn(*ha_cautions(job.decision, local))
             copied = job.entry.clone is not None or job.entry.backup is not None
             if job.state is State.DECIDED and job.decision is not None and not copied:
                 # A clone or a restored VM also has options that were not requested.

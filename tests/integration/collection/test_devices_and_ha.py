@@ -101,6 +101,17 @@ def test_vm__joins_ha_on_a_node_where_it_may_stay(
     assert controller.schedule(name="app-2", ha={"state": "started"}, update=True)["changed"] is False
 
 
+def test_local_disks_of_vms_under_ha__are_warned_of_once(controller: Controller) -> None:
+    asked = {"scsi": {"scsi0": "local-lvm:4", "scsi1": "shared:4"}, "ide": {"ide2": "local-lvm:cloudinit"}}
+    vms = [{"name": name, **asked} for name in ("a", "b")]
+    assert controller.schedule(vms=vms, ha={"state": "started"}, check=True)["warnings"] == [
+        'VM "a": local disks keep the HA manager from recovering the VM on another node: scsi0 on local-lvm; use a '
+        'shared storage, or set up replication. The same applies to VM "b".'
+    ]
+    assert controller.schedule(vms=vms, ha={"state": "ignored"}, check=True)["warnings"] == []
+    assert controller.schedule(vms=vms, check=True)["warnings"] == []
+
+
 @pytest.mark.parametrize("version", ["8.4", "9.2"])
 def test_vm_that_ha_keeps_already__is_given_the_group_or_rule_that_it_lacks(
     start: Callable[..., SimulatedCluster], control: Callable[..., Controller], version: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ...engine.texts import hint
 from ...errors import InvalidRequest
@@ -239,3 +239,24 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
                     f"card; remove {gateway}"
                 )
     return cautions
+
+
+def ha_cautions(decision: Decision, local: Collection[str]) -> list[str]:
+    """A warning if the VM becomes an HA resource with disks on local storages. local are those of its node."""
+    request, template = decision.request, decision.template
+    if request.ha is None or request.ha.state in ("disabled", "ignored"):
+        return []
+    # Proxmox VE creates a missing cloud-init drive when it starts the VM.
+    made_anew = {slot for slot, drive in drives_of(request.options).items() if drive.cloudinit}
+    made_anew |= template.copied if template is not None else frozenset()
+    disks = [
+        f"{slot} on {storage}"
+        for slot, storage in sorted(decision.storages.items())
+        if storage in local and slot not in made_anew
+    ]
+    if not disks:
+        return []
+    return [
+        "local disks keep the HA manager from recovering the VM on another node: "
+        f"{', '.join(disks)}; use a shared storage, or set up replication"
+    ]
