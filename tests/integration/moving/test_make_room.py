@@ -58,7 +58,7 @@ def test_make_room__moves_guests_and_then_creates_the_vm(cluster: SimulatedClust
     made = controller.run("qemu_schedule", **BIG, **ROOM)
     again = controller.run("qemu_schedule", **BIG, **ROOM)
 
-    way = 'it fits after 1 move(s), which make_room permits: VM "vm102" (102) from pve1 to '
+    way = 'it may fit after 1 move(s), which make_room checks and makes: VM "vm102" (102) from pve1 to '
     assert (refused["error_code"], way in refused["msg"]) == ("NoNodesAvailable", True), refused["msg"]
     assert not planned.get("failed"), planned["msg"]
     (move,) = planned["plan"]["moves"]
@@ -110,7 +110,7 @@ def test_make_room__moves_nothing_where_that_does_not_help(cluster: SimulatedClu
         result = controller.run("qemu_schedule", **options)
         assert result.get("failed"), options
         assert message in result["msg"], result["msg"]
-        assert "it fits after" not in result["msg"]
+        assert "fit after" not in result["msg"]
         assert result.keys().isdisjoint({"plan", "moves"})
     assert not writes(cluster)
 

@@ -229,4 +229,4 @@ def _by_guest(moves: Sequence[Move]) -> dict[int, Move]:
 
 def _told(moves: Sequence[Move]) -> str:
     each = first([f"{label(move)} from {move.source} to {move.target}" for move in moves], MOVES_TOLD)
-    return f"it fits after {len(moves)} move(s), which make_room permits: {', '.join(each)}"
+    return f"it may fit after {len(moves)} move(s), which make_room checks and makes: {', '.join(each)}"
