@@ -9,12 +9,15 @@ its output goes to; the answers are C(("started", pid)) and later C(("ended", pi
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import inspect
 import json
 import multiprocessing
 import os
 import pkgutil
 import sys
+import threading
 import types
 import typing as t
 from multiprocessing.connection import Connection, wait
@@ -26,6 +29,11 @@ MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
 
 WITHOUT = "TEST_WITHOUT_PACKAGES"
 """An environment variable of a module: packages, separated by spaces, that it should find not installed."""
+
+WALK = "TEST_WALK"
+"""An environment variable of a module: the file that the names of the files of module_utils whose functions it calls
+are written to.
+"""
 
 # This program has no other threads: forking it is safe.
 _fork = multiprocessing.get_context("fork")
@@ -43,7 +51,30 @@ def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], o
     basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
     # From ansible-core 2.19 on, how values are written. Before it, an attribute that nobody reads.
     basic._ANSIBLE_PROFILE = "legacy"
-    importlib.import_module(f"{MODULES}.{module}").main()
+    walk = environment.get(WALK)
+    with following(Path(walk)) if walk else contextlib.nullcontext():
+        importlib.import_module(f"{MODULES}.{module}").main()
+
+
+@contextlib.contextmanager
+def following(target: Path) -> t.Iterator[None]:
+    """Write the files of module_utils whose functions were called, in whichever thread, to target."""
+    files: set[str] = set()
+
+    def called(frame: types.FrameType, event: str, _argument: t.Any) -> None:
+        code = frame.f_code
+        # The bodies of modules and classes are called, too, when they are imported.
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
+            files.add(code.co_filename)
+
+    threading.setprofile(called)
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        ours = (file.partition("/plugins/module_utils/")[2] for file in files if "/qemu_scheduler/" in file)
+        target.write_text("\n".join(sorted(filter(None, ours))), encoding="utf-8")
 
 
 def main(connection: Connection) -> None:
