@@ -63,15 +63,17 @@ class Seen:
     matches: Mapping[Job, Match]
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """The input of the decisions in one scheduling cycle.
+@dataclass(slots=True)
+class Placement:
+    """One scheduling cycle: the input of its decisions, and what they change; the outcome of each VM is in its job.
 
     Attributes:
         jobs: all jobs of the cycle; new are those whose VMs do not exist.
         before: the cluster with the reservations of others, before any decision.
-        nodes: the usage of the nodes.
+        scheduler: the scheduler that decides, with its assumed decisions.
+        nodes: the usage of the nodes before and after.
         starting: the VMIDs of guests that the run starts.
+        doubts: warnings, as sentences, about VMs that may exist unnoticed.
     """
 
     jobs: Sequence[Job]
@@ -81,6 +83,12 @@ class Scene:
     scheduler: Scheduler
     nodes: list[NodeUsage]
     starting: Collection[int]
+    doubts: Sequence[str] = ()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as read."""
+        return self.seen.snapshot
 
     @contextlib.contextmanager
     def with_starting(self) -> Iterator[None]:
@@ -95,34 +103,11 @@ class Scene:
             for guest in stopped:
                 state.restore(guest)
 
-
-@dataclass(slots=True)
-class Placement:
-    """The result of one scheduling cycle; the outcome of each VM is kept in its job.
-
-    Attributes:
-        scheduler: the scheduler that decided, with its assumed decisions.
-        starting: VMIDs of guests that the run starts.
-        nodes: the usage of the nodes before and after.
-        doubts: warnings, as sentences, about VMs that may exist unnoticed.
-    """
-
-    seen: Seen
-    scheduler: Scheduler
-    nodes: list[NodeUsage]
-    doubts: list[str]
-    starting: frozenset[int] = frozenset()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The cluster as read."""
-        return self.seen.snapshot
-
     def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
         """The cluster without the decisions, and with the guests that the run starts counted as running."""
-        made = {decision.vmid for decision in decisions}
+        made, starting = {decision.vmid for decision in decisions}, set(self.starting)
         guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
-        running = (replace(g, status="assumed") if g.vmid in self.starting else g for g in guests)
+        running = (replace(g, status="assumed") if g.vmid in starting else g for g in guests)
         return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
 
 
@@ -238,10 +223,11 @@ class Placer:
                 job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
 
     def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
-        scene = self.prepare(jobs, self.look(jobs, cycle))
-        with scene.with_starting():
-            self._schedule(scene)
-        return self.conclude(scene)
+        placement = self.prepare(jobs, self.look(jobs, cycle))
+        with placement.with_starting():
+            self._schedule(placement)
+        self.conclude(placement)
+        return placement
 
     def look(self, jobs: Sequence[Job], cycle: Cycle | None) -> Seen:
         """Read the cluster and match the jobs with existing VMs."""
@@ -267,7 +253,7 @@ class Placer:
             self._take_over(job, match)
         return Seen(snapshot, reservations, counted, dict(zip(jobs, matches, strict=True)))
 
-    def prepare(self, jobs: Sequence[Job], seen: Seen) -> Scene:
+    def prepare(self, jobs: Sequence[Job], seen: Seen) -> Placement:
         """Read what else the new VMs need, and count the reservations of others."""
         counted = seen.counted
         for job in jobs:
@@ -288,7 +274,7 @@ class Placer:
         state = cluster_state(shown, stand_ins, self.taken)
         if self.addresses is not None:
             self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
-        return Scene(
+        return Placement(
             jobs,
             seen,
             new,
@@ -298,17 +284,17 @@ class Placer:
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
         )
 
-    def conclude(self, scene: Scene) -> Placement:
-        """Ask the law about the decisions, and return the result of the cycle. Raises PlanUnlawful."""
-        note_after(scene.nodes, scene.scheduler.cluster)
-        decisions = decisions_of(scene.jobs)
+    def conclude(self, placement: Placement) -> None:
+        """Ask the law about the decisions, and note the result of the cycle. Raises PlanUnlawful."""
+        note_after(placement.nodes, placement.scheduler.cluster)
+        decisions = decisions_of(placement.jobs)
         if decisions:
             from .lawful import check_lawful
 
-            check_lawful(scene.before, decisions, self.profile_of, scene.starting)
-        entries, matches = [job.entry for job in scene.jobs], [scene.seen.matches[job] for job in scene.jobs]
-        found = doubts(entries, matches, scene.seen.counted.snapshot.guests)
-        return Placement(scene.seen, scene.scheduler, scene.nodes, found, frozenset(scene.starting))
+            check_lawful(placement.before, decisions, self.profile_of, placement.starting)
+        entries, seen = [job.entry for job in placement.jobs], placement.seen
+        matches = [seen.matches[job] for job in placement.jobs]
+        placement.doubts = doubts(entries, matches, seen.counted.snapshot.guests)
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note in a job what matching found. A requested VM that does not exist stays in the queue."""
@@ -346,20 +332,20 @@ class Placer:
         except CollectionError as error:
             job.fail(error)
 
-    def _schedule(self, scene: Scene) -> None:
-        requests = self.requests_of(scene)
-        present = self.present(scene)
-        outcomes = place_batch(scene.scheduler, list(requests.values()), time.time(), present, self._steps)
+    def _schedule(self, placement: Placement) -> None:
+        requests = self.requests_of(placement)
+        present = self.present(placement)
+        outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
         for job, outcome in zip(requests, outcomes, strict=True):
-            self.note(job, outcome, scene)
+            self.note(job, outcome, placement)
 
-    def requests_of(self, scene: Scene) -> dict[Job, Request]:
+    def requests_of(self, placement: Placement) -> dict[Job, Request]:
         """The complete requests of the new VMs, with template, standing rules and addresses. A job fails if its request
         cannot be completed.
         """
-        state = scene.scheduler.cluster
+        state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
-        for job in scene.new:
+        for job in placement.new:
             try:
                 cloned = job.entry.clone is not None
                 resolved = self._templates.resolve(job.entry, state) if cloned else job.entry.request
@@ -372,16 +358,16 @@ class Placer:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         return requests
 
-    def present(self, scene: Scene) -> Collection[Request]:
+    def present(self, placement: Placement) -> Collection[Request]:
         """The run's requests for VMs that exist already."""
-        return known_among(self._asked, scene.scheduler.cluster).values()
+        return known_among(self._asked, placement.scheduler.cluster).values()
 
-    def note(self, job: Job, outcome: Outcome, scene: Scene) -> None:
+    def note(self, job: Job, outcome: Outcome, placement: Placement) -> None:
         """Note what was decided about a new VM."""
         job.schedule(outcome)
         if outcome.decision is not None:
             self._asked[outcome.decision.vmid] = outcome.decision.request
-            job.warn(*_cautions(outcome.decision, scene.scheduler.cluster))
+            job.warn(*_cautions(outcome.decision, placement.scheduler.cluster))
 
     def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
         nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)

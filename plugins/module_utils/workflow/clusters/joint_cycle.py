@@ -28,7 +28,7 @@ from ..access import Access, OtherCluster
 from ..job import Job
 from ..lawful import check_lawful
 from ..options.entries import Entry
-from ..placing import Placement, Placer, Scene, Seen
+from ..placing import Placement, Placer, Seen
 from ..report import NodeUsage
 from .connections import Cluster
 from .whereabouts import Found, Silent, whereabouts
@@ -151,20 +151,20 @@ class JointCycle:
             for site, job in options:
                 new[site].append(job)
 
-        def prepare(site: Site) -> tuple[Scene, dict[Job, Request]]:
+        def prepare(site: Site) -> tuple[Placement, dict[Job, Request]]:
             _require_quorum(site, new[site])
-            scene = site.placer.prepare([*site.jobs, *new[site]], seen[site])
-            return scene, site.placer.requests_of(scene)
+            placement = site.placer.prepare([*site.jobs, *new[site]], seen[site])
+            return placement, site.placer.requests_of(placement)
 
         prepared = self._each(prepare)
-        scenes = {site: scene for site, (scene, _requests) in prepared.items()}
-        members = [_member(site, scenes[site], new[site], requests) for site, (_scene, requests) in prepared.items()]
+        placements = {site: placement for site, (placement, _requests) in prepared.items()}
+        members = [_member(site, placement, new[site], requests) for site, (placement, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
         wanted = [options[0][1].entry.request for options in candidates.values()]
-        present = [request for site, scene in scenes.items() for request in site.placer.present(scene)]
+        present = [request for site, each in placements.items() for request in site.placer.present(each)]
         with ExitStack() as counted:
-            for scene in scenes.values():
-                counted.enter_context(scene.with_starting())
+            for placement in placements.values():
+                counted.enter_context(placement.with_starting())
             outcomes = scheduler.schedule_all(wanted, time.time(), present)
         loose: list[Job] = []
         for (name, options), outcome in zip(candidates.items(), outcomes, strict=True):
@@ -175,11 +175,12 @@ class JointCycle:
                 loose.append(job)
             else:
                 site, job = next(each for each in options if each[0].name == chosen.member.name)
-                site.placer.note(job, outcome, scenes[site])
+                site.placer.note(job, outcome, placements[site])
                 site.jobs.append(job)
             job.tried = scheduler.verdicts.get(name, ())
-        for site, scene in scenes.items():
-            site.placement = site.placer.conclude(scene)
+        for site, placement in placements.items():
+            site.placer.conclude(placement)
+            site.placement = placement
         between = [chosen.between for chosen in scheduler.chosen.values()]
         check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
         return loose
@@ -217,10 +218,10 @@ def _require_quorum(site: Site, new: Collection[Job]) -> None:
             job.fail(error)
 
 
-def _member(site: Site, scene: Scene, new: Collection[Job], requests: Mapping[Job, Request]) -> Member:
+def _member(site: Site, placement: Placement, new: Collection[Job], requests: Mapping[Job, Request]) -> Member:
     obstacles = {job.entry.request.name: job.error for job in new if job.error is not None}
     by_name = {job.entry.request.name: request for job, request in requests.items()}
-    return Member(site.name, site.cluster.labels, scene.scheduler, by_name, obstacles)
+    return Member(site.name, site.cluster.labels, placement.scheduler, by_name, obstacles)
 
 
 def _shown(seen: Seen) -> list[Found]:
