@@ -242,22 +242,12 @@ class Lifecycle:
         # The size is absolute, so the request may be sent twice.
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
 
-    def _switched_off(self, node: str, vmid: int, name: str | None, action: str, params: Mapping[str, t.Any]) -> str:
-        def switch_on(node: str) -> str:
-            def done() -> str | None:
-                return "" if self._status(node, vmid) == "stopped" else None
-
-            try:
-                path = f"/nodes/{node}/qemu/{vmid}/status/{action}"
-                upid = self._done_by_task(lambda: self._session.post(path, params), done)
-            except (ApiError, TaskFailed):
-                if done() is None:
-                    raise
-                return node
-            return self._after_ha(node, vmid, "stopped", upid)
+    def _switched_off(self, node: str, vmid: int, name: str | None, command: str, params: Mapping[str, t.Any]) -> str:
+        def stopped(now: Mapping[str, t.Any]) -> bool:
+            return str(now["status"]) == "stopped"
 
         self._quorum.require(f"VM {vmid} was not stopped")
-        return self._where_it_is(node, vmid, name, switch_on)
+        return self._commanded(node, vmid, name, command, params, stopped, by_ha="stopped")
 
     def _commanded(
         self,
@@ -267,9 +257,10 @@ class Lifecycle:
         command: str,
         params: Mapping[str, t.Any],
         reached: Callable[[Mapping[str, t.Any]], bool],
+        by_ha: str | None = None,
     ) -> str:
-        """Send a command and follow its task. reached takes the VM's current status and tells whether the command was
-        carried out.
+        """Send a command, follow its task, and return the VM's node. reached takes the VM's current status and tells
+        whether the command was carried out. by_ha: the status to which the HA manager brings its resources instead.
         """
 
         def act(node: str) -> str:
@@ -279,11 +270,12 @@ class Lifecycle:
 
             path = f"/nodes/{node}/qemu/{vmid}/status/{command}"
             try:
-                self._done_by_task(lambda: self._session.post(path, params), done)
+                upid = self._done_by_task(lambda: self._session.post(path, params), done)
             except (ApiError, TaskFailed):
                 if done() is None:
                     raise
-            return node
+                return node
+            return node if by_ha is None else self._after_ha(node, vmid, by_ha, upid)
 
         return self._where_it_is(node, vmid, name, act)
 
@@ -315,9 +307,7 @@ class Lifecycle:
         """
         if not upid or not Upid.parse(upid).type.startswith("ha"):
             return node
-        return self._reached(node, vmid, wanted, upid)
 
-    def _reached(self, node: str, vmid: int, wanted: str, upid: str) -> str:
         def look() -> str | None:
             nonlocal node
             try:
