@@ -21,7 +21,7 @@ from .table import conversion_of, default_of
 from .values import Secret, boolean
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChangeSet:
     """Differences between a VM's config and its request.
 
@@ -36,12 +36,12 @@ class ChangeSet:
         unplaced: drives to create or to move for which a storage has to be chosen first.
     """
 
-    changes: Mapping[str, Mapping[str, t.Any]] = field(default_factory=dict)
-    parameters: Mapping[str, str | int] = field(default_factory=dict, repr=False)
+    changes: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    parameters: dict[str, str | int] = field(default_factory=dict, repr=False)
     delete: tuple[str, ...] = ()
-    moves: Mapping[str, str] = field(default_factory=dict)
-    resizes: Mapping[str, int] = field(default_factory=dict)
-    unappliable: Mapping[str, str] = field(default_factory=dict)
+    moves: dict[str, str] = field(default_factory=dict)
+    resizes: dict[str, int] = field(default_factory=dict)
+    unappliable: dict[str, str] = field(default_factory=dict)
     unplaced: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -74,78 +74,7 @@ class ChangeSet:
         """The requested values of what differs, for a diff."""
         return {key: change["new"] for key, change in self.changes.items() if change["new"] is not None}
 
-
-def compare(
-    wanted: Mapping[str, Value],
-    config: Mapping[str, t.Any],
-    *,
-    storages: Mapping[str, str] | None = None,
-    displaced: Collection[str] = (),
-) -> ChangeSet:
-    """Return how a VM's config differs from the wanted options.
-
-    Args:
-        wanted: options by API name, as returned by to_api; an empty text unsets the option.
-        config: the answer of C(GET .../config).
-        storages: by slot, the required storages of drives for which the request names no storage.
-        displaced: the slots of drives that are not on a storage of the requested storage class.
-    """
-    return _differences(wanted, config, storages or {}, displaced).change_set()
-
-
-def clone_adjustments(
-    wanted: Mapping[str, Value],
-    config: Mapping[str, t.Any],
-    *,
-    storages: Mapping[str, str] | None = None,
-    devices: Mapping[str, str] | None = None,
-) -> ChangeSet:
-    """Return the changes that turn a new clone into the requested VM: options, larger disks, allocated devices.
-
-    wanted, config and storages are as for compare; devices are the parameters that attach the allocated devices. A
-    requested password is always set, as the clone has that of its template.
-    """
-    found = _differences(wanted, config, storages or {})
-    for key, value in wanted.items():
-        if isinstance(value, Secret) and value:
-            found.set(key, value, config.get(key))
-    for key, device in (devices or {}).items():
-        if config.get(key) != device:
-            found.set(key, device, config.get(key))
-    return found.change_set()
-
-
-def _differences(
-    wanted: Mapping[str, Value],
-    config: Mapping[str, t.Any],
-    storages: Mapping[str, str],
-    displaced: Collection[str] = (),
-) -> _Differences:
-    found = _Differences()
-    for key, value in wanted.items():
-        current = config.get(key)
-        if isinstance(value, Drive):
-            storage = value.storage or storages.get(key)
-            found.compare_drive(value, None if current is None else str(current), storage, displaced=key in displaced)
-        else:
-            found.compare_option(key, value, current)
-    if media_of(found.parameters) and wanted.get("boot"):
-        # Proxmox appends CD drives to the boot order when they get a medium, so set the order again.
-        found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))
-    return found
-
-
-class _Differences:
-    """Collects the parts of a change set."""
-
-    def __init__(self) -> None:
-        self.changes: dict[str, dict[str, t.Any]] = {}
-        self.parameters: dict[str, str | int] = {}
-        self.delete: list[str] = []
-        self.moves: dict[str, str] = {}
-        self.resizes: dict[str, int] = {}
-        self.unappliable: dict[str, str] = {}
-        self.unplaced: list[str] = []
+    # --- while a VM is compared ---
 
     def set(self, key: str, value: str | int, current: t.Any) -> None:
         conversion = conversion_of(key)
@@ -157,7 +86,7 @@ class _Differences:
         present = default_of(key) if current is None else current
         if value == "":
             if current is not None and str(current).strip():
-                self.delete.append(key)
+                self.delete += (key,)
                 self._change(key, current, None)
         elif key == "template" and boolean(present) and not boolean(value):
             self._change(key, current, value)
@@ -179,18 +108,7 @@ class _Differences:
         if change.reasons:
             self.unappliable[drive.slot] = "; ".join(change.reasons)
         if change.unplaced:
-            self.unplaced.append(drive.slot)
-
-    def change_set(self) -> ChangeSet:
-        return ChangeSet(
-            changes=self.changes,
-            parameters=self.parameters,
-            delete=tuple(self.delete),
-            moves=self.moves,
-            resizes=self.resizes,
-            unappliable=self.unappliable,
-            unplaced=tuple(self.unplaced),
-        )
+            self.unplaced += (drive.slot,)
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:
         shown = conversion_of(key).shown
@@ -198,3 +116,54 @@ class _Differences:
             # Some numbers are texts in a config.
             old = int(old)
         self.changes[key] = {"old": shown(old), "new": shown(new)}
+
+
+def compare(
+    wanted: Mapping[str, Value],
+    config: Mapping[str, t.Any],
+    *,
+    storages: Mapping[str, str] | None = None,
+    displaced: Collection[str] = (),
+) -> ChangeSet:
+    """Return how a VM's config differs from the wanted options.
+
+    Args:
+        wanted: options by API name, as returned by to_api; an empty text unsets the option.
+        config: the answer of C(GET .../config).
+        storages: by slot, the required storages of drives for which the request names no storage.
+        displaced: the slots of drives that are not on a storage of the requested storage class.
+    """
+    found = ChangeSet()
+    for key, value in wanted.items():
+        current = config.get(key)
+        if isinstance(value, Drive):
+            storage = value.storage or (storages or {}).get(key)
+            found.compare_drive(value, None if current is None else str(current), storage, displaced=key in displaced)
+        else:
+            found.compare_option(key, value, current)
+    if media_of(found.parameters) and wanted.get("boot"):
+        # Proxmox appends CD drives to the boot order when they get a medium, so set the order again.
+        found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))
+    return found
+
+
+def clone_adjustments(
+    wanted: Mapping[str, Value],
+    config: Mapping[str, t.Any],
+    *,
+    storages: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
+) -> ChangeSet:
+    """Return the changes that turn a new clone into the requested VM: options, larger disks, allocated devices.
+
+    wanted, config and storages are as for compare; devices are the parameters that attach the allocated devices. A
+    requested password is always set, as the clone has that of its template.
+    """
+    found = compare(wanted, config, storages=storages)
+    for key, value in wanted.items():
+        if isinstance(value, Secret) and value:
+            found.set(key, value, config.get(key))
+    for key, device in (devices or {}).items():
+        if config.get(key) != device:
+            found.set(key, device, config.get(key))
+    return found

@@ -81,7 +81,7 @@ class ExistingPlan:
     @property
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
         """All drift: of the config, the HA resource and the node."""
-        drift = dict(self.changes.changes)
+        drift: dict[str, Mapping[str, t.Any]] = {**self.changes.changes}
         if self.ha is not None:
             drift[HA] = {"old": self.ha.old, "new": self.ha.new}
         if self.misplaced:
