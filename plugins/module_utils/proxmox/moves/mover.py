@@ -31,15 +31,6 @@ _LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A guest that is on its target. warnings are messages for the user."""
-
-    vmid: int
-    node: str
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """A guest after a failed move: its node and config, None if they cannot be read; the names of shared storages."""
 
@@ -63,8 +54,9 @@ class Mover:
         self._bwlimit = bwlimit
         self._ha = HAMoves(session, tasks)
 
-    def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> Arrival:
-        """Check that the guest is still as the plan assumes, move it, and return when it has arrived.
+    def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> tuple[str, ...]:
+        """Check that the guest is still as the plan assumes, move it, and return when it has arrived: warnings for the
+        user.
 
         fence is called right before each request that begins the migration. If it raises, the request is not sent.
 
@@ -90,7 +82,7 @@ class Mover:
                 self._ha.follow(move, since, lambda: self._repeat(move, params, fence))
         except TaskFailed as error:
             return self._ended_badly(move, error)
-        return Arrival(move.vmid, move.target, result.log if result.warnings else ())
+        return result.log if result.warnings else ()
 
     # --- before ---
 
@@ -187,8 +179,8 @@ class Mover:
 
     # --- after ---
 
-    def _ended_badly(self, move: Move, error: TaskFailed) -> Arrival:
-        """Return the arrival if the guest has arrived and only the last steps of its migration failed; else raise
+    def _ended_badly(self, move: Move, error: TaskFailed) -> tuple[str, ...]:
+        """Return a warning if the guest has arrived and only the last steps of its migration failed; else raise
         MoveFailed, or PlanStale if another migration of the guest was quicker.
         """
         status = str(error.details.get("exitstatus", ""))
@@ -200,7 +192,7 @@ class Mover:
         cause = cause_of(error.details.get("log", ())) or error.message
         found = self._found(move)
         if found.node == move.target and found.config is not None and not found.config.get("lock"):
-            return Arrival(move.vmid, move.target, (f"it has arrived, but its migration ended with: {cause}",))
+            return (f"it has arrived, but its migration ended with: {cause}",)
         raise self._failure(move, cause, found) from error
 
     def _failure(self, move: Move, cause: str, found: _Found, *, refused: bool = False) -> MoveFailed:

@@ -131,7 +131,7 @@ class Executor:
             raise
         try:
             admitted.begin()
-            arrival = self._mover.move(move, fence=admitted.check)
+            report.warnings.extend(self._mover.move(move, fence=admitted.check))
         except (TaskTimeout, AnswerLost):
             # It may go on: other controllers count it until its reservation expires.
             report.outcome, report.node = UNKNOWN, None
@@ -144,7 +144,6 @@ class Executor:
             with suppress(CollectionError):
                 gate.settle(move, moved=False)
             raise
-        report.outcome, report.node = MOVED, arrival.node
-        report.warnings.extend(arrival.warnings)
+        report.outcome, report.node = MOVED, move.target
         with suppress(CollectionError):
             gate.settle(move, moved=True)
