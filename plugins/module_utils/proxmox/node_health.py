@@ -25,12 +25,6 @@ _CEPH_FLAGS = "OSDMAP_FLAGS"
 """The check of Ceph that reports flags such as noout, which maintenance sets on purpose."""
 
 
-class ServerReader(Reader, t.Protocol):
-    """A reader that knows the time of the server."""
-
-    def server_time(self) -> float | None: ...
-
-
 @dataclass(slots=True)
 class NodeHealth:
     """The health of one node.
@@ -53,7 +47,7 @@ class NodeHealth:
         return not self.problems
 
 
-def read_health(reader: ServerReader, names: Collection[str]) -> list[NodeHealth]:
+def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
     """Return the health of the named nodes, in their order: three calls, and four more for each node that is online.
 
     Raises InvalidRequest for a name that no node has, and what reading the list of nodes raises.
@@ -126,7 +120,7 @@ def _storages(reader: Reader, node: str) -> Iterator[str]:
             yield f"storage {row['storage']} is not active"
 
 
-def _clock(reader: ServerReader, node: str) -> Iterator[str]:
+def _clock(reader: Reader, node: str) -> Iterator[str]:
     answer: Mapping[str, t.Any] = reader.get(f"/nodes/{node}/time")
     reference = reader.server_time()
     difference = abs(answer["time"] - reference) if reference is not None else 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from ..errors import ApiError, ConnectionFailed
 from ..proxmox.api.session import Session
@@ -33,7 +34,8 @@ def health_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
         else:
             healthy = all(node.healthy for node in found)
             if healthy or time.monotonic() >= deadline:
-                return {"changed": False, "healthy": healthy, "nodes": [_row(node) for node in found]}
+                nodes = [{**asdict(node), "healthy": node.healthy} for node in found]
+                return {"changed": False, "healthy": healthy, "nodes": nodes}
         time.sleep(max(min(PAUSE, deadline - time.monotonic()), 0.0))
 
 
@@ -43,14 +45,3 @@ def _read(params: Mapping[str, t.Any]) -> list[NodeHealth]:
         return read_health(session, list(dict.fromkeys(params["name"])))
     finally:
         session.close()
-
-
-def _row(node: NodeHealth) -> dict[str, t.Any]:
-    return {
-        "name": node.name,
-        "healthy": node.healthy,
-        "problems": node.problems,
-        "unchecked": node.unchecked,
-        "uptime": node.uptime,
-        "version": node.version,
-    }
