@@ -142,7 +142,7 @@ class TaskFollower:
 
     Args:
         reader: the session.
-        timeout: seconds for one task, unless a wait says otherwise.
+        timeout: seconds for one task.
     """
 
     def __init__(self, reader: Reader, timeout: float = 600.0, poller: Poller | None = None) -> None:
@@ -150,7 +150,7 @@ class TaskFollower:
         self.timeout = timeout
         self.poller = poller or Poller()
 
-    def wait(self, upid: str, timeout: float | None = None) -> TaskResult:
+    def wait(self, upid: str) -> TaskResult:
         """Return when the task has succeeded, perhaps with warnings.
 
         Broken connections and unreachable nodes are tolerated until the time is over, refusals for some seconds: the
@@ -158,13 +158,12 @@ class TaskFollower:
 
         Raises:
             TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
-            TaskTimeout: it still runs after timeout seconds, or its node did not answer until then, or its status
+            TaskTimeout: it still runs after the timeout, or its node did not answer until then, or its status
                 cannot be read.
             Interrupted: the poller's sleep ended the wait; the task continues.
             ApiError: upid is not the name of a task.
         """
         task = Upid.parse(upid)
-        seconds = self.timeout if timeout is None else timeout
         unreachable = ""
         refusals = 0
 
@@ -186,13 +185,13 @@ class TaskFollower:
 
         try:
             self.poller.sleep(_FIRST_LOOK_AFTER)
-            ended = self.poller.until(exitstatus, seconds - _FIRST_LOOK_AFTER)
+            ended = self.poller.until(exitstatus, self.timeout - _FIRST_LOOK_AFTER)
         except Interrupted as error:
             message = f"{error.message}: task {upid} on node {task.node} continues"
             raise Interrupted(message, upid=upid, node=task.node) from None
         if ended is None:
             raise TaskTimeout(
-                f"task {upid} on node {task.node} has not ended within {seconds:g} s{unreachable}",
+                f"task {upid} on node {task.node} has not ended within {self.timeout:g} s{unreachable}",
                 upid=upid,
                 node=task.node,
             )

@@ -120,9 +120,10 @@ def test_recorded_failure__is_told_in_its_own_words(recording):
 
 def test_task_that_outlasts_its_time__is_named_with_its_node():
     world = World(RUNNING)
+    world.follower.timeout = 5
 
     with pytest.raises(TaskTimeout) as raised:
-        world.follower.wait(UPID, timeout=5)
+        world.follower.wait(UPID)
 
     assert world.now == 5
     assert raised.value.details == {"upid": UPID, "node": "pve2"}

@@ -29,13 +29,11 @@ class Backup:
 
     Attributes:
         volume: its volume identifier.
-        vmid: the VM that was backed up.
         made: when it was made, in seconds since the epoch.
         nodes: the nodes that can read it.
     """
 
     volume: str
-    vmid: int
     made: int
     nodes: frozenset[str]
 
@@ -69,7 +67,7 @@ def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: 
         for row in rows if isinstance(rows, list) else ():
             volume, nodes = str(row["volid"]), frozenset(each.node for each in places[place])
             others = found[volume].nodes if volume in found else frozenset[str]()
-            found[volume] = Backup(volume, int(row["vmid"]), int(row.get("ctime") or 0), nodes | others)
+            found[volume] = Backup(volume, int(row.get("ctime") or 0), nodes | others)
     return Backups(tuple(found.values()), {place: rows for place, rows in lists.items() if isinstance(rows, str)})
 
 

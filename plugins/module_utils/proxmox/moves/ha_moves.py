@@ -9,11 +9,12 @@ The task of such a move only passes the request to the manager; the result shows
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 
 from ...errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from ..api.session import Session
 from ..inventory.freshness import HA_BEGINS_WITHIN, HA_MOVING
+from ..inventory.rows import Row
 from ..tasks import WORKERS, TaskFollower, begun_since, task_rows
 
 if t.TYPE_CHECKING:
@@ -21,8 +22,6 @@ if t.TYPE_CHECKING:
 
 SURE_AFTER = 3.0
 """Seconds for which a guest must not be shown as moving: rows of the cluster's list are up to two seconds old."""
-
-Row = Mapping[str, t.Any]
 
 
 class HAMoves:
@@ -85,7 +84,7 @@ class HAMoves:
         if outcome == "failed":
             raise self._failed(move, since)
 
-    def _rows(self, vmids: t.Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:
+    def _rows(self, vmids: Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:
         """Return the rows of these guests by VMID, and the nodes that are offline."""
         rows = self._session.get("/cluster/resources")
         nodes = [row for row in rows if row.get("type") == "node"]

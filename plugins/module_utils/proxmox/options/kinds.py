@@ -9,7 +9,6 @@ If the API schema has no default, the one here is what Proxmox does when the pro
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from contextlib import suppress
 
 from ...engine.devices import addresses
@@ -37,22 +36,16 @@ def _choice(*choices: str, default: str | None = None) -> Property:
     return Property(choices=choices, default=default)
 
 
-def _is_ipv4(text: str) -> bool:
+def _is_address(text: str, version: int) -> bool:
     with suppress(ValueError):
-        return bool(ipaddress.IPv4Address(text))
+        return ipaddress.ip_address(text).version == version
     return False
 
 
-def _is_ipv6(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(ipaddress.IPv6Address(text))
-    return False
-
-
-def _is_network(text: str, is_address: Callable[[str], bool], longest: int) -> bool:
+def _has_prefix(text: str, version: int, longest: int) -> bool:
     """Whether text is an address with a prefix that Proxmox VE accepts."""
     address, _slash, prefix = text.partition("/")
-    return is_address(address) and prefix.isdecimal() and 8 <= int(prefix) <= longest
+    return _is_address(address, version) and prefix.isdecimal() and 8 <= int(prefix) <= longest
 
 
 # --- devices and settings ---------------------------------------------------------------------------------------------
@@ -149,14 +142,14 @@ IVSHMEM = PropertyKind(
 IPCONFIG = PropertyKind(
     "ipconfig",
     {
-        "gw": Property(valid=_is_ipv4, expected="an IPv4 address: 192.0.2.1"),
-        "gw6": Property(valid=_is_ipv6, expected="an IPv6 address: 2001:db8::1"),
+        "gw": Property(valid=lambda text: _is_address(text, 4), expected="an IPv4 address: 192.0.2.1"),
+        "gw6": Property(valid=lambda text: _is_address(text, 6), expected="an IPv6 address: 2001:db8::1"),
         "ip": Property(
-            valid=lambda text: text in ("dhcp", "manual") or _is_network(text, _is_ipv4, 32),
+            valid=lambda text: text in ("dhcp", "manual") or _has_prefix(text, 4, 32),
             expected="dhcp, or an address with its prefix: 192.0.2.10/24",
         ),
         "ip6": Property(
-            valid=lambda text: text in ("auto", "dhcp", "manual") or _is_network(text, _is_ipv6, 128),
+            valid=lambda text: text in ("auto", "dhcp", "manual") or _has_prefix(text, 6, 128),
             expected="auto, dhcp, or an address with its prefix: 2001:db8::10/64",
         ),
     },

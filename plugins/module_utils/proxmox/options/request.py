@@ -99,7 +99,7 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
 
 
 def create_parameters(request: Request, decision: Decision) -> dict[str, str | int]:
-    """Return the parameters of C(POST /nodes/NODE/qemu) for a decided request, without start.
+    """Return the parameters of C(POST /nodes/NODE/qemu) for a decided request, without start and options to unset.
 
     Raises InvalidRequest when an allocated device needs a parameter that the request sets.
     """
@@ -108,21 +108,16 @@ def create_parameters(request: Request, decision: Decision) -> dict[str, str | i
         parameters["name"] = request.name
     if request.pool:
         parameters["pool"] = request.pool
-    parameters.update(placed_options(request, decision.storages))
+    for key, value in request.options.items():
+        if isinstance(value, Drive):
+            parameters[key] = value.to_api(decision.storages.get(key, value.storage))
+        elif value != "":
+            parameters[key] = value
     for device in decision.devices:
         if device.option in parameters:
             raise InvalidRequest(f"{device.option}: is set, but claim {device.claim!r} needs it", option=device.option)
         parameters[device.option] = device.value
     return parameters
-
-
-def placed_options(request: Request, storages: Mapping[str, str]) -> dict[str, str | int]:
-    """Return the request's options for the API, with drives on their decided storages, without options to unset."""
-    return {
-        key: value.to_api(storages.get(key, value.storage)) if isinstance(value, Drive) else value
-        for key, value in request.options.items()
-        if value != ""
-    }
 
 
 def import_resizes(request: Request) -> dict[str, int]:

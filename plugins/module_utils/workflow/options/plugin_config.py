@@ -29,9 +29,9 @@ from ...engine.texts import shortened
 from ...errors import InvalidPluginConfig, InvalidRequest, MissingLibrary, PluginFailed
 from .entries import Entry
 
-SETTINGS_OF_OPTIONS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "storage_classes": (("filters", "VolumeBinding", "storage_classes"),),
-    "open_gates": (("gates", "SchedulingGates", "open"),),
+SETTINGS_OF_OPTIONS = {
+    "storage_classes": ("filters", "VolumeBinding", "storage_classes"),
+    "open_gates": ("gates", "SchedulingGates", "open"),
 }
 """The module options that are settings of plugins: section, plugin and key."""
 
@@ -80,15 +80,14 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
 
 
 def _with_options(config: dict[str, t.Any], params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    for option, places in SETTINGS_OF_OPTIONS.items():
+    for option, (section, plugin, key) in SETTINGS_OF_OPTIONS.items():
         value = params.get(option)
         if not value:
             continue
-        for section, plugin, key in places:
-            settings = _mapping(_mapping(_mapping(config, section), plugin), "config")
-            if settings.get(key, value) != value:
-                raise InvalidRequest(f"{option}: contradicts {section}.{plugin}.config.{key} of plugin_config")
-            settings[key] = value
+        settings = _mapping(_mapping(_mapping(config, section), plugin), "config")
+        if settings.get(key, value) != value:
+            raise InvalidRequest(f"{option}: contradicts {section}.{plugin}.config.{key} of plugin_config")
+        settings[key] = value
     return config
 
 
