@@ -82,7 +82,7 @@ options:
   apply:
     description:
       - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(plan) of another
-        task.
+        task, also as JSON text.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed.
       - Moves of the plan that have been made already are not made again. A plan that was interrupted is completed by

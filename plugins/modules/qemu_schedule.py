@@ -139,8 +139,8 @@ options:
   apply:
     description:
       - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(vm_plan) of
-        another task. The VMs and their options must be those that the plan was made for. Secrets are taken from the
-        task.
+        another task, also as JSON text. The VMs and their options must be those that the plan was made for. Secrets are
+        taken from the task.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed. O(all_or_nothing) is always in force.
       - A plan that moves guests requires O(make_room). Exactly these moves are made, within its C(parallel), C(bwlimit)

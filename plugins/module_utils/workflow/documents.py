@@ -79,20 +79,22 @@ def check_digest(document: Mapping[str, t.Any], where: str) -> None:
 
 
 def read_document(source: t.Any, option: str) -> t.Any:
-    """Return the document that an option contains, or that is in the file which it names.
+    """Return the document that an option contains, also as JSON text, or that is in the file which it names.
 
     Raises InvalidRequest, which names the option.
     """
     if not isinstance(source, str):
         return source
     try:
+        if source.lstrip().startswith("{"):
+            return json.loads(source)
         file = Path(source).expanduser()
         if file.stat().st_size > LARGEST:
             raise InvalidRequest(f"{option}: {source} is too large for a plan")
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
-        raise InvalidRequest(f"{option}: cannot read {source!r}: {reason}") from error
+        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: {reason}") from error
 
 
 # --- what values may be -----------------------------------------------------------------------------------------------

@@ -113,6 +113,12 @@ def test_a_file_without_a_plan__is_refused(tmp_path: Path, text: str) -> None:
         read_plan(str(file), "apply")
 
 
+def test_plan_as_json_text__is_read() -> None:
+    assert read_plan(json.dumps(document()), "apply") == plan_of(document(), "apply")
+    with pytest.raises(InvalidRequest, match=r"^apply: cannot read .{99,110}\.\.\.: it is no JSON$"):
+        read_plan(str(document()), "apply")
+
+
 def test_a_file_that_is_not_there__is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"apply: cannot read '.*none': No such file"):
         read_plan(str(tmp_path / "none"), "apply")
