@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # A drive for which a volume is made: "STORAGE:SIZE...", or one that is copied from elsewhere.
 _ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from=")
@@ -91,3 +91,36 @@ def lock_named(message: str) -> str | None:
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:
     """Return the keys of config changes for which Proxmox allocates a new volume each time they are sent."""
     return frozenset(key for key, value in changes.items() if isinstance(value, str) and _ALLOCATION.search(value))
+
+
+# --- why a migration failed: only the log of its task says it, never the exit status ---
+
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+_REMOTE = "remote command failed with exit code"
+_NO_SPACE = "No space left on device"
+_PATTERNS = (
+    re.compile(r"^(can't migrate local disk .*)$"),
+    re.compile(r"^ERROR: online migrate failure - (.*)$"),
+    re.compile(r"^ERROR: storage migration for '[^']*' to storage '([^']*)' failed - (.*)$"),
+    re.compile(r"^ERROR: migration aborted \(duration [\d:]+\): (.*)$"),
+    re.compile(r"^ERROR: (?!migration (?:aborted|finished))(.*)$"),
+)
+_PERL_LINE = re.compile(r" at /\S+ line \d+\.?$")
+
+
+def cause_of(log: Sequence[str]) -> str:
+    """Return the line of a migration's log that names the cause, without its timestamp; empty if none does."""
+    lines = [_STAMP.sub("", line).strip() for line in log]
+    for index, line in enumerate(lines):
+        if _REMOTE in line and index and lines[index - 1].startswith("["):
+            # The message of the other node is on the line before.
+            return lines[index - 1].partition("] ")[2]
+    if any(_NO_SPACE in line for line in lines):
+        return _NO_SPACE
+    for pattern in _PATTERNS:
+        for line in lines:
+            match = pattern.match(line)
+            if match:
+                return _PERL_LINE.sub("", match[match.lastindex or 0])
+    # The reasons for which ha-manager refused a move.
+    return "; ".join(line.removeprefix("- ") for line in lines if line.startswith("- resource "))

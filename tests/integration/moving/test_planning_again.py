@@ -18,9 +18,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility_rules import Permitted
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.others import MOVED_BY_OTHERS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import PlanRun
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import Sight, live_look
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import (
+    MOVED_BY_OTHERS,
+    Sight,
+    live_look,
+)
 
 from .conftest import on
 

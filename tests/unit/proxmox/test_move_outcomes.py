@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.recordings import recording
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.outcomes import cause_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.outcomes import cause_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from support.small_cluster import guest, node
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import count_reservations
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.others import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import (
     CREATED_BY_OTHERS,
     MOVED_BY_OTHERS,
     busy_guests,

@@ -18,11 +18,10 @@ from ..api.session import Session
 from ..binder import unfenced
 from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR
-from ..outcomes import is_busy, is_missing, lock_named
+from ..outcomes import cause_of, is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, begun_since, task_rows
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
-from .outcomes import cause_of
 
 MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
 """The types of tasks that a request to migrate starts."""

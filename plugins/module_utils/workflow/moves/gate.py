@@ -22,7 +22,7 @@ from ...reservations.records import Reservation, move_name
 from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves, with_stand_ins
 from ..lawful import require_lawful, rules_in_force
-from .others import CREATED_BY_OTHERS
+from .sight import CREATED_BY_OTHERS
 
 
 class Pass:

@@ -10,6 +10,7 @@ to their end.
 from __future__ import annotations
 
 import time
+import typing as t
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -21,6 +22,7 @@ from ...proxmox.api.failures import AnswerLost
 from ...proxmox.moves.mover import Mover
 from ..access import Access
 from ..binding import kept_alive
+from ..progress import LineFile
 from ..stopping import Stop
 from .agenda import Agenda
 from .gate import MoveGate
@@ -55,6 +57,31 @@ class MoveStep:
     report: MoveReport
     done: int
     total: int
+
+
+def move_progress(path: str | None) -> Callable[[MoveStep], None]:
+    """The function to call for each move that has ended: it appends a line of JSON to the file at path. Raises
+    InvalidRequest if the file cannot be written.
+    """
+    if path is None:
+        return lambda step: None
+    file = LineFile(path)
+    return lambda step: file.append(_line_of(step))
+
+
+def _line_of(step: MoveStep) -> dict[str, t.Any]:
+    report, move = step.report, step.report.move
+    return {
+        "done": step.done,
+        "total": step.total,
+        "name": move.name,
+        "vmid": move.vmid,
+        "from": move.source,
+        "to": move.target,
+        "outcome": report.outcome,
+        "seconds": round(report.seconds, 2),
+        "error": None if report.error is None else report.error.code,
+    }
 
 
 class Executor:

@@ -23,12 +23,11 @@ from ..stopping import Stop
 from .gate import MoveGate
 from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep
 from .options import MoveOptions
-from .others import MOVED_BY_OTHERS, at_work
 from .plan_document import document_of, read_plan
 from .planning import Planning
 from .premises import Premises, changes_since, rest_of
 from .results import Outcome
-from .sight import Look, Sight, View, as_it_is
+from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
 
 ROUNDS = 20
 """How many plans in a row may fail to reduce the number of remaining moves."""

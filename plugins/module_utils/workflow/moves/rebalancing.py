@@ -14,9 +14,9 @@ from ...proxmox.options.values import check_range
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
+from .moving import move_progress
 from .options import MoveOptions
 from .plan_run import PlanRun
-from .progress import move_progress
 from .results import failed, failure_of, result_of
 from .sight import live_look
 

@@ -25,13 +25,12 @@ from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State
 from ..placing import Placement, Placer, decisions_of
+from .moving import move_progress
 from .options import MoveOptions
-from .others import busy_guests
 from .plan_run import PlanRun
 from .premises import Premises
-from .progress import move_progress
 from .results import Outcome, add_moves, error_of
-from .sight import Sight, live_look, needs_of_moves
+from .sight import Sight, busy_guests, live_look, needs_of_moves
 
 if t.TYPE_CHECKING:
     from ..applying import Approved
