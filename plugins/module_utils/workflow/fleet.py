@@ -131,10 +131,9 @@ def _status(job: Job) -> str | None:
 def _state(report: VMReport) -> str:
     job = report.job
     if job.guest is None:
-        placed = job.decision is not None or job.outcome is not None
         if job.entry.state == "absent":
             return OK if job.error is None else "failed"
-        return "missing" if placed else "failed"
+        return "failed" if job.outcome is None else "missing"
     if job.plan is None or job.error is not None:
         return "failed"
     checks = {
