@@ -9,13 +9,13 @@ Before a write is sent a second time, the VM is read to see whether the first on
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
 from ..model import HAIntent
 from .api.session import Session
 from .inventory.freshness import read_config
-from .options.drives import drive_size, media_of
+from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
 from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, sent
 
@@ -66,13 +66,10 @@ class Lifecycle:
             self._quorum.require(f"VM {vmid} was not changed")
         path = f"/nodes/{node}/qemu/{vmid}"
         told: list[str] = []
-        if moves:
-            from .disk_moves import move_disk, on_present_volumes
-
-            for slot, storage in moves.items():
-                told.extend(move_disk(self._session, self._tasks, path, slot, storage))
-            if changes.keys() & moves.keys():
-                changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
+        for slot, storage in (moves or {}).items():
+            told.extend(self._move_disk(path, slot, storage))
+        if moves and changes.keys() & moves.keys():
+            changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
             if slot not in imported:
@@ -238,6 +235,26 @@ class Lifecycle:
         elif changes:
             self._session.put(f"{path}/config", changes)
 
+    def _move_disk(self, path: str, slot: str, storage: str) -> tuple[str, ...]:
+        """Copy a disk to a storage, also while the VM runs, and delete the original. Returns the task's log if it ended
+        with warnings. A disk that is already on the storage is not moved.
+        """
+
+        def move() -> TaskResult:
+            return self._tasks.wait(self._session.post(f"{path}/move_disk", disk=slot, storage=storage, delete=1))
+
+        def done() -> TaskResult | None:
+            config = self._session.get(f"{path}/config")
+            return TaskResult("", "") if str(config.get(slot, "")).startswith(f"{storage}:") else None
+
+        try:
+            result = self._sent(move, done)
+        except (ApiError, TaskFailed):
+            if done() is None:
+                raise
+            return ()
+        return result.log if result.warnings else ()
+
     def _resize(self, path: str, slot: str, size: int) -> None:
         # The size is absolute, so the request may be sent twice.
         self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
@@ -384,3 +401,14 @@ class Lifecycle:
 
     def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
         return sent(send, self._poller.sleep, done)
+
+
+def on_present_volumes(
+    changes: Mapping[str, t.Any], slots: Collection[str], config: Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    """Return changes in which the disks in slots refer to the volumes that config has for them now."""
+    changed = dict(changes)
+    for slot in changes.keys() & set(slots):
+        kind = kind_of(slot)
+        changed[slot] = kind.format({**kind.read(str(changes[slot])), "file": kind.read(str(config[slot]))["file"]})
+    return changed

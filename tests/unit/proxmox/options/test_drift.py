@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.disk_moves import on_present_volumes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import on_present_volumes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drift import (
     ChangeSet,
     clone_adjustments,
