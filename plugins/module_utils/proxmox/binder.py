@@ -217,9 +217,7 @@ class Binder(Leftovers):
     def _ended(
         self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
     ) -> Created | NotStarted:
-        """Start a VM that is made and adjusted, if requested, and carry out its last steps. If one fails, the VM is
-        kept.
-        """
+        """Start a VM that is made, if requested, and carry out its last steps. If one fails, the VM is kept."""
         node = making.node
         try:
             if running:

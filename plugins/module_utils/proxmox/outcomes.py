@@ -21,9 +21,7 @@ def is_missing(message: str) -> bool:
 
 
 def is_running_already(message: str, vmid: int) -> bool:
-    """Tell whether a start task failed because the VM runs. The task held the VM's lock, so no other start was in
-    progress.
-    """
+    """Tell whether a start task failed because the VM runs: it held the VM's lock, so no other start goes on."""
     return bool(re.search(rf"\bVM {vmid} already running\b", message))
 
 
@@ -67,9 +65,7 @@ def is_tag_refusal(message: str) -> bool:
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether another attempt may succeed: a lock of a storage or a guest timed out, or the process of a task
-    could not be started.
-    """
+    """Tell whether another attempt may succeed: a lock timed out, or the process of a task could not be started."""
     if is_worker_failure(message):
         return True
     if is_shutdown_timeout(message):

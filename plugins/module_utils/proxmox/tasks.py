@@ -46,9 +46,7 @@ class Poller:
         self.sleep = sleep
 
     def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
-        """Call look until it returns something other than None, and return that; None when seconds are over. Calls it
-        at least once.
-        """
+        """Call look, once or more, until it returns something, and return that; None when seconds are over."""
         deadline = self.clock() + seconds
         pause = _FIRST_PAUSE
         while (result := look()) is None:

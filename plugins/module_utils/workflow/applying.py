@@ -94,9 +94,7 @@ class Approved:
             raise PlanStale(f"apply: the cluster is not as planned: {changed}", changed=[changed])
 
     def objection(self, job: Job) -> PlanStale | None:
-        """Return why the run must not carry out a job; None if the job is what the plan says, or what is left to do of
-        it.
-        """
+        """Return why the run must not carry out a job; None if it is what the plan says, or the rest of that."""
         planned = self._of(job.entry)
         if planned is None or isinstance(job.error, NO_CHANGE):
             return None

@@ -135,9 +135,7 @@ def _agreed(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | 
 
 
 def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]:
-    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that can be set in the same
-    request.
-    """
+    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that it can set as well."""
     request = decision.request
     config = _without_identity(archive.config) if archive.unique else archive.config
     options = {key: value for key, value in request.options.items() if not isinstance(value, Drive)}

@@ -88,9 +88,7 @@ class BindingCycle:
                 job.fail(failure, self._status_of(job.bound.node, decision.vmid) if seen else None)
 
     def _is_among(self, nameless: Collection[Guest], job: Job) -> bool:
-        """Wait until the nameless guests have names, are gone, or are found to be abandoned. Returns whether the VM is
-        one of them.
-        """
+        """Wait until the nameless guests have names, or are gone or abandoned. Returns whether one is the VM."""
         creations, awaited = self._placer.creations, {guest.vmid for guest in nameless}
         while awaited:
             guests = [guest for guest in self._access.read(patience=0).guests if guest.vmid in awaited]

@@ -145,9 +145,7 @@ def with_stand_ins(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collec
 
 
 def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
-    """The requests in asked, by VMID, whose VMs are among the guests. A guest with another name is not the requested
-    VM.
-    """
+    """The requests in asked, by VMID, whose VMs are among the guests under the requested name."""
     names = {guest.vmid: guest.name for guest in guests}
     return {vmid: request for vmid, request in asked.items() if vmid in names and request.name in ("", names[vmid])}
 

@@ -1,9 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares a list of VMs with the cluster: what is missing, has drifted, is pending, unfinished, broken or
-unmanaged.
-"""
+"""Compares a list of VMs with the cluster: missing, drifted, pending, unfinished, broken and unmanaged ones."""
 
 from __future__ import annotations
 
@@ -124,7 +122,6 @@ def _cluster(name: str | None) -> dict[str, str]:
 
 
 def _status(job: Job) -> str | None:
-    """The VM's current status; None if there is no VM."""
     return job.plan.status if job.plan is not None else None if job.guest is None else job.guest.status
 
 

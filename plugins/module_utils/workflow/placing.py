@@ -340,9 +340,7 @@ class Placer:
             self.note(job, outcome, placement)
 
     def requests_of(self, placement: Placement) -> dict[Job, Request]:
-        """The complete requests of the new VMs, with template, standing rules and addresses. A job fails if its request
-        cannot be completed.
-        """
+        """The requests of the new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
         state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
         for job in placement.new:

@@ -249,7 +249,6 @@ def warnings_of(reports: Iterable[VMReport]) -> list[str]:
 
 
 def _interruption(reports: Sequence[VMReport]) -> str:
-    """The progress of an interrupted run."""
     groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
     for report in reports:
         if report.error is None:

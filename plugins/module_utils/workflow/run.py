@@ -437,9 +437,7 @@ class Run:
                 job.warn(error.message)
 
     def _check_created(self, created: Sequence[Job]) -> None:
-        """Check the limits of the nodes again: without a shared ledger, others may have chosen the same nodes at the
-        same time.
-        """
+        """Check the limits of the nodes again: without a shared ledger, others may have chosen the same nodes."""
         try:
             self._placer.check_limits(created)
         except CollectionError as error:

@@ -37,9 +37,7 @@ LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_cap
 
 
 class Done(t.NamedTuple):
-    """A finished run, with a report per VM, warnings, the RoomMaker if guests had to move, and the plan if one was
-    kept.
-    """
+    """A finished run, its reports, warnings, the RoomMaker if guests had to move, and the plan if one was kept."""
 
     run: Run | MultiClusterRun
     reports: list[VMReport]
@@ -151,7 +149,6 @@ def _room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
 
 
 def _approved(params: Mapping[str, t.Any]) -> Approved | None:
-    """The plan that the task carries out, if there is one."""
     if params["apply"] is None:
         return None
     from .applying import Approved

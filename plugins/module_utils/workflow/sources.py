@@ -80,9 +80,7 @@ def drives_from(config: Config) -> SourceDrives:
 
 
 def check_drives(entry: Entry, config: Config, made: str) -> None:
-    """Refuse drives that the VM would not get because their slots hold other or larger ones. made is the word for the
-    VM in messages.
-    """
+    """Refuse drives whose slots hold other or larger ones. made is what the VM is called in messages."""
     for slot, drive in drives_of(entry.request.options).items():
         reasons = _obstacles(drive, config.get(slot))
         if reasons:
@@ -90,9 +88,7 @@ def check_drives(entry: Entry, config: Config, made: str) -> None:
 
 
 def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
-    """Why a VM with current in the slot cannot have the drive. Storages are not compared: the scheduler
-    decides them.
-    """
+    """Why a VM with current in the slot cannot have the drive. Its storage does not matter: the scheduler decides."""
     if current is None:
         return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []
     change = compare_drive(replace(drive, storage=None), str(current), "any")

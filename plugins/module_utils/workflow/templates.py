@@ -60,9 +60,7 @@ class Templates:
 
 
 def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
-    """The guests to clone from, on online nodes: one found by VMID or name, or several templates of that name on
-    different nodes.
-    """
+    """The guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per node."""
     vms = [guest for guest in cluster if guest.kind == "qemu"]
     if clone.source.isdecimal():
         found = [guest for guest in vms if guest.vmid == int(clone.source)]

@@ -212,9 +212,7 @@ def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | No
 
 
 def _began(task: Row) -> tuple[float, bool]:
-    """Return a key that sorts tasks by their start. Starts are whole seconds; a create is before other tasks of the
-    same second.
-    """
+    """Return a key that sorts tasks by their start, in whole seconds; a create is before others of its second."""
     return float(task.get("starttime") or 0), task["type"] != "qmcreate"
 
 

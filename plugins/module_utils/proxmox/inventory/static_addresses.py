@@ -27,9 +27,7 @@ class StaticAddresses:
 
 
 def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddresses:
-    """Read the static addresses of guests, with one call per guest. Templates, and guests that no longer exist,
-    are left out.
-    """
+    """Read the static addresses of guests, one call each. Templates and guests that are gone are left out."""
     wanted = {guest.vmid: guest for guest in guests if not guest.template}
     configs = in_parallel(lambda vmid: _read_config(reader, wanted[vmid]), wanted)
     return StaticAddresses(

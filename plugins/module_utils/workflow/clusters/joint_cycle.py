@@ -143,9 +143,7 @@ class JointCycle:
         return found
 
     def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
-        """Place the new VMs; candidates has, by name, the clusters on which each may be created. Returns those that fit
-        nowhere.
-        """
+        """Place the new VMs, each on one of its candidates, by name. Returns the jobs that fit nowhere."""
         new: dict[Site, list[Job]] = {site: [] for site in self.sites}
         for options in candidates.values():
             for site, job in options:
@@ -202,9 +200,7 @@ class JointCycle:
 
 
 def reserved_at(access: Access, identity: str) -> set[str]:
-    """The names of the VMs that are being created on a cluster, according to the ledger, reached through any
-    cluster.
-    """
+    """The names of the VMs that are being created on a cluster, by the ledger of any cluster."""
     return {reservation.name for reservation in access.ledger.reservations(identity)}
 
 

@@ -47,9 +47,7 @@ class MultiClusterRun:
         device_attributes: Mapping[str, Mapping[str, t.Any]],
         progress: Progress | None = None,
     ) -> None:
-        """Connect to the clusters. Raises InvalidRequest, AuthenticationFailed, ..., and ConnectionFailed when none of
-        them answers.
-        """
+        """Connect to the clusters. Raises ConnectionFailed when none of them answers, InvalidRequest, ..."""
         found, self._down = connect(clusters)
         if not found:
             raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))

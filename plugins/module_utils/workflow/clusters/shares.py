@@ -19,9 +19,7 @@ from ..run import Run
 
 
 class Gate:
-    """The point at which shares wait until all of them are planned: a share that fails before may hold all of them
-    back.
-    """
+    """The point at which shares wait until all of them are planned: one that failed may hold back the others."""
 
     def __init__(self, shares: int, *, all_or_nothing: bool) -> None:
         self._missing = shares

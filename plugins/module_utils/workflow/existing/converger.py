@@ -258,9 +258,7 @@ class Converger:
         )
 
     def _status(self, entry: Entry, guest: Guest) -> str:
-        """The VM's status. The cluster's list shows a pause late, so the status is read from the node if a pause
-        matters.
-        """
+        """The VM's status, read from the node if a pause matters, as the cluster's list shows it late."""
         doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
         if guest.status not in ("assumed", "unknown") and not doubtful:
             return guest.status
@@ -274,9 +272,7 @@ class Converger:
 def _with_fixed_disks(
     changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
 ) -> ChangeSet:
-    """The changes without moves and growth of disks that must stay as they are; these become unappliable, with the
-    reason.
-    """
+    """The changes without those of disks that must stay as they are, which become unappliable, with the reason."""
     moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
     held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
     grown = changes.resizes if config.get(TEMPLATE) else {}

@@ -118,9 +118,7 @@ def _is_silent(guest: Guest) -> bool:
 
 
 def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[Match]:
-    """The matches, with errors for entries that mean the same VM, one by its VMID and another by its name: they would
-    conflict.
-    """
+    """The matches, with errors for entries that mean the same VM, one by its VMID and another by its name."""
     found = list(matches)
     of_guest: dict[int, list[int]] = {}
     for number, match in enumerate(found):
@@ -188,9 +186,7 @@ def _match_by_vmid(
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
-    """Match a VM that the cluster does not show completely: it exists, is being created, or its creation was
-    cut off.
-    """
+    """Match a VM that the cluster does not show completely: it exists, is being created, or was cut off."""
     if reservation.phase == "created" or (reservation.forsaken and reservation.vmid in shown):
         return Match(guest=guest_of(reservation))
     if reservation.forsaken:

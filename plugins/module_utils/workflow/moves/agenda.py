@@ -1,9 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides which moves of a plan may start now: those that wait for no other move, within the caps, longest
-first. Pure.
-"""
+"""Decides which moves of a plan may start now, the longest first: by what they wait for, and by the caps. Pure."""
 
 from __future__ import annotations
 

@@ -129,9 +129,7 @@ class MoveGate:
         require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
-        """The request with which the filters evaluate a guest, without its affinity to others: these may move
-        after it.
-        """
+        """The request by which the filters evaluate a guest, without affinity to others, which may move later."""
         request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 

@@ -31,9 +31,7 @@ _LEAST = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The maximum number of concurrent moves: in total, to one node, from one node, and between two nodes in either
-    direction.
-    """
+    """The most moves at a time: in total, to one node, from one node, and between two nodes in either direction."""
 
     cluster: int = 4
     per_node_in: int = 2

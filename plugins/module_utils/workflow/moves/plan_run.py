@@ -1,9 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The walk of a plan: read, plan, keep or check the plan, carry it out, and plan again until nothing is left
-to move.
-"""
+"""The walk of a plan: read, plan, keep or check the plan, carry it out, and again until nothing is left to move."""
 
 from __future__ import annotations
 

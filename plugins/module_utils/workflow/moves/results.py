@@ -151,7 +151,6 @@ def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
 
 
 def _why(report: MoveReport | None) -> str:
-    """The reason why a guest was not moved, as a sentence part."""
     if report is None or report.error is None:
         return "its move was not begun, as another one failed"
     return report.error.message

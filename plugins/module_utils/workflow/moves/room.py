@@ -173,9 +173,7 @@ class RoomMaker:
         return self._placer.place(again, all_or_nothing=False, reserve=False), again
 
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
-        """The cluster without the decisions about the jobs, and the goal to place all jobs, unless all of them fit by
-        now.
-        """
+        """The cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
         state = placement.undecided(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
         busy = busy_guests(placement.seen.counted, placement.seen.reservations, ())

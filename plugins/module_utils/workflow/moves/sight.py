@@ -51,9 +51,7 @@ def as_it_is(snapshot: Snapshot) -> Snapshot:
 
 
 def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View = as_it_is) -> Look:
-    """Return a function that reads a live cluster. goals_of returns the goals for a cluster; view is how the plan looks
-    at it.
-    """
+    """Return a function that reads a live cluster and its goals. view is how the plan looks at the cluster."""
 
     def look() -> Sight:
         reservations = access.of_others(access.ledger.reservations(access.identity()))

@@ -204,7 +204,6 @@ def pools_of(params: Mapping[str, t.Any]) -> Pools:
 
 
 def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
-    """The pools that the static addresses of a VM come from."""
     if not body.get("addresses"):
         return {}
     from .address_pools import parse_addresses
@@ -213,7 +212,6 @@ def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
 
 
 def _classes(given: Mapping[str, t.Any] | None) -> Mapping[str, DeviceClass]:
-    """The device classes of a task, by name."""
     if not given:
         return {}
     from .devices import device_classes
@@ -224,7 +222,6 @@ def _classes(given: Mapping[str, t.Any] | None) -> Mapping[str, DeviceClass]:
 def _claims(
     where: str, given: Iterable[Mapping[str, t.Any]] | None, classes: Mapping[str, DeviceClass]
 ) -> tuple[DeviceClaim, ...]:
-    """The devices that a VM claims."""
     if not given:
         return ()
     from .devices import device_claims
@@ -298,7 +295,6 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 
 
 def _source(where: str, body: Mapping[str, t.Any]) -> tuple[Clone | None, Backup | None]:
-    """What the VM is cloned or restored from."""
     if body.get("clone") is None and body.get("archive") is None:
         return None, None
     from .sources import backup_of, clone_of
@@ -336,7 +332,6 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
 
 
 def _check_unique(entries: list[Entry]) -> None:
-    """Refuse entries that mean the same VM."""
     for option in IDENTITY:
         values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
         twice = [value for value, count in values.items() if count > 1]

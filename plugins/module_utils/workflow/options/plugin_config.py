@@ -205,9 +205,7 @@ def _plugins_of(module: types.ModuleType) -> list[type[Plugin]]:
 
 
 def profiles_in_use(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> dict[str, Profile]:
-    """The default profile and those that entries name. The others are not built, and what their plugins need is not
-    read.
-    """
+    """The default profile and those that entries name. Nothing is built or read for the others."""
     names = {default, *(entry.request.profile for entry in entries)}
     return {name: profiles[name] for name in profiles if name in names}
 

@@ -63,9 +63,7 @@ class Task:
         return cls(entries, series, in_use, default, attributes, pools_of(params))
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
-        """The entries that remove the VMs of formerly larger counts, and warnings. Calls read, which returns all
-        guests, only if there are counts.
-        """
+        """The entries that remove VMs of formerly larger counts, and warnings. Without counts, read is not called."""
         return surplus_entries(self.series, self.entries, read()) if self.series else ([], [])
 
 
