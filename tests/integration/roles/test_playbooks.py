@@ -187,6 +187,15 @@ def test_roles__refuse_unknown_variables_before_anything_is_read(
     assert set(cluster.state()["guests"]) == before
 
 
+@pytest.mark.parametrize(("playbook", "options"), [("provision", "qemu_options"), ("drain", "node_drain_options")])
+def test_roles__refuse_options_that_are_text(play: Play, playbook: str, options: str) -> None:
+    """Ansible takes the value of -e NAME=VALUE as text."""
+    asked = {"qemu_vms": VMS["qemu_vms"], "node_drain_nodes": ["pve1"]}
+    run = play(playbook, asked, "-e", f'{options}={{"timeout":9}}')
+    assert run.code != 0
+    assert f"{options}: expected a mapping, such as " in run.output
+
+
 def test_roles__know_the_variables_that_they_set(play: Play) -> None:
     play("provision", VMS)
     play_ = {"hosts": "localhost", "gather_facts": False}
