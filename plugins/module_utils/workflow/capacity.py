@@ -15,7 +15,7 @@ from ..errors import InvalidRequest
 from .access import Access, subjects_of
 from .counting import cluster_state, count_reservations, with_moves
 from .options.devices import device_attributes, device_needs
-from .options.entries import build_entries
+from .options.entries import Entry, build_entries
 from .options.plugin_config import check_entries, profiles_in_use, profiles_of
 from .options.rules import facts_of
 from .options.task import expand
@@ -23,6 +23,8 @@ from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
 """The plugin config that requires that the cluster can lose any one node."""
+
+SHAPES = "shapes"
 
 SHAPE = "shape-{}"
 """The name of a shape without one, as VMs need a name."""
@@ -33,11 +35,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
-    shapes = expand(params.get("shapes") or [{}], params).vms
-    named = [{**shape, "name": shape.get("name") or SHAPE.format(number)} for number, shape in enumerate(shapes, 1)]
-    if params.get("shapes") is None and params.get("name"):
-        named[0]["name"] = params["name"]
-    entries = build_entries({**params, "name": None, "vms": named}, per_vm, time.time())
+    entries = _entries(params, per_vm)
     if any(entry.state == "absent" for entry in entries):
         raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
     profiles, default = profiles_of(params, N_PLUS_ONE if params["n_plus_one"] else None)
@@ -57,6 +55,15 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         access.close()
     report = how_many(state, profiles, requests, default_profile=default)
     return _result(report, [entry.request.name for entry in entries])
+
+
+def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
+    """An entry for each shape. Those without a name get one."""
+    if not params.get("shapes"):
+        return build_entries({**params, "name": params.get("name") or SHAPE.format(1)}, per_vm, time.time())
+    shapes = expand(params["shapes"], params, SHAPES)
+    named = [{**shape, "name": shape.get("name") or SHAPE.format(number)} for number, shape in enumerate(shapes.vms, 1)]
+    return build_entries({**params, "name": None, "vms": named}, per_vm, time.time(), shapes.origins, SHAPES)
 
 
 def _result(report: CapacityReport, names: list[str]) -> dict[str, t.Any]:

@@ -272,6 +272,19 @@ def test_modules_that_create_nothing__do_so_too(
     assert untouched.requests() == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "begin"),
+    [
+        ({"memory": 1}, "memory: '1' is not valid"),
+        ({"shapes": [{"name": "a-{n}", "count": 2}, {"memory": 1}]}, "shapes[1].memory: '1' is not valid"),
+        ({"shapes": [{"name": "a"}, {"name": "a"}]}, "name: 'a' is set in 2 entries of shapes"),
+        ({"shapes": [{"name": "a", "count": 2}]}, "shapes[0].name: 'a' has no place for the number"),
+    ],
+)
+def test_error_in_a_shape__names_its_option(planner: Controller, asked: dict[str, Any], begin: str) -> None:
+    assert planner.fail("InvalidRequest", "capacity_info", **asked)["msg"].startswith(begin)
+
+
 def test_what_is_to_be_absent__may_name_what_is_not_there_any_more(
     planner: Controller, untouched: SimulatedCluster
 ) -> None:

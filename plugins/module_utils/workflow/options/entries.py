@@ -155,12 +155,17 @@ def _label(name: str | None, vmid: int | None) -> str:
 
 
 def build_entries(
-    params: Mapping[str, t.Any], per_vm: Iterable[str], now: float, origins: Sequence[int] | None = None
+    params: Mapping[str, t.Any],
+    per_vm: Iterable[str],
+    now: float,
+    origins: Sequence[int] | None = None,
+    option: str = "vms",
 ) -> list[Entry]:
     """Return one entry per VM, checked as far as that is possible without reading the cluster.
 
     per_vm names the options that an entry of C(vms) may have. now is the time of the request, in seconds. origins are
-    the positions of the entries as the user wrote them, if several come from one. Raises InvalidRequest.
+    the positions of the entries as the user wrote them, if several come from one. option is what messages call the
+    list. Raises InvalidRequest.
     """
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
@@ -173,12 +178,12 @@ def build_entries(
     else:
         for name in IDENTITY:
             if common.get(name) is not None:
-                raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of vms")
+                raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of {option}")
         bodies = [_with_defaults(common, body) for body in vms]
         _check_defaults(common, bodies)
     entries = []
     for position, body in enumerate(bodies):
-        where = f"vms[{origins[position] if origins else position}]." if vms else ""
+        where = f"{option}[{origins[position] if origins else position}]." if vms else ""
         _check_sources(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
@@ -189,7 +194,7 @@ def build_entries(
             raise InvalidRequest(text, **error.details) from error
         entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
         entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
-    _check_unique(entries)
+    _check_unique(entries, option)
     _check_groups(entries)
     return entries
 
@@ -331,13 +336,13 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
 
 
-def _check_unique(entries: list[Entry]) -> None:
+def _check_unique(entries: list[Entry], where: str) -> None:
     for option in IDENTITY:
         values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
         twice = [value for value, count in values.items() if count > 1]
         if twice:
             raise InvalidRequest(
-                f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of vms, expected different values"
+                f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of {where}, expected different values"
             )
 
 

@@ -135,22 +135,22 @@ class Expanded:
     series: list[Series]
 
 
-def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any]) -> Expanded:
+def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], option: str = "vms") -> Expanded:
     """Return the entries with each that has a count replaced by one per VM. Raises InvalidRequest.
 
-    defaults are the options at the top of the task.
+    defaults are the options at the top of the task; option is what messages call the list.
     """
     expanded, counting = Expanded([], [], []), count_argument_spec()
     for position, body in enumerate(vms):
         own = {key: value for key, value in body.items() if key not in counting}
         bodies = [own]
         if body.get("count") is not None:
-            series = _series(f"vms[{position}].", body, {**defaults, **_given(body)})
+            series = _series(f"{option}[{position}].", body, {**defaults, **_given(body)})
             start = 1 if body.get("count_start") is None else int(body["count_start"])
             bodies = [{**own, "name": series.name(start + offset)} for offset in range(body["count"])]
             expanded.series.append(series)
         else:
-            _check_uncounted(f"vms[{position}].", body)
+            _check_uncounted(f"{option}[{position}].", body)
         expanded.vms.extend(bodies)
         expanded.origins.extend([position] * len(bodies))
     return expanded
