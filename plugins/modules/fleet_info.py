@@ -148,7 +148,9 @@ unmanaged:
   elements: dict
   sample: [{name: old-crm, vmid: 129, node: pve5, status: stopped, pool: null, tags: []}]
 doubts:
-  description: What could not be compared with certainty, in sentences.
+  description:
+    - What could not be compared with certainty, in sentences. Also a pool of O(only_pool) and tags of O(only_tags) that
+      no guest has, as they may be misspelt.
   returned: success
   type: list
   elements: str

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ..engine.texts import known
 from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
@@ -60,7 +61,9 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     compare = _on_one if params.get("clusters") is None else _on_clusters
     found = compare({**params, **READ_ONLY}, task, look_around=bool(params["unmanaged"] or task.series))
     vms = [_vm(report) for report in found.reports]
-    unmanaged = _unmanaged(found, Guard.of(params)) if params["unmanaged"] else []
+    scope = Guard.of(params)
+    unmanaged = _unmanaged(found, scope) if params["unmanaged"] else []
+    doubts = [*found.doubts, *(_empty(found, scope) if params["unmanaged"] else ())]
     counts = Counter(vm["state"] for vm in vms)
     return {
         "changed": False,
@@ -68,7 +71,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
         "summary": {**{state: counts[state] for state in STATES}, "unmanaged": len(unmanaged)},
         "vms": vms,
         "unmanaged": unmanaged,
-        "doubts": list(found.doubts),
+        "doubts": doubts,
     }
 
 
@@ -180,3 +183,14 @@ def _unmanaged(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
         and guest.name not in names
         and scope.allows(guest)
     ]
+
+
+def _empty(found: Found, scope: Guard) -> Iterator[str]:
+    """The doubts about a pool or tags that no guest has, which may be misspelt."""
+    guests = [guest for _cluster, those in found.guests for guest in those]
+    pools = {guest.pool for guest in guests if guest.pool is not None}
+    if scope.pool is not None and scope.pool not in pools:
+        yield f"only_pool: this user sees no guest in pool {scope.pool!r}; known: {known(pools, scope.pool)}"
+    tags = {tag.lower() for guest in guests for tag in guest.tags}
+    for tag in sorted(scope.tags - tags):
+        yield f"only_tags: no guest has the tag {tag!r}; known: {known(tags, tag)}"

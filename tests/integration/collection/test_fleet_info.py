@@ -93,6 +93,13 @@ def test_fleet__tells_of_vms_that_are_in_no_list(controller: Controller, cluster
         {"name": "ci-1", "vmid": 150, "node": "pve1", "status": "stopped", "pool": "web", "tags": ["ci"]}
     ]
     assert (scoped["clean"], scoped["summary"]["unmanaged"]) == (False, 1)
+    assert scoped["doubts"] == []
+    misspelt = info(controller, {"name": "app-1"}, unmanaged=True, only_pool="wbe", only_tags=["cii"])
+    assert misspelt["unmanaged"] == []
+    assert misspelt["doubts"] == [
+        "only_pool: this user sees no guest in pool 'wbe'; known: web",
+        "only_tags: no guest has the tag 'cii'; known: ci",
+    ]
     assert info(controller, {"name": "app-1"})["clean"] is True
 
 
