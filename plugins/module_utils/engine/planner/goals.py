@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ...plans import Balance
 from ..framework.status import Status
@@ -16,6 +17,9 @@ from .placing import Placer, Task
 
 EXTRA = 4
 """At most this many other guests move so that one guest can reach its goal."""
+
+ROUNDING = 1e-9
+"""A gain up to it is an error of rounding."""
 
 COMPARED = 20
 """At most this many guests that break rules are compared by how many violations their leaving fixes."""
@@ -107,7 +111,8 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
             targets[item.index] = info.index
     while targets:
         # Guests that can return at once may make room for the rest. Others move away only when none can.
-        if not (_brought(board, placer, targets, None, len(targets)) or _brought(board, placer, targets, EXTRA, 1)):
+        at_once = _brought(board, placer, targets, None, len(targets), _brings_back)
+        if not (at_once or _brought(board, placer, targets, EXTRA, 1, _brings_back)):
             break
     for index, node in targets.items():
         item = board.items[index]
@@ -118,15 +123,27 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
     return failed
 
 
-def _brought(board: Board, placer: Placer, targets: dict[int, int], extra: int | None, most: int) -> int:
-    """Bring items to their targets, largest first; return how many arrived."""
+def _brought(
+    board: Board,
+    placer: Placer,
+    targets: dict[int, int],
+    extra: int | None,
+    most: int,
+    why: Callable[[Board, Item, int], str],
+) -> int:
+    """Bring items to their targets, largest first, and drop these from targets; return how many arrived."""
     done = 0
     for index in sorted(targets, key=lambda index: (-board.items[index].share, index)):
         node = targets[index]
-        if done < most and placer.bring(board.items[index], node, extra, f"brings it back to {board.nodes[node].name}"):
+        item = board.items[index]
+        if done < most and placer.bring(item, node, extra, why(board, item, node)):
             del targets[index]
             done += 1
     return done
+
+
+def _brings_back(board: Board, _item: Item, target: int) -> str:
+    return f"brings it back to {board.nodes[target].name}"
 
 
 # --- balance ----------------------------------------------------------------------------------------------------------
@@ -134,35 +151,55 @@ def _brought(board: Board, placer: Placer, targets: dict[int, int], extra: int |
 
 def balance(board: Board, placer: Placer, wanted: Balance) -> None:
     """Move guests from the fullest nodes to the emptiest one while each move gains more than the margin."""
-    hosts = {node for item in board.items if item.movable for node in board.rows(item).nodes}
+    hosts = sorted({node for item in board.items if item.movable for node in board.rows(item).nodes})
+    mark = len(board.trail)
+    moved: Counter[int] = Counter()
     refused: set[tuple[int, int]] = set()
-    while len(hosts) > 1:
-        load = {node: _load(board, node) for node in sorted(hosts)}
-        lowest = min(load, key=lambda node: (load[node], node))
-        if max(load.values()) - load[lowest] <= wanted.threshold:
-            return
-        found = _best_move(board, load, lowest, wanted.margin, refused)
-        if found is None:
-            return
+    while found := _best_move(board, hosts, wanted, refused, ()) or _best_move(board, hosts, wanted, refused, moved):
         item, target = found
-        source = board.nodes[board.node_of(item)].name
-        if not placer.bring(item, target, None, f"balances {source} and {board.nodes[target].name}"):
+        if placer.bring(item, target, None, _balances(board, item, target)):
+            moved[item.index] += 1
+        else:
             refused.add((item.index, target))
+    if max(moved.values(), default=0) > 1:
+        # The first move of a guest seemed good until others moved. It goes straight to its last node.
+        targets = {index: board.node_of(board.items[index]) for index in moved}
+        board.undo(mark)
+        targets = {index: node for index, node in targets.items() if node not in board.items[index].homes}
+        while _brought(board, placer, targets, None, len(targets), _balances):
+            pass
+
+
+def _balances(board: Board, item: Item, target: int) -> str:
+    return f"balances {board.nodes[board.node_of(item)].name} and {board.nodes[target].name}"
 
 
 def _best_move(
-    board: Board, load: Mapping[int, float], target: int, margin: float, refused: set[tuple[int, int]]
+    board: Board,
+    hosts: Iterable[int],
+    wanted: Balance,
+    refused: Collection[tuple[int, int]],
+    again: Collection[int],
 ) -> tuple[Item, int] | None:
-    """Return the move to the target that lowers the fuller of the two nodes most; the fullest sources come first."""
+    """Return the move to the emptiest node that lowers the fuller of the two nodes most; the fullest sources come
+    first. Guests that have moved already are considered if they are in again.
+    """
+    load = {node: _load(board, node) for node in hosts}
+    target = min(load, key=lambda node: (load[node], node), default=NOWHERE)
+    if not load or max(load.values()) - load[target] <= wanted.threshold:
+        return None
     for source in sorted(load, key=lambda node: (-load[node], node)):
         best: tuple[float, int, int] | None = None
         for item in board.on[source].values():
-            moved = board.node_of(item) not in item.homes
-            if not item.movable or moved or item.new or (item.index, target) in refused or not board.fits(item, target):
+            settled = source not in item.homes and item.index not in again
+            if not item.movable or item.new or settled or (item.index, target) in refused:
+                continue
+            if not board.fits(item, target):
                 continue
             after = max(_load(board, source, item, -1), _load(board, target, item, 1))
             gain = load[source] - after
-            if gain >= margin and (best is None or (-gain, item.cost, item.index) < best):
+            # Each move gains something, so that none is ever taken back.
+            if gain > ROUNDING and gain >= wanted.margin and (best is None or (-gain, item.cost, item.index) < best):
                 best = (-gain, item.cost, item.index)
         if best is not None:
             return board.items[best[2]], target

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.plan_walk import walk
 from support.small_cluster import guest, node, profile, vm
@@ -232,6 +232,10 @@ def test_bounds__room_is_made_only_within_the_bytes() -> None:
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 8), st.booleans()), max_size=8),
     st.sampled_from([Goals(repair=True), Goals(consolidate=True), Goals(balance=Balance(0.1, 0.01))]),
 )
+@example(
+    [("a", 3, False), ("a", 3, True), ("b", 1, True), ("c", 1, False), ("c", 1, True), ("c", 1, True), ("c", 4, True)],
+    Goals(balance=Balance(0.1, 0.01)),
+)  # the first move of a guest becomes worse than another one by a move of a larger guest
 def test_goals__a_plan_that_was_carried_out_leaves_nothing_to_do(
     placed: list[tuple[str, int, bool]], goals: Goals
 ) -> None:
