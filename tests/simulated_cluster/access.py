@@ -143,7 +143,7 @@ class Access:
         if who.is_root:
             return True
         held = self.privileges(who, path)
-        return any(p in held for p in privileges) if any_of else all(p in held for p in privileges)
+        return not held.isdisjoint(privileges) if any_of else held.issuperset(privileges)
 
     def require(self, who: Identity, path: str, *privileges: str, any_of: bool = False) -> None:
         """403 in Proxmox's words unless allowed."""

@@ -59,39 +59,29 @@ class Fault:
         return True
 
 
-@dataclass
 class Effects:
     """All faults that apply to one request, together."""
 
-    faults: list[Fault]
-
-    @property
-    def delay(self) -> float:
-        return sum(fault.delay for fault in self.faults)
-
-    @property
-    def hang(self) -> bool:
-        return any(fault.hang for fault in self.faults)
-
-    @property
-    def vmid_taken(self) -> bool:
-        return any(fault.vmid_taken for fault in self.faults)
-
-    @property
-    def no_worker(self) -> bool:
-        return any(fault.no_worker for fault in self.faults)
-
-    @property
-    def refusal(self) -> Fault | None:
-        return next((fault for fault in self.faults if fault.status is not None), None)
-
-    def drops(self, when: str) -> bool:
-        return any(fault.drop == when for fault in self.faults)
+    def __init__(self, faults: list[Fault]) -> None:
+        self.delay = 0.0
+        self.hang = self.vmid_taken = self.no_worker = False
+        self.refusal: Fault | None = None
+        self.drops: set[str | None] = set()
+        self._faults = faults
+        for fault in faults:
+            self.delay += fault.delay
+            self.hang |= fault.hang
+            self.vmid_taken |= fault.vmid_taken
+            self.no_worker |= fault.no_worker
+            if self.refusal is None and fault.status is not None:
+                self.refusal = fault
+            self.drops.add(fault.drop)
 
     @property
     def orders(self) -> Orders:
+        """For each task that the request starts, orders of its own."""
         orders = Orders()
-        for fault in self.faults:
+        for fault in self._faults:
             orders.error = orders.error or fault.task_error
             orders.seconds = fault.task_seconds if fault.task_seconds is not None else orders.seconds
             orders.killed = orders.killed or fault.task_killed

@@ -133,7 +133,7 @@ class Server:
         await cluster.clock.sleep(effects.delay + cluster.timing.request_seconds)
         if effects.hang:
             await asyncio.sleep(3600)
-        if effects.drops("before"):
+        if "before" in effects.drops:
             return _drop(request)
         if effects.refusal is not None:
             fault = effects.refusal
@@ -141,7 +141,7 @@ class Server:
                 return _plain(PlainError(int(fault.status), fault.message or "No route to host"))
             return _error(ApiError(int(fault.status or 500), fault.message or "injected failure"))
         response = await self._answer(request, path, effects, entry)
-        return _drop(request) if effects.drops("after") else response
+        return _drop(request) if "after" in effects.drops else response
 
     async def _answer(
         self, request: web.Request, path: str, effects: Effects, entry: dict[str, Any]
