@@ -42,7 +42,6 @@ class Session:
         self.before_write: Callable[[], None] = lambda: None
         self._api = api
         self._authentication = authentication
-        self._server_time: float | None = None
         self._date: str | None = None
 
     @classmethod
@@ -77,8 +76,11 @@ class Session:
         return self._api.requests_made
 
     def server_time(self) -> float | None:
-        """Return the server's time (seconds since the epoch) at its latest answer; None before the first."""
-        return self._server_time
+        """Return the server's time (seconds since the epoch) at its latest answer; None if no answer had one."""
+        try:
+            return email.utils.parsedate_to_datetime(self._date or "").timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Read path. Repeated when the connection broke or the node did not answer."""
@@ -106,17 +108,8 @@ class Session:
             self.before_write()
         sent = {key: _on_the_wire(value) for key, value in params.items() if value is not None}
         answer = self._api.exchange(method, path, sent, self._authentication, repeatable=repeatable)
-        self._note_time(answer.date)
+        self._date = answer.date or self._date
         return _data(answer, method, path, sent, self.where, self.user)
-
-    def _note_time(self, date: str | None) -> None:
-        if date == self._date:
-            return
-        self._date = date
-        try:
-            self._server_time = email.utils.parsedate_to_datetime(date or "").timestamp()
-        except (ValueError, OverflowError):
-            return
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:

@@ -13,7 +13,7 @@ import functools
 import ipaddress
 import re
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 DEEPEST = 32
@@ -37,7 +37,7 @@ class Row:
     optional: Mapping[str, Kind] = field(default_factory=dict)
 
     def __call__(self, value: t.Any) -> t.Any:
-        if not isinstance(value, (dict, Mapping)):
+        if not isinstance(value, dict):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         checked = dict(value)
         key = ""
@@ -62,7 +62,7 @@ class ByType:
     kinds: Mapping[str, Row]
 
     def __call__(self, value: t.Any) -> t.Any:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         given = value.get("type")
         if given is not None and not isinstance(given, str):
@@ -78,7 +78,7 @@ class Rows:
     kind: Kind
 
     def __call__(self, value: t.Any) -> t.Any:
-        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        if not isinstance(value, list):
             raise WrongShape(f"expected a list, got {_name(value)}")
         rows: list[t.Any] = []
         try:
@@ -96,7 +96,7 @@ class Values:
     kind: Kind
 
     def __call__(self, value: t.Any) -> t.Any:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             raise WrongShape(f"expected a mapping, got {_name(value)}")
         return {key: self.kind(item) for key, item in value.items()}
 
@@ -190,7 +190,7 @@ _INTERFACE = Row(optional={**_texts("name", "hardware-address"), "ip-addresses":
 
 def _interfaces(value: t.Any) -> t.Any:
     """The interfaces that a guest agent reports, or a mapping with the error that it returns instead."""
-    return value if isinstance(value, Mapping) else Rows(_INTERFACE)(value)
+    return value if isinstance(value, dict) else Rows(_INTERFACE)(value)
 
 
 _CHECK = Row(optional=_texts("severity", "message"))
@@ -301,10 +301,10 @@ def require_sane(data: t.Any) -> None:
                 # Written so that NaN, for which every comparison is false, is refused too.
                 if not -_LARGEST < value < _LARGEST:
                     raise WrongShape("a number is not finite, or has too many digits")
-            elif kind is dict or isinstance(value, Mapping):
+            elif kind is dict:
                 below += value
                 below += value.values()
-            elif isinstance(value, (list, tuple)):
+            elif kind is list:
                 below += value
         if not below:
             return
@@ -328,7 +328,7 @@ def _name(value: t.Any) -> str:
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
         (str, "text"),
         ((int, float), "a number"),
-        (Mapping, "a mapping"),
-        (Sequence, "a list"),
+        (dict, "a mapping"),
+        (list, "a list"),
     )
     return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
