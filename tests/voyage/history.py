@@ -34,7 +34,7 @@ from .loop import new_loop
 from .referee import Referee
 from .surroundings import LedgerDatabase, Network, Weather
 from .tasks import APPLY, PLAN_FILE, RUNS, Task
-from .wishes import NAMES, NODES, VMIDS, cluster, parameters
+from .wishes import NAMES, NODES, VMIDS, cluster, parameters, requests
 
 BEGIN = 1_800_000_000.0
 CHAOS_SECONDS = 90.0
@@ -74,7 +74,7 @@ class History:
         self.database = LedgerDatabase(self.actors, self.weather, self.rng)
         self.processes: dict[int, Process] = {}
         self.results: dict[int, dict[str, t.Any]] = {}
-        self.referee = Referee(self.cluster, parameters(roomy=self.roomy, ruled=self.ruled))
+        self.referee = Referee(self.cluster, requests(roomy=self.roomy, ruled=self.ruled))
         network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
         network.watch = self.referee.note
         session_module.Transport = network.transport  # type: ignore[misc, assignment]

@@ -22,10 +22,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Guest,
     HARule,
     Node,
+    Request,
     Snapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 
 from .actors import Process
 from .moves import Moves
@@ -51,10 +50,9 @@ class Referee:
         moves: what controllers move.
     """
 
-    def __init__(self, cluster: Cluster, params: Mapping[str, t.Any]) -> None:
+    def __init__(self, cluster: Cluster, requests: Mapping[str, Request]) -> None:
         self._cluster = cluster
-        entries = build_entries(params, one_vm_argument_spec(), 0.0)
-        self._requests = {entry.request.name: entry.request for entry in entries}
+        self._requests = requests
         self._nodes = tuple(Node(node.name, cores=node.cores, memory=node.memory) for node in cluster.nodes.values())
         self._base = frozenset(guest.vmid for guest in cluster.guests.values() if not guest.template)
         self._seen: list[t.Any] = []

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.draining import drain_nodes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import rebalance
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
+
+from .wishes import VM_OPTIONS
 
 Warn = Callable[[str], None]
 RUNS: dict[str, Callable[[dict[str, t.Any], bool, Warn], dict[str, t.Any]]] = {
-    "qemu_schedule": lambda params, check, warn: schedule(params, one_vm_argument_spec(), check_mode=check, warn=warn),
+    "qemu_schedule": lambda params, check, warn: schedule(params, VM_OPTIONS, check_mode=check, warn=warn),
     "node_drain": lambda params, check, warn: drain_nodes(params, check_mode=check, warn=warn),
     "cluster_rebalance": lambda params, check, warn: rebalance(params, check_mode=check, warn=warn),
 }

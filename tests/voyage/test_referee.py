@@ -14,7 +14,7 @@ from simulated_cluster.model import Guest
 
 from .actors import Process
 from .referee import Broken, Referee
-from .wishes import NAMES, parameters
+from .wishes import NAMES, requests
 from .wishes import cluster as description
 
 
@@ -25,7 +25,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def referee(cluster: Cluster) -> Referee:
-    return Referee(cluster, parameters())
+    return Referee(cluster, requests())
 
 
 def add(cluster: Cluster, vmid: int, name: str, node: str, *, running: bool = False) -> Guest:
@@ -154,7 +154,7 @@ def test_referee__holds_creations_to_the_plan_that_is_applied(referee: Referee, 
 
 def test_referee__sees_a_vm_that_is_not_apart_as_its_ha_rule_says() -> None:
     cluster = build(description(roomy=True, ruled=True))
-    referee = Referee(cluster, parameters(roomy=True, ruled=True))
+    referee = Referee(cluster, requests(roomy=True, ruled=True))
     add(cluster, 101, "db-1", "pve2")
     with pytest.raises(Broken, match="not apart from the VMs of HA rule apart"):
         referee.check()

@@ -17,11 +17,15 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import cluster_rebalance, node_drain, qemu_schedule
 
 NAMES = ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2")
 VMIDS = {name: f"{200 + 10 * number}-{209 + 10 * number}" for number, name in enumerate(NAMES)}
 NODES = ("pve1", "pve2", "pve3", "pve4")
+VM_OPTIONS = one_vm_argument_spec()
 MODULES: dict[str, t.Any] = {
     "qemu_schedule": qemu_schedule,
     "node_drain": node_drain,
@@ -109,3 +113,10 @@ def _parameters(module: str, *, roomy: bool, ruled: bool) -> bytes:
 def parameters(module: str = "qemu_schedule", *, roomy: bool = False, ruled: bool = False) -> dict[str, t.Any]:
     """The options of a task, as its module has them; the caller may change them."""
     return t.cast("dict[str, t.Any]", pickle.loads(_parameters(module, roomy=roomy, ruled=ruled)))
+
+
+@functools.cache
+def requests(*, roomy: bool = False, ruled: bool = False) -> dict[str, Request]:
+    """What a task requests, by the names of the VMs."""
+    entries = build_entries(parameters(roomy=roomy, ruled=ruled), VM_OPTIONS, 0.0)
+    return {entry.request.name: entry.request for entry in entries}
