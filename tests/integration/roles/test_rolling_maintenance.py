@@ -127,6 +127,23 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     assert not (tmp_path / "maintained").exists()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"rolling_maintenance_tasks": "none.yml"}, "rolling_maintenance_tasks: there is no file none.yml"),
+        ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is no node of the cluster"),
+    ],
+)
+def test_mistake__is_found_before_guests_move(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], wrong: dict[str, Any], told: str
+) -> None:
+    run = play("rolling_maintenance", {**options, **wrong})
+
+    assert run.code == 2
+    assert told in run.output
+    assert [r for r in cluster.requests() if r["method"] != "GET"] == []
+
+
 def test_check_mode__shows_the_plans_and_changes_nothing(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
