@@ -33,8 +33,9 @@ R = t.TypeVar("R")
 class Lifecycle:
     """Changes existing VMs and waits until each change is complete. May be used from many threads.
 
-    When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is read before the write is sent
-    again. After three attempts the error is raised.
+    With a name, a VM that turns out to be on another node is started, stopped, paused, resumed or suspended there only
+    if it has that name. When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is read
+    before the write is sent again. After three attempts the error is raised.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower) -> None:
@@ -96,8 +97,6 @@ class Lifecycle:
     def start(self, node: str, vmid: int, name: str | None = None) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. A running VM is not an error.
 
-        With a name, a VM that is found on another node is started only if it has that name.
-
         Only the end of the start task shows that the VM runs: a VM whose start fails is C(running) for a moment. So
         after a lost answer the start is sent again without reading the VM; Proxmox carries it out after the first one.
 
@@ -116,40 +115,25 @@ class Lifecycle:
         return self._where_it_is(node, vmid, name, start_on)
 
     def stop(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error.
-
-        name is as for start.
-        """
+        """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error."""
         return self._switched_off(node, vmid, name, "stop", {})
 
     def shutdown(
         self, node: str, vmid: int, name: str | None = None, *, seconds: int | None = None, force: bool = False
     ) -> str:
-        """Ask the guest to shut down within seconds; with force, stop it after that time. Returns its node.
-
-        name is as for start.
-        """
+        """Ask the guest to shut down within seconds; with force, stop it after that time. Returns its node."""
         return self._switched_off(node, vmid, name, "shutdown", {"timeout": seconds, "forceStop": force})
 
     def pause(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error.
-
-        name is as for start.
-        """
+        """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error."""
         return self._commanded(node, vmid, name, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
 
     def resume(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Let a paused VM continue, and return its node. A VM that is not paused is not an error.
-
-        name is as for start.
-        """
+        """Let a paused VM continue, and return its node. A VM that is not paused is not an error."""
         return self._commanded(node, vmid, name, "resume", {}, lambda now: now.get("qmpstatus") == "running")
 
     def suspend(self, node: str, vmid: int, name: str | None = None) -> str:
-        """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there.
-
-        name is as for start.
-        """
+        """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there."""
         self._quorum.require(f"VM {vmid} was not suspended")
         return self._commanded(
             node, vmid, name, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended"

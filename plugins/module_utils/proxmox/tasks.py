@@ -136,12 +136,7 @@ class TaskResult:
 
 
 class TaskFollower:
-    """Waits for tasks. May be used from many threads.
-
-    Args:
-        reader: the session.
-        timeout: seconds for one task.
-    """
+    """Waits for tasks, for each of them timeout seconds. May be used from many threads."""
 
     def __init__(self, reader: Reader, timeout: float = 600.0, poller: Poller | None = None) -> None:
         self._reader = reader

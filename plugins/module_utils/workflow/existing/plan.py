@@ -57,10 +57,8 @@ class ExistingPlan:
     """The actions for one existing VM.
 
     Attributes:
-        status: the VM's current status.
         changes: its drift; for an unfinished VM, what is left to do.
         config: its config, including pending changes.
-        pending: the pending changes.
         actions: delete, stop, finish, update, and one of start, reboot, restart, pause, resume and suspend, in the
             order they are done.
         unfinished: the content of the mark, if another run began to create the VM.

@@ -122,13 +122,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The VMs of a task, one by one.
-
-    Attributes:
-        vms: the entries, each for one VM.
-        origins: for each of them the position of the entry as the user wrote it.
-        series: those that had a count.
-    """
+    """The entries of a task, one per VM; for each the position of the one that the user wrote; those with a count."""
 
     vms: list[dict[str, t.Any]]
     origins: list[int]
