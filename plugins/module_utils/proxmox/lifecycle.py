@@ -193,7 +193,8 @@ class Lifecycle:
         if config.get("protection"):
             raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
         self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
-        if self._status(node, vmid) not in ("stopped", None):
+        current = self._current(node, vmid)
+        if current is not None and current["status"] != "stopped":
             node = self.stop(node, vmid, name)
             path = f"/nodes/{node}/qemu/{vmid}"
 
@@ -346,11 +347,6 @@ class Lifecycle:
         except PermissionDenied:
             return True
         return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
-
-    def _status(self, node: str, vmid: int) -> str | None:
-        """Return the VM's status now; None when it is not on node."""
-        current = self._current(node, vmid)
-        return None if current is None else str(current["status"])
 
     def _current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
         """Return the VM's current status as Proxmox reports it; None when the VM is not on node."""

@@ -117,6 +117,20 @@ def migrating(reader: Reader) -> frozenset[int]:
     return frozenset(int(vmid) for vmid in running if vmid.isdecimal())
 
 
+def latest_task(
+    reader: Reader, node: str, about: int, types: Collection[str], since: float, user: str | None = None
+) -> str | None:
+    """Return the latest task on node about a guest, as begun_since does; None if there is none or it cannot be read.
+    With a user, only the tasks of that user count.
+    """
+    try:
+        rows = task_rows(reader, node, about)
+    except ConnectionFailed:
+        return None
+    tasks = [task for task in begun_since(rows, types, since) if user in (None, task.user)]
+    return max(tasks, key=lambda task: task.started).text if tasks else None
+
+
 def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], since: float) -> list[Upid]:
     """Return the tasks of these types that began at since or later. since is a time by the clock of the server that
     answered, which may differ a little from that of the tasks' node.

@@ -135,13 +135,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL) -> dict[str,
         "turn": outcome.turn,
         "storages": dict(decision.storages) if decision else {},
         "devices": [
-            {
-                "claim": device.claim,
-                "device": device.device,
-                "node": device.node,
-                "option": device.option,
-                "value": device.value,
-            }
+            {key: getattr(device, key) for key in ("claim", "device", "node", "option", "value")}
             for device in (decision.devices if decision else ())
         ],
         "runner_up": _runner_up(outcome),

@@ -39,7 +39,12 @@ class RecordedReader:
         for path, answer in answers.items():
             if not (isinstance(path, str) and path.startswith("/")):
                 raise InvalidSnapshot(f'snapshot: expected an API path such as "{_REQUIRED_PATH}", got "{path}"')
-            self._answers[_normalized(path)] = _of_any_shape(path, _without_envelope(answer))
+            data = _without_envelope(answer)
+            try:
+                require_sane(data)
+            except WrongShape as error:
+                raise InvalidSnapshot(f'snapshot: "{path}": {error}') from None
+            self._answers[_normalized(path)] = data
         if not isinstance(self._answers.get(_REQUIRED_PATH), list):
             raise InvalidSnapshot(f'snapshot: "{_REQUIRED_PATH}" with its list of rows is missing')
 
@@ -107,14 +112,6 @@ def _read(path: str) -> str:
     if "\0" in path or not Path(path).is_file():
         raise ValueError("there is no such file")
     return Path(path).read_text(encoding="utf-8")
-
-
-def _of_any_shape(path: str, answer: t.Any) -> t.Any:
-    try:
-        require_sane(answer)
-    except WrongShape as error:
-        raise InvalidSnapshot(f'snapshot: "{path}": {error}') from None
-    return answer
 
 
 def _key(path: str, params: Mapping[str, t.Any]) -> str:

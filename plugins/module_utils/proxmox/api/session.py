@@ -106,7 +106,9 @@ class Session:
         repeatable = method == "GET"
         if not repeatable:
             self.before_write()
-        sent = {key: _on_the_wire(value) for key, value in params.items() if value is not None}
+        sent = {
+            key: int(value) if isinstance(value, bool) else value for key, value in params.items() if value is not None
+        }
         answer = self._api.exchange(method, path, sent, self._authentication, repeatable=repeatable)
         self._date = answer.date or self._date
         return _data(answer, method, path, sent, self.where, self.user)
@@ -141,10 +143,6 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
     else:
         return data
     raise ConnectionFailed(f"{where}: {method} {path}: {what}", method=method, path=path, status=answer.status)
-
-
-def _on_the_wire(value: t.Any) -> t.Any:
-    return int(value) if isinstance(value, bool) else value
 
 
 # --- the connection options: hosts, credentials and authentication ---

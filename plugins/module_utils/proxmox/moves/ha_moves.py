@@ -15,7 +15,7 @@ from ...errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
 from ..api.session import Session
 from ..inventory.freshness import HA_BEGINS_WITHIN, HA_MOVING
 from ..inventory.rows import Row
-from ..tasks import WORKERS, TaskFollower, begun_since, task_rows
+from ..tasks import WORKERS, TaskFollower, latest_task
 
 if t.TYPE_CHECKING:
     from ...plans import Move
@@ -92,15 +92,7 @@ class HAMoves:
         return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}, offline
 
     def _failed(self, move: Move, since: float | None) -> TaskFailed:
-        upid = self._worker(move, since)
+        upid = latest_task(self._session, move.source, move.vmid, WORKERS, since or 0.0)
         log = self._tasks.log_tail(upid) if upid else ()
         text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
         return TaskFailed(text, upid=upid, node=move.source, log=list(log))
-
-    def _worker(self, move: Move, since: float | None) -> str | None:
-        try:
-            rows = task_rows(self._session, move.source, move.vmid)
-        except ConnectionFailed:
-            return None
-        late = begun_since(rows, WORKERS, 0.0 if since is None else since)
-        return max(late, key=lambda task: task.started).text if late else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...errors import ApiError, CollectionError, ConnectionFailed, MoveFailed, PlanStale, TaskFailed
+from ...errors import ApiError, CollectionError, MoveFailed, PlanStale, TaskFailed
 from ...plans import HA, LIVE, RESTART, Move
 from ..api.failures import UNREADABLE, AnswerLost, NotImplementedHere
 from ..api.session import Session
@@ -19,7 +19,7 @@ from ..binder import unfenced
 from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
-from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, begun_since, task_rows
+from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, latest_task
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
 
@@ -169,12 +169,7 @@ class Mover:
         """Return the task of a request whose answer was lost, if it was begun."""
         if since is None:
             return None
-        try:
-            rows = task_rows(self._session, move.source, move.vmid)
-        except ConnectionFailed:
-            return None
-        own = [task for task in begun_since(rows, MIGRATIONS, since) if task.user == self._session.user]
-        return max(own, key=lambda task: task.started).text if own else None
+        return latest_task(self._session, move.source, move.vmid, MIGRATIONS, since, self._session.user)
 
     # --- after ---
 
