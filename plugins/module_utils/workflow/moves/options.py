@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...model import GIB
+from ...plans import Bounds
+from ...proxmox.moves.mobility_rules import Permitted
 from ...proxmox.options.values import check_range
 from ..options.common import (
     Spec,
@@ -19,10 +21,6 @@ from ..options.common import (
     search_argument_spec,
     search_steps,
 )
-
-if t.TYPE_CHECKING:
-    from ...plans import Bounds
-    from ...proxmox.moves.mobility_rules import Permitted
 
 REPLAN, STOP = "replan", "stop"
 
@@ -61,9 +59,6 @@ class MoveOptions:
     @classmethod
     def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
         """Raises InvalidRequest for a number that is not possible; where stands before the options in its message."""
-        from ...plans import Bounds
-        from ...proxmox.moves.mobility_rules import Permitted
-
         for option, least in _LEAST.items():
             if params.get(option) is not None:
                 check_range(f"{where}{option}", params[option], least)
