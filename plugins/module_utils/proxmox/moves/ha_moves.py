@@ -8,17 +8,14 @@ The task of such a move only passes the request to the manager; the result shows
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Callable, Collection
 
 from ...errors import ApiError, ConnectionFailed, TaskFailed, TaskTimeout
+from ...plans import Move
 from ..api.session import Session
 from ..inventory.freshness import HA_BEGINS_WITHIN, HA_MOVING
 from ..inventory.rows import Row
 from ..tasks import WORKERS, TaskFollower, latest_task
-
-if t.TYPE_CHECKING:
-    from ...plans import Move
 
 SURE_AFTER = 3.0
 """Seconds for which a guest must not be shown as moving: rows of the cluster's list are up to two seconds old."""

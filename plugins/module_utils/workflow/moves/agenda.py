@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
 from collections import Counter
 from collections.abc import Iterable
 
-if t.TYPE_CHECKING:
-    from ...plans import Move
-    from .options import Caps
+from ...plans import Move
+from .options import Caps
 
 
 class Agenda:

@@ -10,17 +10,15 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
 from ...engine.devices.addresses import OPTIONS, PCI, USB
+from ...engine.devices.constraints import ConstraintError, Matcher, accepts, compiled
 from ...engine.node_selection import asked_for
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import Device, DeviceClaim, DeviceClass, Node, Request
+from ...proxmox.inventory.devices import DeviceNeeds
 from ...proxmox.options.kinds import OF_DRIVER
 from ...proxmox.options.values import invalid, number
 from .common import CLAIM
-
-if t.TYPE_CHECKING:
-    from ...engine.devices.constraints import Matcher
-    from ...proxmox.inventory.devices import DeviceNeeds
 
 _DECIDED = frozenset({"host", "mapping", "mdev"})
 """Properties of a C(hostpciN) or C(usbN) entry that follow from the claim."""
@@ -81,9 +79,6 @@ def device_needs(
     claiming = [(request, may_go) for request in requests if request.devices and (may_go := _nodes_of(request))]
     if not claiming:
         return None
-    from ...engine.devices.constraints import Matcher
-    from ...proxmox.inventory.devices import DeviceNeeds
-
     matcher = Matcher()
 
     def node_may_do(node: Node) -> bool:
@@ -186,8 +181,6 @@ def _driver(where: str, value: object) -> str | None:
 
 
 def _constraints(where: str, given: object) -> tuple[str, ...]:
-    from ...engine.devices.constraints import ConstraintError, compiled
-
     texts = _texts(f"{where}.constraints", given)
     for text in texts:
         try:
@@ -217,8 +210,6 @@ def _nodes_of(request: Request) -> Callable[[Node], bool] | None:
 
 
 def _may_take(claim: DeviceClaim, device: Device, matcher: Matcher) -> bool:
-    from ...engine.devices.constraints import accepts
-
     try:
         return any(accepts(each, claim.name, device, matcher) for each in claim.one_of or (claim,))
     except InvalidRequest:
