@@ -27,7 +27,11 @@ _UNSUPPORTED = re.compile(
 )
 """Ansible's message about options that a module does not have."""
 
-_NO_CHOICE = re.compile(r"value of .*? must be one of: (?P<choices>.*?), got: (?P<value>.*?)( found in .*)?", re.DOTALL)
+_NO_CHOICE = re.compile(
+    r"value of .*? must be one (or more )?of: (?P<choices>.*?)(, got|\. Got no match for): (?P<value>.*?)"
+    r"( found in .*)?",
+    re.DOTALL,
+)
 """Ansible's message about a value that an option cannot have."""
 
 

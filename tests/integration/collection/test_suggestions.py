@@ -26,6 +26,11 @@ def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner
     assert told in planner.run("qemu_schedule", name="web", **options)["msg"]
 
 
+def test_values_of_a_list__are_suggested_too(planner: Controller) -> None:
+    failed = planner.run("cluster_rebalance", goals=["repair", "balanc"], check=True)
+    assert failed["msg"].endswith("Got no match for: balanc; did you mean balance?")
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
