@@ -238,7 +238,7 @@ def warnings_of(reports: Iterable[VMReport]) -> list[str]:
             alike.setdefault(text.removeprefix(label), (text, []))[1].append(label)
     return [
         f"{text.removesuffix('.')}. The same applies to {', '.join(first(others, LABELS_TOLD))}." if others else text
-        for text, (_, *others) in alike.values()
+        for text, (_first, *others) in alike.values()
     ]
 
 
