@@ -94,10 +94,12 @@ class Chaos:
         for process in self._history.processes.values():
             process.frozen_until = 0.0
 
-    def clean_up_by_hand(self) -> None:
+    def clean_up_by_hand(self) -> bool:
         """What only a human may: remove locks of workers that have died, what these left on other nodes, and VMs that
         were renamed, which take the room of those that are wanted. And take VMs that nobody wanted as HA resources out
         of their rules: Proxmox knows a resource by its VMID alone, which one may have got as a controller added it.
+
+        Return whether that gives the HA manager something to do.
         """
         cluster = self._history.cluster
         for guest in cluster.guests.values():
@@ -111,9 +113,11 @@ class Chaos:
                 cluster.ha.remove(cluster.ha.sid(guest))
         for vmid in self._renamed & cluster.guests.keys():
             self._remove(cluster.guests[vmid])
-        for sid in sorted(cluster.ha._failed & cluster.ha.resources.keys()):
+        failed = sorted(cluster.ha._failed & cluster.ha.resources.keys())
+        for sid in failed:
             self._history.log(f"a human takes {sid} out of state error")
             self._do(lambda sid=sid: (cluster.ha.set_state(sid, "disabled"), cluster.ha.set_state(sid, "started")))
+        return bool(failed)
 
     def next_time(self) -> float | None:
         """When something is to be done."""

@@ -147,7 +147,8 @@ class History:
         self.log("the faults are over")
         self._until(lambda: all(process.ended for process in self.processes.values()), "the runs do not end")
         self._rest()
-        self.chaos.clean_up_by_hand()
+        if self.chaos.clean_up_by_hand():
+            self._rest()
         tasks = self._goals()
         self._reach(tasks)
         if self.ruled:

@@ -67,7 +67,8 @@ class Moves:
             return True
         if ":hamigrate:" not in asked.upid:
             return False
-        service = self._cluster.ha.manager.services.get(f"vm:{asked.move.vmid}")
+        kind = "ct" if asked.move.kind == "lxc" else "vm"
+        service = self._cluster.ha.manager.services.get(f"{kind}:{asked.move.vmid}")
         if service is None:
             return False
         requested = service.request is not None and service.request[1] == asked.move.target

@@ -70,6 +70,9 @@ _CLOCK_SLACK = 5.0
 WORKERS = frozenset({"qmigrate", "vzmigrate"})
 """The types of tasks that move a guest: the HA manager starts such tasks as well."""
 
+MIGRATIONS = WORKERS | {"hamigrate"}
+"""These, and the task that asks the HA manager to move a guest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upid:
@@ -111,9 +114,11 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
 
 
 def migrating(reader: Reader) -> frozenset[int]:
-    """Return the VMIDs of the guests whose migration runs now, as far as this user may see that."""
+    """Return the VMIDs of the guests whose migration runs now, or is being requested of the HA manager, as far as this
+    user may see that.
+    """
     rows = read_rows(reader, "/cluster/tasks") or ()
-    running = (str(row.get("id")) for row in rows if row.get("type") in WORKERS and "endtime" not in row)
+    running = (str(row.get("id")) for row in rows if row.get("type") in MIGRATIONS and "endtime" not in row)
     return frozenset(int(vmid) for vmid in running if vmid.isdecimal())
 
 

@@ -97,7 +97,7 @@ def count_reservations(
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
         if reservation.source:
-            over, late = _move_is_over(guest, reservation), guest is not None and guest.memory <= 0
+            over, late = _move_is_over(guest, reservation, snapshot.migrating), guest is not None and guest.memory <= 0
             if guest is not None and late:
                 guest = shown[guest.vmid] = _as_created(guest, reservation)
             if guest is not None and not over:
@@ -258,11 +258,13 @@ def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
     return replace(whole, guests=(*whole.guests, *moving), ha_rules=rules)
 
 
-def _move_is_over(guest: Guest | None, reservation: Reservation) -> bool:
+def _move_is_over(guest: Guest | None, reservation: Reservation, migrating: Collection[int]) -> bool:
     """Whether a move has ended although its reservation still exists: the guest is shown on its target, or it is shown
-    at rest long after the last sign of life of the holder.
+    at rest long after the last sign of life of the holder. migrating are the guests that a task migrates, or asks the
+    HA manager to migrate.
     """
-    if guest is not None and (guest.lock == "migrate" or (guest.ha_managed and guest.ha_state in HA_MOVING)):
+    moving_by_ha = guest is not None and guest.ha_managed and guest.ha_state in HA_MOVING
+    if guest is not None and (guest.lock == "migrate" or guest.vmid in migrating or moving_by_ha):
         return False
     arrived = guest is not None and guest.node == reservation.node
     if arrived and (reservation.phase == "created" or reservation.forsaken):

@@ -309,6 +309,12 @@ def test_a_move__is_over_when_the_cluster_shows_it_or_its_holder_is_gone_and_not
     assert (found.fulfilled == {100}, found.under_way == ()) == (over, over)
 
 
+def test_a_move_of_a_killed_controller__is_not_over_while_its_task_runs() -> None:
+    cluster = Snapshot((node("pve1"), node("pve2")), (guest(100, "pve1", name="web-1"),), migrating=frozenset({100}))
+    found = count_reservations(cluster, [moved(forsaken=True, quiet=2000.0)])
+    assert (found.fulfilled, [other.node for other in found.under_way]) == (frozenset(), ["pve2"])
+
+
 @pytest.mark.parametrize("positive", [False, True])
 def test_a_guest_that_is_being_moved__is_kept_apart_on_both_nodes_by_its_ha_rule(positive: bool) -> None:
     rule = HARule("rule", "resource-affinity", frozenset({100}), positive=positive)

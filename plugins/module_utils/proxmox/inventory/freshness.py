@@ -23,7 +23,7 @@ from ...model import Guest, Snapshot
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
-from ..tasks import WORKERS
+from ..tasks import MIGRATIONS
 from .rows import Row, guest_of_row, is_unfiltered, read_rows
 
 # Tasks after which a guest's row may show an old name, size, status or template flag for a while.
@@ -173,7 +173,7 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
     tasks = _tasks(reader)
     running = [task for task in tasks if "endtime" not in task]
-    migrating = _vmids_of(running, WORKERS)
+    migrating = _vmids_of(running, MIGRATIONS)
     if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
         return _Doubts(everyone, everyone, migrating=migrating)

@@ -19,12 +19,9 @@ from ..binder import unfenced
 from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
-from ..tasks import BUSY_PAUSE, SENDINGS, TaskFollower, Upid, latest_task
+from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
-
-MIGRATIONS = frozenset({"qmigrate", "vzmigrate", "hamigrate"})
-"""The types of tasks that a request to migrate starts."""
 
 _LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
 

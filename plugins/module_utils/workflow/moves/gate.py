@@ -17,6 +17,7 @@ from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
 from ...proxmox.moves.mover import label, stale
+from ...proxmox.tasks import migrating
 from ...reservations.ledger import Cycle, Fence
 from ...reservations.records import Reservation, move_name
 from ..access import Access
@@ -62,7 +63,8 @@ class MoveGate:
         self.in_progress: set[int] = set(access.claimed)
 
     def admit(self, move: Move) -> Pass:
-        """Check a move against the cluster and the reservations of others, and reserve it. One request.
+        """Check a move against the cluster and the reservations of others, and reserve it. One request, two if a
+        controller died while it moved a guest.
 
         Raises PlanStale if the guest or its target is not as planned or the capacity is gone, PlanUnlawful if the law
         forbids the move nevertheless, and what the ledger raises: AlreadyReserved if another process moves the guest.
@@ -97,7 +99,11 @@ class MoveGate:
 
     def _counted(self, cycle: Cycle) -> Counted:
         reservations = self._access.of_others(cycle.reservations())
-        counted = count_reservations(self._view(self._access.glance()), reservations)
+        snapshot = self._access.glance()
+        if any(reservation.source and reservation.forsaken for reservation in reservations):
+            # The task of a killed controller goes on, and may ask the HA manager for the move late.
+            snapshot = replace(snapshot, migrating=migrating(self._access.reader))
+        counted = count_reservations(self._view(snapshot), reservations)
         cycle.confirm(counted.fulfilled)
         return counted
 
