@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ...plans import Balance
 from ..framework.status import Status
@@ -14,15 +14,16 @@ from ..texts import of_one
 from .board import NOWHERE, Board
 from .items import Item
 from .placing import Placer, Task
+from .reach import ROUNDING
 
 EXTRA = 4
 """At most this many other guests move so that one guest can reach its goal."""
 
-ROUNDING = 1e-9
-"""A gain up to it is an error of rounding."""
-
 COMPARED = 20
 """At most this many guests that break rules are compared by how many violations their leaving fixes."""
+
+# Why a guest moves.
+BRINGS_BACK, BALANCES = "brings it back to {target}", "balances {source} and {target}"
 
 
 # --- repair -----------------------------------------------------------------------------------------------------------
@@ -111,8 +112,8 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
             targets[item.index] = info.index
     while targets:
         # Guests that can return at once may make room for the rest. Others move away only when none can.
-        at_once = _brought(board, placer, targets, None, len(targets), _brings_back)
-        if not (at_once or _brought(board, placer, targets, EXTRA, 1, _brings_back)):
+        at_once = _brought(board, placer, targets, None, len(targets), BRINGS_BACK)
+        if not (at_once or _brought(board, placer, targets, EXTRA, 1, BRINGS_BACK)):
             break
     for index, node in targets.items():
         item = board.items[index]
@@ -129,21 +130,21 @@ def _brought(
     targets: dict[int, int],
     extra: int | None,
     most: int,
-    why: Callable[[Board, Item, int], str],
+    why: str,
 ) -> int:
     """Bring items to their targets, largest first, and drop these from targets; return how many arrived."""
     done = 0
     for index in sorted(targets, key=lambda index: (-board.items[index].share, index)):
         node = targets[index]
         item = board.items[index]
-        if done < most and placer.bring(item, node, extra, why(board, item, node)):
+        if done < most and placer.bring(item, node, extra, _told(board, item, node, why)):
             del targets[index]
             done += 1
     return done
 
 
-def _brings_back(board: Board, _item: Item, target: int) -> str:
-    return f"brings it back to {board.nodes[target].name}"
+def _told(board: Board, item: Item, target: int, why: str) -> str:
+    return why.format(source=board.nodes[board.node_of(item)].name, target=board.nodes[target].name)
 
 
 # --- balance ----------------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def balance(board: Board, placer: Placer, wanted: Balance) -> None:
     refused: set[tuple[int, int]] = set()
     while found := _best_move(board, hosts, wanted, refused, ()) or _best_move(board, hosts, wanted, refused, moved):
         item, target = found
-        if placer.bring(item, target, None, _balances(board, item, target)):
+        if placer.bring(item, target, None, _told(board, item, target, BALANCES)):
             moved[item.index] += 1
         else:
             refused.add((item.index, target))
@@ -166,12 +167,8 @@ def balance(board: Board, placer: Placer, wanted: Balance) -> None:
         targets = {index: board.node_of(board.items[index]) for index in moved}
         board.undo(mark)
         targets = {index: node for index, node in targets.items() if node not in board.items[index].homes}
-        while _brought(board, placer, targets, None, len(targets), _balances):
+        while _brought(board, placer, targets, None, len(targets), BALANCES):
             pass
-
-
-def _balances(board: Board, item: Item, target: int) -> str:
-    return f"balances {board.nodes[board.node_of(item)].name} and {board.nodes[target].name}"
 
 
 def _best_move(
