@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..model import Request
 from .cache import ClusterState
@@ -68,18 +68,22 @@ def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
 
 
 def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
-    read = [info.node.bridges for info in cluster.nodes if info.node.online]
-    there = {bridge for bridges in read if bridges is not None for bridge in bridges}
-    for name in sorted(request.bridges - there):
-        if read and None not in read:
+    there = _on_any_node([info.node.bridges for info in cluster.nodes if info.node.online])
+    if there is not None:
+        for name in sorted(request.bridges - there):
             yield f"no bridge '{name}', known: {known(there, name)}"
 
 
 def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:
-    read = [info.node.cpu_models for info in cluster.nodes if info.node.online]
-    there = {name for models in read if models is not None for name in models}
-    if request.cpu_type is not None and request.cpu_type not in there and read and None not in read:
+    there = _on_any_node([info.node.cpu_models for info in cluster.nodes if info.node.online])
+    if request.cpu_type is not None and there is not None and request.cpu_type not in there:
         yield f"no CPU type '{request.cpu_type}', known: {known(there, request.cpu_type)}"
+
+
+def _on_any_node(names: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+    """The union of what was read of each node; None if something was not read."""
+    read = [each for each in names if each is not None]
+    return frozenset().union(*read) if read and len(read) == len(names) else None
 
 
 def _storages(request: Request) -> Iterator[str]:
