@@ -15,7 +15,7 @@ from types import MappingProxyType
 from ..engine.cache import ClusterState
 from ..engine.standing_rules import merged
 from ..model import NO_CONSTRAINTS, Decision, Guest, HARule, Request, Snapshot
-from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, HA_MOVING, KnownGuest
+from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, KnownGuest, is_moved_by_ha
 from ..proxmox.options.values import static_addresses
 from ..reservations.records import Reservation, move_name
 from .options.entries import Entry
@@ -263,8 +263,7 @@ def _move_is_over(guest: Guest | None, reservation: Reservation, migrating: Coll
     at rest long after the last sign of life of the holder. migrating are the guests that a task migrates, or asks the
     HA manager to migrate.
     """
-    moving_by_ha = guest is not None and guest.ha_managed and guest.ha_state in HA_MOVING
-    if guest is not None and (guest.lock == "migrate" or guest.vmid in migrating or moving_by_ha):
+    if guest is not None and (guest.lock == "migrate" or guest.vmid in migrating or is_moved_by_ha(guest)):
         return False
     arrived = guest is not None and guest.node == reservation.node
     if arrived and (reservation.phase == "created" or reservation.forsaken):

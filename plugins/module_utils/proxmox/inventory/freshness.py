@@ -155,6 +155,11 @@ def settle(
     return _with_moved(reader, settled, missing) if missing else settled
 
 
+def is_moved_by_ha(guest: Guest) -> bool:
+    """Whether the HA manager moves a guest at present."""
+    return guest.ha_managed and guest.ha_state in HA_MOVING
+
+
 def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = None) -> dict[str, t.Any] | None:
     """Return the config of one VM as it will be after its next start, or None when there is no such VM on node.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ...engine.cache import ClusterState
 from ...model import Snapshot
 from ...plans import Goals
-from ...proxmox.inventory.freshness import HA_MOVING
+from ...proxmox.inventory.freshness import is_moved_by_ha
 from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.tasks import migrating
 from ...reservations.records import Reservation
@@ -94,7 +94,7 @@ def busy_guests(counted: Counted, reservations: Iterable[Reservation], migration
     guests = counted.snapshot.guests
     moved = {each.vmid for each in reservations if each.source and not each.forsaken}
     moved &= {-guest.vmid for guest in counted.under_way}
-    moved |= {guest.vmid for guest in guests if guest.ha_managed and guest.ha_state in HA_MOVING}
+    moved |= {guest.vmid for guest in guests if is_moved_by_ha(guest)}
     moved.update(migrations)
     return {
         **dict.fromkeys(counted.being_created, CREATED_BY_OTHERS),
