@@ -17,9 +17,9 @@ from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
 from ..engine.standing_rules import StandingRules
-from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
+from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
-from ..proxmox.api.failures import NotRecorded
+from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
 from ..proxmox.api.session import Session
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
@@ -179,7 +179,7 @@ class Access:
         """Whether it is certain that node has no VM with this VMID."""
         try:
             return read_config(self.reader, node, vmid) is None
-        except (ApiError, ConnectionFailed, PermissionDenied, NotRecorded):
+        except UNREADABLE:
             return False
 
     def glance(self) -> Snapshot:

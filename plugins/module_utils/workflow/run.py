@@ -287,15 +287,13 @@ class Run:
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=self._writes)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         for job in due:
-            if job.state is State.DECIDED and job.decision is not None and job.decision.request.ha is not None:
-                node = job.decision.node
-                local = {each.name for each in placement.snapshot.storages if each.node == node and not each.shared}
-                job.warn(*ha_cautions(job.decision, local))
-            copied = job.entry.clone is not None or job.entry.backup is not None
-            if job.state is State.DECIDED and job.decision is not None and not copied:
+            if job.state is not State.DECIDED or job.decision is None:
+                continue
+            job.warn(*ha_cautions(job.decision, placement.snapshot.storages))
+            if job.entry.clone is None and job.entry.backup is None:
                 # A clone or a restored VM also has options that were not requested.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
-            if job.state is State.DECIDED and job.nameless and not self._writes:
+            if job.nameless and not self._writes:
                 job.warn(unclear(job.nameless))
         return placement
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...engine.texts import hint
 from ...errors import InvalidRequest
-from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request
+from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .conversions import Value
 from .drives import SIZE_EXPECTED, Drive
 from .kinds import BOOT, CPU, IPCONFIG, NET
@@ -236,14 +236,15 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
     return cautions
 
 
-def ha_cautions(decision: Decision, local: Collection[str]) -> list[str]:
-    """A warning if the VM becomes an HA resource with disks on local storages. local are those of its node."""
+def ha_cautions(decision: Decision, storages: Iterable[Storage]) -> list[str]:
+    """A warning if the VM becomes an HA resource with disks on local storages. storages are those of the cluster."""
     request, template = decision.request, decision.template
     if request.ha is None or request.ha.state in ("disabled", "ignored"):
         return []
     # Proxmox VE creates a missing cloud-init drive when it starts the VM.
     made_anew = {slot for slot, drive in drives_of(request.options).items() if drive.cloudinit}
     made_anew |= template.copied if template is not None else frozenset()
+    local = {each.name for each in storages if each.node == decision.node and not each.shared}
     disks = [
         f"{slot} on {storage}"
         for slot, storage in sorted(decision.storages.items())
