@@ -90,7 +90,7 @@ def arrived(decision: Decision, snapshot: Snapshot) -> Guest:
 def own_vmid(cluster: Cluster, case: Case) -> Iterator[str]:
     """A VM has a VMID of its own, and the one that was requested."""
     vmid = case.vm.vmid
-    if vmid in cluster.there or vmid in cluster.snapshot.vmids_unseen:
+    if vmid in cluster.vmids or vmid in cluster.snapshot.vmids_unseen:
         yield "its VMID is taken"
     if case.request.vmid not in (None, vmid):
         yield f"VMID {case.request.vmid} was requested"
@@ -161,7 +161,7 @@ def vcpus(cluster: Cluster, case: Case) -> Iterator[str]:
     """The vCPUs of a node's VMs are within the overcommit ratio."""
     node, limit = case.node, case.in_force.cpu
     allowed = _allocatable(case.vm, limit, node.cores, node.reserved_cores, node.cpu_ratio)
-    if _exceeds(cluster.vcpus[node.name, limit.include_stopped] + case.vm.cores, allowed):
+    if _exceeds(sum(each.cores for each in _counted(cluster, case, limit)), allowed):
         yield f"too many vCPUs of {node.name} are taken"
 
 
@@ -169,8 +169,13 @@ def memory(cluster: Cluster, case: Case) -> Iterator[str]:
     """The memory of a node's VMs is within the overcommit ratio."""
     node, limit = case.node, case.in_force.memory
     allowed = _allocatable(case.vm, limit, node.memory, node.reserved_memory, node.memory_ratio)
-    if _exceeds(cluster.memory[node.name, limit.include_stopped] + case.vm.memory, allowed):
+    if _exceeds(sum(each.memory for each in _counted(cluster, case, limit)), allowed):
         yield f"too much memory of {node.name} is taken"
+
+
+def _counted(cluster: Cluster, case: Case, limit: Overcommit) -> list[Guest]:
+    there = (each for each in cluster.on[case.node.name] if not each.template)
+    return [case.vm, *(each for each in there if each.running or limit.include_stopped)]
 
 
 def _allocatable(vm: Guest, limit: Overcommit, size: float, reserved: float | None, ratio: float | None) -> float:
@@ -191,10 +196,11 @@ def _exceeds(taken: float, limit: float) -> bool:
 def guests(cluster: Cluster, case: Case) -> Iterator[str]:
     """A node has no more guests than it may, nor guests with one of the VM's tags."""
     node, in_force = case.node.name, case.in_force
-    if in_force.max_guests is not None and cluster.counts[node, None] >= in_force.max_guests:
+    there = [each for each in cluster.on[node] if not each.template]
+    if in_force.max_guests is not None and len(there) >= in_force.max_guests:
         yield f"there are too many guests on {node}"
     for tag in case.vm.tags & in_force.max_tagged.keys():
-        if cluster.counts[node, tag] >= in_force.max_tagged[tag]:
+        if sum(tag in each.tags for each in there) >= in_force.max_tagged[tag]:
             yield f"there are too many guests on {node} with tag {tag}"
 
 
@@ -271,7 +277,7 @@ def template_locality(cluster: Cluster, case: Case) -> Iterator[str]:
 def devices(cluster: Cluster, case: Case) -> Iterator[str]:
     """Every claim has its devices of the node, which work and are free, and are no parts of others that are taken."""
     given, node = case.decision.devices, case.node.name
-    taken = cluster.held[node] + Counter(case.vm.devices)
+    taken = Counter(held for guest in (*cluster.on[node], case.vm) for held in guest.devices)
     for claim in case.request.devices:
         if sum(each.claim == claim.name for each in given) not in {each.count for each in claim.one_of or (claim,)}:
             yield f"device claim {claim.name} is not met"
@@ -300,9 +306,8 @@ def anti_affinity(cluster: Cluster, case: Case) -> Iterator[str]:
     apart = [term for term in case.request.affinity if term.required and not term.together]
     beside = (cluster.selected(each.selector, each.topology_key)[label(case.node, each.topology_key)] for each in apart)
     repelled = (
-        selects(selector, case.vm)
-        for key, selectors in cluster.repelled.items()
-        for selector in selectors.get(label(case.node, key) or "", ())
+        domain == label(case.node, key) is not None and selects(selector, case.vm)
+        for key, domain, selector in cluster.repelled
     )
     if any(beside) or any(repelled):
         yield "it is not apart from VMs that it must be apart from"
@@ -325,23 +330,23 @@ def spread(cluster: Cluster, case: Case) -> Iterator[str]:
     """
     request = case.request
     hard = [constraint for constraint in request.topology_spread if constraint.hard]
-    keys = tuple(constraint.topology_key for constraint in hard)
-
-    def counts(node: Node) -> bool:
-        allowed = all(OF_NODE[plugin](node, request) for plugin in ("NodeName", "NodeRegex", "NodeAffinity"))
-        return allowed and all(label(node, key) is not None for key in keys)
-
-    known_as = request.node, _pattern(request), request.node_required, keys
-    for constraint, key in zip(hard, keys, strict=True):
-        found, domain = cluster.selected(constraint.selector, key, counts, known_as), label(case.node, key)
-        skew = found[domain] + selects(constraint.selector, case.vm) - min(found.values(), default=0)
+    allowed = [
+        node
+        for node in (cluster.nodes.values() if hard else ())
+        if all(OF_NODE[plugin](node, request) for plugin in ("NodeName", "NodeRegex", "NodeAffinity"))
+        and all(label(node, constraint.topology_key) is not None for constraint in hard)
+    ]
+    for constraint in hard:
+        key, selector = constraint.topology_key, constraint.selector
+        found, domain = cluster.selected(selector, key, allowed), label(case.node, key)
+        skew = found[domain] + selects(selector, case.vm) - min(found.values(), default=0)
         if domain is None or skew > constraint.max_skew:
             yield f"it is not spread over {key} within {constraint.max_skew}"
 
 
 def ha_rules(cluster: Cluster, case: Case) -> Iterator[str]:
     """The HA manager would not move the VM because of a rule that it joins, or that has its VMID already."""
-    intent, vmid, here = case.request.ha, case.vm.vmid, cluster.on[case.node.name]
+    intent, vmid = case.request.ha, case.vm.vmid
     if intent is None:
         return
     rules = [rule for rule in cluster.snapshot.ha_rules if not rule.disabled]
@@ -353,14 +358,14 @@ def ha_rules(cluster: Cluster, case: Case) -> Iterator[str]:
     # Rules also keep a VM with those that others are kept with.
     while (larger := together.union(*(each for each in positive if each & together))) != together:
         together = larger
-    kept = together - {vmid}
+    kept, here = together - {vmid}, {each.vmid for each in cluster.on[case.node.name]}
     for rule in own:
         if rule.type == "node-affinity":
             only = sum(each.type == rule.type for each in own) == 1
             if only and rule.strict and case.node.name not in rule.nodes:
                 yield f"it is not on a node of HA rule {rule.name}"
         elif rule.positive:
-            if kept & cluster.there and not kept & here:
+            if kept & cluster.vmids and not kept & here:
                 yield f"it is not with the VMs of HA rule {rule.name}"
         elif (members[rule.name] - together) & here:
             yield f"it is not apart from the VMs of HA rule {rule.name}"
