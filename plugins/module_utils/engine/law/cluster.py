@@ -32,7 +32,7 @@ class Cluster:
         self.joined: dict[str | None, set[int]] = defaultdict(set)
         self.names: set[str | None] = set()
         self.used = Counter({place(storage): storage.used for storage in snapshot.storages})
-        self.repelled: set[tuple[str, str | None, Selector]] = set()
+        self.repelled: set[tuple[str, str, Selector]] = set()
         self._selected: dict[Selector, Counter[str]] = {}  # by node
         for guest in snapshot.guests:
             self.add(guest)
@@ -52,8 +52,8 @@ class Cluster:
             counts[guest.node] += selects(selector, guest)
         if not guest.template and guest.node in self.nodes:
             for term in guest.constraints.affinity:
-                if term.required and not term.together:
-                    domain = label(self.nodes[guest.node], term.topology_key)
+                domain = label(self.nodes[guest.node], term.topology_key)
+                if term.required and not term.together and domain is not None:
                     self.repelled.add((term.topology_key, domain, term.selector))
 
     def selected(self, selector: Selector, key: str, nodes: Iterable[Node] | None = None) -> Counter[str | None]:

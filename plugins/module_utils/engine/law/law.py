@@ -306,8 +306,7 @@ def anti_affinity(cluster: Cluster, case: Case) -> Iterator[str]:
     apart = [term for term in case.request.affinity if term.required and not term.together]
     beside = (cluster.selected(each.selector, each.topology_key)[label(case.node, each.topology_key)] for each in apart)
     repelled = (
-        domain == label(case.node, key) is not None and selects(selector, case.vm)
-        for key, domain, selector in cluster.repelled
+        domain == label(case.node, key) and selects(selector, case.vm) for key, domain, selector in cluster.repelled
     )
     if any(beside) or any(repelled):
         yield "it is not apart from VMs that it must be apart from"
