@@ -11,8 +11,8 @@ short_description: Guests of a Proxmox VE cluster as an inventory
 version_added: 1.1.0
 description:
   - Adds the VMs and containers of a cluster as hosts. Templates and guests that are being created are left out.
-  - Costs one API request, whatever the number of guests. The options O(configs) and O(addresses) cost one request per
-    guest each.
+  - Costs two API requests, whatever the number of guests, and one per node on which guests changed within the last 30
+    seconds. The options O(configs) and O(addresses) cost one request per guest each.
   - The source is a YAML file whose key C(plugin) is V(qemu_scheduler.proxmox.cluster). Its name ends in C(.yml) or
     C(.yaml).
   - A host is named after its guest, or by its VMID if the guest has no name. Guests that share a name get their VMID as
@@ -85,8 +85,9 @@ options:
 notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
   - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses.
-  - Proxmox VE shows changes of names and states up to about ten seconds late. Names of new guests are read from their
-    nodes, which costs one request per node.
+  - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
+    that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
+    not see the tasks of other users, and reads the guests of every node.
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - module: qemu_scheduler.proxmox.vm_address_info
@@ -146,7 +147,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests impo
     GuestReader,
     groups_of,
     host_names,
-    variables_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import untrusted
 
@@ -213,15 +213,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         late = [expression for expression in filters if any(name in expression for name in DETAILS)]
         early = [expression for expression in filters if expression not in late]
         wanted = {
-            int(row["vmid"]): (row, variables)
-            for row in reader.guests()
-            if row["type"] in self.get_option("types") and self._passes(early, variables := variables_of(row))
+            guest["proxmox_vmid"]: {**guest}
+            for guest in reader.guests()
+            if guest["proxmox_type"] in self.get_option("types") and self._passes(early, guest)
         }
-        rows = [row for row, _variables in wanted.values()]
         sources: list[str] = self.get_option("addresses")
-        configs = reader.configs(rows) if self.get_option("configs") or "static" in sources else {}
-        agents = reader.agents(rows) if "agent" in sources else {}
-        for vmid, (_row, variables) in wanted.items():
+        configs = reader.configs(wanted.values()) if self.get_option("configs") or "static" in sources else {}
+        agents = reader.agents(wanted.values()) if "agent" in sources else {}
+        for vmid, variables in wanted.items():
             config = configs.get(str(vmid))
             if self.get_option("configs"):
                 variables["proxmox_config"] = config
@@ -234,7 +233,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 variables["proxmox_addresses"] = [address for address in addresses if within(address, networks)]
                 if variables["proxmox_addresses"]:
                     variables["ansible_host"] = variables["proxmox_addresses"][0]
-        return [variables for _row, variables in wanted.values() if self._passes(late, variables)]
+        return [variables for variables in wanted.values() if self._passes(late, variables)]
 
     def _passes(self, filters: list[str], variables: Variables) -> bool:
         for expression in filters:

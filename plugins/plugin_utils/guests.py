@@ -9,16 +9,15 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF, Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader, in_parallel
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.rows import (
-    GUEST_KINDS,
-    Row,
-    guest_of_row,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import agent_addresses
+
+Variables = dict[str, t.Any]
+"""The variables of a host."""
 
 
 class GuestReader:
@@ -34,39 +33,42 @@ class GuestReader:
         self._reader: Reader | None = None
         self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}})
 
-    def guests(self) -> list[Row]:
-        """Return the rows of guests, without templates and guests that are being created.
+    def guests(self) -> list[Variables]:
+        """Return the variables of guests in the order of their VMIDs.
 
-        Takes one request, and one per node with guests that do not show their name yet.
+        Templates and guests that are being created are left out.
+
+        Takes two requests (three if the cluster has no tasks), and one per node on which guests changed within the last
+        30 seconds. A user without Sys.Audit does not see the tasks of others, so that every node with guests is read.
         """
         if self.data["guests"] is None:
             self.data["guests"] = _read_guests(self._reading())
-        return t.cast("list[Row]", self.data["guests"])
+        return t.cast("list[Variables]", self.data["guests"])
 
-    def configs(self, guests: Iterable[Row]) -> Mapping[str, dict[str, t.Any] | None]:
+    def configs(self, guests: Iterable[Variables]) -> Mapping[str, dict[str, t.Any] | None]:
         """Return the config of each guest by its VMID, None if it could not be read. Takes one request each."""
         return self._details("configs", guests, _read_config)
 
-    def agents(self, guests: Iterable[Row]) -> Mapping[str, list[str]]:
+    def agents(self, guests: Iterable[Variables]) -> Mapping[str, list[str]]:
         """Return the addresses that the agents of running VMs report, by VMID. Takes one request each.
 
         No request is sent for a VM whose config was read and does not enable the agent.
         """
         configs = self.data["configs"]
         running = [
-            row
-            for row in guests
-            if row["type"] == "qemu"
-            and guest_of_row(row).status not in OFF
-            and "agent" in (configs.get(str(row["vmid"])) or {"agent": None})
+            each
+            for each in guests
+            if each["proxmox_type"] == "qemu"
+            and each["proxmox_status"] not in OFF
+            and "agent" in (configs.get(str(each["proxmox_vmid"])) or {"agent": None})
         ]
         return self._details("agents", running, _read_agent)
 
     def _details(
-        self, subject: str, guests: Iterable[Row], read: Callable[[Reader, Row], t.Any]
+        self, subject: str, guests: Iterable[Variables], read: Callable[[Reader, Variables], t.Any]
     ) -> Mapping[str, t.Any]:
         known: dict[str, t.Any] = self.data[subject]
-        missing = {str(row["vmid"]): row for row in guests if str(row["vmid"]) not in known}
+        missing = {vmid: each for each in guests if (vmid := str(each["proxmox_vmid"])) not in known}
         if missing:
             reader = self._reading()
             known |= in_parallel(lambda vmid: read(reader, missing[vmid]), missing)
@@ -76,24 +78,6 @@ class GuestReader:
         if self._reader is None:
             self._reader = self._connect()
         return self._reader
-
-
-def variables_of(row: Row) -> dict[str, t.Any]:
-    """Return the host variables of a guest from its row."""
-    guest = guest_of_row(row)
-    return {
-        "proxmox_vmid": guest.vmid,
-        "proxmox_name": guest.name,
-        "proxmox_type": guest.kind,
-        "proxmox_node": guest.node,
-        "proxmox_status": guest.status,
-        "proxmox_pool": guest.pool,
-        "proxmox_tags": sorted(guest.tags),
-        "proxmox_cores": int(guest.cores) if guest.cores == int(guest.cores) else guest.cores,
-        "proxmox_memory": guest.memory // MIB,
-        "proxmox_ha_state": row.get("hastate"),
-        "proxmox_lock": guest.lock,
-    }
 
 
 def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: str) -> Iterator[str]:
@@ -123,36 +107,39 @@ def host_names(guests: Iterable[Mapping[str, t.Any]]) -> list[str]:
     ]
 
 
-def _read_guests(reader: Reader) -> list[Row]:
-    rows = [
-        row
-        for row in reader.get("/cluster/resources", type="vm")
-        if row.get("type") in GUEST_KINDS and row.get("lock") not in BEING_MADE
-    ]
-    # The list shows a new guest at once, but its name, sizes and template flag up to ten seconds later.
-    late = {(row["node"], row["type"]) for row in rows if guest_of_row(row).name is None}
-    lists = in_parallel(lambda place: _read_list(reader, *place), sorted(late))
-    fresh = {row["vmid"]: row for rows_of_place in lists.values() for row in rows_of_place}
-    rows = [{**row, **fresh.get(row["vmid"], {})} for row in rows]
-    return sorted((row for row in rows if not row.get("template")), key=lambda row: int(row["vmid"]))
+def _read_guests(reader: Reader) -> list[Variables]:
+    # Guests that are being created are left out, so there is nothing to wait for.
+    guests = read_settled(reader, patience=0).guests
+    shown = (guest for guest in guests if not guest.template and guest.lock not in BEING_MADE)
+    return [_variables_of(guest) for guest in sorted(shown, key=lambda guest: guest.vmid)]
 
 
-def _read_list(reader: Reader, node: str, kind: str) -> list[Row]:
+def _variables_of(guest: Guest) -> Variables:
+    return {
+        "proxmox_vmid": guest.vmid,
+        "proxmox_name": guest.name,
+        "proxmox_type": guest.kind,
+        "proxmox_node": guest.node,
+        "proxmox_status": guest.status,
+        "proxmox_pool": guest.pool,
+        "proxmox_tags": sorted(guest.tags),
+        "proxmox_cores": int(guest.cores) if guest.cores == int(guest.cores) else guest.cores,
+        "proxmox_memory": guest.memory // MIB,
+        "proxmox_ha_state": guest.ha_state or None,
+        "proxmox_lock": guest.lock,
+    }
+
+
+def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
+    path = f"/nodes/{of['proxmox_node']}/{of['proxmox_type']}/{of['proxmox_vmid']}/config"
     try:
-        rows: list[Row] = reader.get(f"/nodes/{node}/{kind}")
-    except (ApiError, NodeUnreachable):
-        return []
-    return rows
-
-
-def _read_config(reader: Reader, row: Row) -> dict[str, t.Any] | None:
-    try:
-        config: dict[str, t.Any] = reader.get(f"/nodes/{row['node']}/{row['type']}/{row['vmid']}/config")
+        config: dict[str, t.Any] = reader.get(path)
     except (ApiError, NodeUnreachable):
         return None
     return config
 
 
-def _read_agent(reader: Reader, row: Row) -> list[str]:
-    addresses: list[str] = agent_addresses(reader, {row["vmid"]: row["node"]}, (), row["vmid"])["addresses"]
+def _read_agent(reader: Reader, of: Variables) -> list[str]:
+    vmid = of["proxmox_vmid"]
+    addresses: list[str] = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)["addresses"]
     return addresses
