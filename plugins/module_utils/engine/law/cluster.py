@@ -16,9 +16,11 @@ class Cluster:
     """A cluster at one moment of a replay.
 
     Attributes:
-        on: the guests of each node; templates take storage and devices, and no rule selects them.
-        vmids: the VMIDs of guests; joined: those of guests that join an HA rule, by rule; names: the names of VMs.
-        used: the space that is taken of storages.
+        names: the names of VMs.
+        vmids: the VMIDs of guests; on: the same by node; joined: those of guests that join an HA rule, by rule.
+        cores, memory: their sums by node, of running guests (False) and of all (True).
+        counts: the number of guests by node and tag, and by node (None).
+        held: how often each device is taken, by node; used: the space that is taken of storages.
         repelled: the guests that must stay away, each as a topology key, its value and a selector.
     """
 
@@ -27,10 +29,15 @@ class Cluster:
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.storages = {(storage.name, storage.node): storage for storage in snapshot.storages}
         self.devices = {(each.node, each.driver, each.mapping, each.id): each for each in snapshot.devices}
-        self.on: dict[str, list[Guest]] = defaultdict(list)
+        self.guests: list[Guest] = []
         self.vmids: set[int] = set()
+        self.on: dict[str, set[int]] = defaultdict(set)
         self.joined: dict[str | None, set[int]] = defaultdict(set)
         self.names: set[str | None] = set()
+        self.cores: dict[tuple[str, bool], float] = defaultdict(float)
+        self.memory: dict[tuple[str, bool], int] = defaultdict(int)
+        self.counts: Counter[tuple[str, str | None]] = Counter()
+        self.held: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self.used = Counter({place(storage): storage.used for storage in snapshot.storages})
         self.repelled: set[tuple[str, str, Selector]] = set()
         self._selected: dict[Selector, Counter[str]] = {}  # by node
@@ -38,9 +45,10 @@ class Cluster:
             self.add(guest)
 
     def add(self, guest: Guest) -> None:
-        """Count a guest."""
-        self.on[guest.node].append(guest)
+        """Count a guest. A template takes storage and devices, and no rule selects it."""
+        node = guest.node
         self.vmids.add(guest.vmid)
+        self.on[node].add(guest.vmid)
         if guest.constraints.ha is not None:
             self.joined[guest.constraints.ha.joins].add(guest.vmid)
         if guest.kind == "qemu" and guest.status != "assumed":
@@ -48,19 +56,26 @@ class Cluster:
         for at, size in guest.storage_pending.items():
             if at in self.storages:
                 self.used[place(self.storages[at])] += size
+        self.held[node].update(guest.devices)
+        if guest.template:
+            return
+        self.guests.append(guest)
+        for tag in (None, *guest.tags):
+            self.counts[node, tag] += 1
+        for of_all in {True, not guest.running}:
+            self.cores[node, of_all] += guest.cores
+            self.memory[node, of_all] += guest.memory
         for selector, counts in self._selected.items():
-            counts[guest.node] += selects(selector, guest)
-        if not guest.template and guest.node in self.nodes:
-            for term in guest.constraints.affinity:
-                domain = label(self.nodes[guest.node], term.topology_key)
-                if term.required and not term.together and domain is not None:
-                    self.repelled.add((term.topology_key, domain, term.selector))
+            counts[node] += selects(selector, guest)
+        for term in guest.constraints.affinity if node in self.nodes else ():
+            domain = label(self.nodes[node], term.topology_key)
+            if term.required and not term.together and domain is not None:
+                self.repelled.add((term.topology_key, domain, term.selector))
 
     def selected(self, selector: Selector, key: str, nodes: Iterable[Node] | None = None) -> Counter[str | None]:
         """How many guests are selected in each domain of a label, over some nodes, by default all."""
         if selector not in self._selected:
-            found = (guest.node for guests in self.on.values() for guest in guests if selects(selector, guest))
-            self._selected[selector] = Counter(found)
+            self._selected[selector] = Counter(guest.node for guest in self.guests if selects(selector, guest))
         domains: Counter[str | None] = Counter()
         for node in self.nodes.values() if nodes is None else nodes:
             if (domain := label(node, key)) is not None:
@@ -71,8 +86,7 @@ class Cluster:
 def selects(selector: Selector, guest: Guest) -> bool:
     """Whether a guest has all that a selector asks for. In tags, upper and lower case are the same."""
     return (
-        not guest.template
-        and selector.pool in (None, guest.pool)
+        selector.pool in (None, guest.pool)
         and selector.group in (None, guest.group)
         and {tag.lower() for tag in selector.tags} <= {tag.lower() for tag in guest.tags}
         and (selector.name is None or (guest.name is not None and name_pattern(selector.name).matches(guest.name)))

@@ -161,7 +161,7 @@ def vcpus(cluster: Cluster, case: Case) -> Iterator[str]:
     """The vCPUs of a node's VMs are within the overcommit ratio."""
     node, limit = case.node, case.in_force.cpu
     allowed = _allocatable(case.vm, limit, node.cores, node.reserved_cores, node.cpu_ratio)
-    if _exceeds(sum(each.cores for each in _counted(cluster, case, limit)), allowed):
+    if _exceeds(cluster.cores[node.name, limit.include_stopped] + case.vm.cores, allowed):
         yield f"too many vCPUs of {node.name} are taken"
 
 
@@ -169,13 +169,8 @@ def memory(cluster: Cluster, case: Case) -> Iterator[str]:
     """The memory of a node's VMs is within the overcommit ratio."""
     node, limit = case.node, case.in_force.memory
     allowed = _allocatable(case.vm, limit, node.memory, node.reserved_memory, node.memory_ratio)
-    if _exceeds(sum(each.memory for each in _counted(cluster, case, limit)), allowed):
+    if _exceeds(cluster.memory[node.name, limit.include_stopped] + case.vm.memory, allowed):
         yield f"too much memory of {node.name} is taken"
-
-
-def _counted(cluster: Cluster, case: Case, limit: Overcommit) -> list[Guest]:
-    there = (each for each in cluster.on[case.node.name] if not each.template)
-    return [case.vm, *(each for each in there if each.running or limit.include_stopped)]
 
 
 def _allocatable(vm: Guest, limit: Overcommit, size: float, reserved: float | None, ratio: float | None) -> float:
@@ -196,11 +191,10 @@ def _exceeds(taken: float, limit: float) -> bool:
 def guests(cluster: Cluster, case: Case) -> Iterator[str]:
     """A node has no more guests than it may, nor guests with one of the VM's tags."""
     node, in_force = case.node.name, case.in_force
-    there = [each for each in cluster.on[node] if not each.template]
-    if in_force.max_guests is not None and len(there) >= in_force.max_guests:
+    if in_force.max_guests is not None and cluster.counts[node, None] >= in_force.max_guests:
         yield f"there are too many guests on {node}"
     for tag in case.vm.tags & in_force.max_tagged.keys():
-        if sum(tag in each.tags for each in there) >= in_force.max_tagged[tag]:
+        if cluster.counts[node, tag] >= in_force.max_tagged[tag]:
             yield f"there are too many guests on {node} with tag {tag}"
 
 
@@ -277,7 +271,7 @@ def template_locality(cluster: Cluster, case: Case) -> Iterator[str]:
 def devices(cluster: Cluster, case: Case) -> Iterator[str]:
     """Every claim has its devices of the node, which work and are free, and are no parts of others that are taken."""
     given, node = case.decision.devices, case.node.name
-    taken = Counter(held for guest in (*cluster.on[node], case.vm) for held in guest.devices)
+    taken = cluster.held[node] + Counter(case.vm.devices)
     for claim in case.request.devices:
         if sum(each.claim == claim.name for each in given) not in {each.count for each in claim.one_of or (claim,)}:
             yield f"device claim {claim.name} is not met"
@@ -357,7 +351,7 @@ def ha_rules(cluster: Cluster, case: Case) -> Iterator[str]:
     # Rules also keep a VM with those that others are kept with.
     while (larger := together.union(*(each for each in positive if each & together))) != together:
         together = larger
-    kept, here = together - {vmid}, {each.vmid for each in cluster.on[case.node.name]}
+    kept, here = together - {vmid}, cluster.on[case.node.name]
     for rule in own:
         if rule.type == "node-affinity":
             only = sum(each.type == rule.type for each in own) == 1
