@@ -165,8 +165,7 @@ def run_filters(
             nodes = left
     except CollectionError:
         raise
-    # Custom plugins may raise anything; guarded() per call would cost more than most plugins do.
-    except Exception as error:
+    except Exception as error:  # Custom plugins may raise anything; guarded() per call would cost more than most do.
         if plugin is None:
             raise
         raise raised(plugin, error) from error
