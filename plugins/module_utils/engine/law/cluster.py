@@ -62,7 +62,7 @@ class Cluster:
         self.guests.append(guest)
         for tag in (None, *guest.tags):
             self.counts[node, tag] += 1
-        for of_all in {True, not guest.running}:
+        for of_all in (True, False) if guest.running else (True,):
             self.cores[node, of_all] += guest.cores
             self.memory[node, of_all] += guest.memory
         for selector, counts in self._selected.items():
