@@ -177,12 +177,17 @@ class Corner:
         for resource in api.get("/cluster/ha/resources"):
             if self.owns(int(str(resource["sid"]).partition(":")[2])):
                 attempt(partial(api.ask, "DELETE", f"/cluster/ha/resources/{resource['sid']}"))
-        for vmid, row in sorted(self.vms().items()):
-            if row["status"] != "stopped":
-                attempt(partial(api.do, "POST", f"/nodes/{row['node']}/qemu/{vmid}/status/stop"))
-        # Remove linked clones before their template.
-        for vmid, row in sorted(self.vms().items(), key=lambda item: (item[1].get("template", 0), item[0])):
-            attempt(partial(api.do, "DELETE", f"/nodes/{row['node']}/qemu/{vmid}", purge=1))
+        # Proxmox's own clean-up may hold the lock of a VM that has just stopped for half a minute; a request waits ten
+        # seconds for it.
+        for _ in range(4):
+            for vmid, row in sorted(self.vms().items()):
+                if row["status"] != "stopped":
+                    attempt(partial(api.do, "POST", f"/nodes/{row['node']}/qemu/{vmid}/status/stop"))
+            # Remove linked clones before their template.
+            for vmid, row in sorted(self.vms().items(), key=lambda item: (item[1].get("template", 0), item[0])):
+                attempt(partial(api.do, "DELETE", f"/nodes/{row['node']}/qemu/{vmid}", purge=1))
+            if not self.vms():
+                break
         attempt(partial(api.ask, "DELETE", f"/pools/{self.pool}"))
         left = sorted(self.vms())
         assert not left, f"VMs {left} could not be removed: {'; '.join(problems)}"
