@@ -15,6 +15,7 @@ from ..errors import InvalidRequest
 from ..model import Decision, Node, Snapshot
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.nodes import with_bridges
+from ..proxmox.inventory.rows import mark_of
 from ..proxmox.inventory.volumes import read_volumes
 from ..proxmox.options.conversions import Drives
 from ..proxmox.options.drives import kind_of
@@ -52,7 +53,8 @@ class Foresight:
         if request.pool is not None and request.pool not in self.snapshot.pools:
             missing = missing_pool(self.reader, request.pool)
             if missing is not None:
-                known_pools = known(self.snapshot.pools, request.pool)
+                marks = {mark_of(node.name) for node in self.snapshot.nodes}
+                known_pools = known(self.snapshot.pools - marks, request.pool)
                 raise InvalidRequest(f"{label}: pool: {missing}; known: {known_pools}", option="pool")
         return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 
 DISK = {"scsi0": {"size": 4}}
@@ -32,6 +34,18 @@ def test_new_vm__that_names_what_is_not_there_is_refused(
     failed = planner.fail(code, name="web-1", check=True, **{"scsi": DISK, **asked})
     assert text in failed["msg"]
     assert (failed["vms"][0]["changed"], failed["vms"][0]["node"]) == (False, None)
+
+
+def test_unknown_pool__is_compared_with_pools_and_not_with_the_marks_of_drained_nodes(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    marked = {
+        "nodes": [{"name": name, "cores": 8, "memory": 16384} for name in ("pve1", "pve2")],
+        "storages": [{"name": "local-lvm", "type": "lvmthin", "content": ["images"], "size": 100}],
+        "pools": ["web", "drained-node-pve2"],
+    }
+    failed = control(start(marked)).fail("InvalidRequest", name="web-1", check=True, scsi=DISK, pool="nope")
+    assert failed["msg"].endswith("known: web")
 
 
 @pytest.mark.parametrize(

@@ -91,3 +91,8 @@ def test_table__of_a_plan_of_vms_has_the_moves_that_make_room() -> None:
 def test_table__of_something_else_is_refused(given: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="expected a plan"):
         moves_table(given)
+
+
+def test_table__of_a_failure_without_a_plan_says_why() -> None:
+    with pytest.raises(AnsibleFilterError, match="failed before it had a plan: nodes: unknown node 'pve9'"):
+        moves_table({"failed": True, "msg": "nodes: unknown node 'pve9'", "error_code": "InvalidRequest"})
