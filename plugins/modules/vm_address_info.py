@@ -32,8 +32,8 @@ options:
     default: 0
   networks:
     description:
-      - Return only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses except loopback
-        and link-local addresses are returned.
+      - Return only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses are returned.
+      - Loopback, link-local, multicast and unspecified addresses are never returned.
     type: list
     elements: str
     default: []

@@ -9,10 +9,10 @@ import functools
 import ipaddress
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ApiError, InvalidRequest
-from ..proxmox.api.failures import NodeUnreachable
+from ..proxmox.api.failures import NodeUnreachable, OddAnswer
 from ..proxmox.api.reader import Reader, in_parallel
 from ..proxmox.api.session import Session
 
@@ -24,6 +24,7 @@ PAUSE = 2.0
 NOT_THERE = "there is no such VM"
 NOT_ENABLED = "its guest agent is not enabled"
 SILENT = "its guest agent did not answer"
+ODD = "its guest agent gave an answer that cannot be read"
 UNSUPPORTED = "its guest agent does not report addresses"
 NO_ADDRESS = "its guest agent reported no matching address"
 LASTING = (NOT_ENABLED, UNSUPPORTED)
@@ -80,8 +81,10 @@ def agent_addresses(
             answer = reader.get(f"/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces")
         except (ApiError, NodeUnreachable) as error:
             reason = NOT_ENABLED if _REFUSAL_WITHOUT_AGENT in error.message else SILENT
+        except OddAnswer:
+            reason = ODD
         else:
-            interfaces = answer.get("result") or ()
+            interfaces = answer.get("result")
             if isinstance(interfaces, Mapping):
                 # An agent that does not know the command, or may not carry it out, answers with an error of its own.
                 reason = UNSUPPORTED
@@ -92,22 +95,33 @@ def agent_addresses(
     return {"vmid": vmid, "node": node, "address": first, "addresses": addresses, "reason": reason}
 
 
-def usable_addresses(interfaces: Iterable[Mapping[str, t.Any]], networks: Sequence[Network]) -> list[str]:
+def usable_addresses(interfaces: t.Any, networks: Sequence[Network]) -> list[str]:
     """The addresses by which others can reach the guest, IPv4 before IPv6, else in the guest's order.
 
-    Loopback and link-local addresses are left out; with networks, also those outside of all of them.
+    Loopback, link-local, multicast and unspecified addresses are left out; with networks, also those outside of all of
+    them. What is no address is left out, too: the owner of the guest decides what its agent reports.
     """
-    addresses = [
-        ipaddress.ip_address(str(row["ip-address"]).partition("%")[0])
-        for interface in interfaces
-        for row in interface.get("ip-addresses") or ()
-    ]
     usable = [
         address
-        for address in addresses
-        if not (address.is_loopback or address.is_link_local) and within(address, networks)
+        for address in _reported(interfaces)
+        if not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
+        and within(address, networks)
     ]
     return [str(address) for address in sorted(usable, key=lambda address: address.version)]
+
+
+def _reported(interfaces: t.Any) -> Iterator[Address]:
+    for interface in _mappings(interfaces):
+        for row in _mappings(interface.get("ip-addresses")):
+            try:
+                address = ipaddress.ip_address(str(row.get("ip-address")).partition("%")[0])
+            except ValueError:
+                continue
+            yield address
+
+
+def _mappings(value: t.Any) -> list[Mapping[str, t.Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def within(address: Address | str, networks: Sequence[Network]) -> bool:

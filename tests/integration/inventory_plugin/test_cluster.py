@@ -196,6 +196,14 @@ def test_inventory__reads_addresses_on_request(inventory: Inventory, cluster: Si
     assert asked == ["/nodes/pve1/qemu/100/agent/network-get-interfaces"], "the other VM has no agent"
 
 
+def test_inventory__has_all_hosts_whatever_an_agent_answers(inventory: Inventory, cluster: SimulatedCluster) -> None:
+    odd = [{"name": "x", "ip-addresses": [{"ip-address": "bogus"}, {"prefix": 24}, "x"]}, None, {"ip-addresses": "x"}]
+    cluster.set_guest(102, config={"agent": "1"}, agent={"interfaces": odd})
+    found = hosts(inventory(addresses=["agent"]))
+    assert found["web-1"]["ansible_host"] == "192.0.2.100"
+    assert found["db-1-102"]["proxmox_addresses"] == []
+
+
 def test_inventory__reads_details_only_of_what_passes(inventory: Inventory, cluster: SimulatedCluster) -> None:
     listed = inventory(configs=True, filters=["proxmox_type == 'qemu'", "'ipconfig0' in proxmox_config"])
     assert sorted(hosts(listed)) == ["db-1", "web-1"]

@@ -62,6 +62,18 @@ def test_addresses_of_the_loopback_and_of_the_link__do_not_count() -> None:
     assert found == ["192.0.2.1"]
 
 
+def test_multicast_and_unspecified_addresses__do_not_count() -> None:
+    found = usable_addresses([interface("0.0.0.0", "::", "224.0.0.1", "ff02::1", "192.0.2.1")], [])
+    assert found == ["192.0.2.1"]
+
+
+@pytest.mark.parametrize("odd", ["bogus", "", 12, None, [], {}])
+def test_what_is_no_address__is_passed_over(odd: object) -> None:
+    rows = [{"ip-address": odd}, {"prefix": 24}, odd, {"ip-address": "192.0.2.1"}]
+    assert usable_addresses([odd, {"ip-addresses": odd}, {"ip-addresses": rows}], []) == ["192.0.2.1"]
+    assert usable_addresses(odd, []) == []
+
+
 def test_ipv4__comes_before_ipv6_and_else_the_guests_order_is_kept() -> None:
     found = usable_addresses([interface("2001:db8::1", "192.0.2.9"), interface("192.0.2.1")], [])
     assert found == ["192.0.2.9", "192.0.2.1", "2001:db8::1"]

@@ -16,6 +16,10 @@ class WrongConnection(ConnectionFailed):
     """Something answers, but not as the connection options say: this is a wrong option and no outage of the cluster."""
 
 
+class OddAnswer(ConnectionFailed):
+    """Something answered, but not as Proxmox VE does there."""
+
+
 class AnswerLost(ConnectionFailed):
     """A write was sent and no answer came: it may or may not have been carried out."""
 

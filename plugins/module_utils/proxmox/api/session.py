@@ -22,6 +22,7 @@ from ansible.module_utils.basic import env_fallback
 from ...engine.texts import number_text
 from ...errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
 from .answers import failure_of_answer, redirected
+from .failures import OddAnswer
 from .shapes import WrongShape, checked, require_sane
 from .transport import Answer, Authentication, Host, Hosts, Transport
 
@@ -142,7 +143,7 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
         what = "the answer is not of the Proxmox API; is this its address and port?"
     else:
         return data
-    raise ConnectionFailed(f"{where}: {method} {path}: {what}", method=method, path=path, status=answer.status)
+    raise OddAnswer(f"{where}: {method} {path}: {what}", method=method, path=path, status=answer.status)
 
 
 # --- the connection options: hosts, credentials and authentication ---
