@@ -28,6 +28,8 @@ options:
       - Maximum time to wait until every VM has an address, in seconds. V(0) queries once.
       - A timeout is not an error. The C(address) of such a VM is null, and C(reason) explains why.
       - The module does not wait for a VM whose guest agent is not enabled.
+      - If the cluster does not answer, or answers with an error, the module tries again until the time is over. It
+        fails only if no try succeeded.
     type: int
     default: 0
   networks:

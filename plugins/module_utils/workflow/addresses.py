@@ -11,8 +11,8 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ..errors import ApiError, InvalidRequest
-from ..proxmox.api.failures import NodeUnreachable, OddAnswer
+from ..errors import ApiError, ConnectionFailed, InvalidRequest
+from ..proxmox.api.failures import NodeUnreachable, OddAnswer, WrongConnection
 from ..proxmox.api.reader import Reader, in_parallel
 from ..proxmox.api.session import Session
 
@@ -54,17 +54,27 @@ def wait_for_addresses(
     """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) if it has none.
 
     The guests are asked again until each has an address or the time is over. Guests without an agent, or whose agent
-    does not report addresses, are not asked again: that does not change while they run.
+    does not report addresses, are not asked again: that does not change while they run. A reading that fails brings no
+    news; if none succeeds until the time is over, the error of the last one is raised.
     """
     found: dict[int, dict[str, t.Any]] = {}
     missing = list(vmids)
     deadline = clock() + seconds
     while True:
-        nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
-        ask = functools.partial(agent_addresses, reader, nodes, networks)
-        found.update(in_parallel(ask, missing))
-        missing = [vmid for vmid in missing if found[vmid]["reason"] not in (None, *LASTING)]
+        failure: ApiError | ConnectionFailed | None = None
+        try:
+            nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
+            ask = functools.partial(agent_addresses, reader, nodes, networks)
+            found.update(in_parallel(ask, missing))
+        except WrongConnection:
+            raise
+        except (ApiError, ConnectionFailed) as error:
+            failure = error
+        else:
+            missing = [vmid for vmid in missing if found[vmid]["reason"] not in (None, *LASTING)]
         if not missing or clock() >= deadline:
+            if failure is not None and not found:
+                raise failure
             return [found[vmid] for vmid in vmids]
         sleep(max(min(PAUSE, deadline - clock()), 0.0))
 

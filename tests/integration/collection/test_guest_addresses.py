@@ -49,3 +49,30 @@ def test_odd_answer_of_an_agent__concerns_no_other_guest(
     good, odd = control(cluster).run("vm_address_info", vmids=[100, 101])["vms"]
     assert (good["address"], good["reason"]) == ("192.0.2.9", None)
     assert (odd["addresses"], odd["reason"]) == (addresses, reason)
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/cluster/resources", {"status": 500, "count": 1}),
+        ("/cluster/resources", {"status": 596, "count": 3}),
+        ("/cluster/resources", {"drop": "before", "count": 3}),
+        ("/agent/", {"drop": "before", "count": 3}),
+    ],
+)
+def test_failed_reading__is_one_without_news_while_the_module_waits(
+    start: Start, control: Control, path: str, fault: dict[str, Any]
+) -> None:
+    cluster = start(with_guests(guest(100, GOOD)))
+    cluster.advance(30)
+    cluster.fault(method="GET", path=path, **fault)
+    (vm,) = control(cluster).run("vm_address_info", vmids=[100], wait=20)["vms"]
+    assert vm["address"] == "192.0.2.9"
+
+
+def test_failed_readings__fail_the_module_when_the_time_is_over(start: Start, control: Control) -> None:
+    cluster = start(with_guests(guest(100, GOOD)))
+    cluster.fault(method="GET", path="/cluster/resources", status=500)
+    failed = control(cluster).fail("ApiError", "vm_address_info", vmids=[100], wait=1)
+    assert "GET /cluster/resources" in failed["msg"]
+    assert len([r for r in cluster.requests() if r["path"] == "/cluster/resources"]) == 2
