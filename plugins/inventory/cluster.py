@@ -16,7 +16,8 @@ description:
   - The source is a YAML file whose key C(plugin) is V(qemu_scheduler.proxmox.cluster). Its name ends in C(.yml) or
     C(.yaml).
   - A host is named after its guest, or by its VMID if the guest has no name. Guests that share a name get their VMID as
-    a suffix, for example C(web-1-104), with a warning.
+    a suffix, for example C(web-1-104), with a warning. So does a guest named C(localhost), which is the controller's
+    name in every inventory.
   - Every host has the variables C(proxmox_vmid), C(proxmox_name), C(proxmox_type) (V(qemu) or V(lxc)), C(proxmox_node),
     C(proxmox_status), C(proxmox_pool), C(proxmox_tags), C(proxmox_cores), C(proxmox_memory) (MiB),
     C(proxmox_ha_state) and C(proxmox_lock). A variable without a value is null.
@@ -60,7 +61,7 @@ options:
   configs:
     description:
       - Whether to read the configuration of every guest into C(proxmox_config). If it cannot be read, for example
-        because the node is offline, the variable is null.
+        because the node is offline, the variable is null, with a warning.
     type: bool
     default: false
   addresses:
@@ -84,7 +85,9 @@ options:
     default: []
 notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
-  - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses.
+  - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses, per source,
+    cluster and user. If an option asks for something that the cache lacks, everything is read again, so that it is of
+    the same moment.
   - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
     that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
     not see the tasks of other users, and reads the guests of every node.
@@ -127,6 +130,8 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/proxmox-inventory
 """
 
+import hashlib
+import json
 import os
 import typing as t
 from pathlib import Path
@@ -145,6 +150,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import parse_networks, within
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
     GuestReader,
+    NotCached,
     groups_of,
     host_names,
 )
@@ -168,7 +174,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
-        key, cached = self.get_cache_key(path), self.get_option("cache")
+        cached = self.get_option("cache")
+        key = self._cache_key(path) if cached else ""
         sessions: list[Session] = []
 
         def connect() -> Session:
@@ -176,8 +183,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return sessions[0]
 
         try:
-            reader = GuestReader(connect, self._cache.get(key) if cached and cache else None)
-            hosts = self._hosts(reader)
+            try:
+                reader = GuestReader(connect, self._cache.get(key) if cached and cache else None)
+                hosts = self._hosts(reader)
+            except NotCached:
+                reader = GuestReader(connect)
+                hosts = self._hosts(reader)
         except CollectionError as error:
             raise AnsibleParserError(f"{error.code}: {error.message}") from error
         finally:
@@ -188,7 +199,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         named = dict(zip(host_names(hosts), hosts, strict=True))
         shared = {each["proxmox_name"] for name, each in named.items() if each["proxmox_name"] not in (None, name)}
         if shared:
-            self.display.warning(f"several guests share a name, so a VMID follows it: {', '.join(sorted(shared))}")
+            self.display.warning(
+                "guests whose name is not unique, or means the controller to Ansible, get their VMID as a suffix: "
+                + ", ".join(sorted(shared))
+            )
         elsewhere = [name for name in named if (host := inventory.get_host(name)) and "proxmox_vmid" in host.vars]
         if elsewhere:
             self.display.warning(
@@ -198,13 +212,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add(name, untrusted(variables))
 
     def _connection(self) -> Variables:
-        """The connection options, with templates in them evaluated."""
-        options = {name: self.get_option(name) for name in connection_argument_spec()}
+        """The connection options."""
+        options = {name: self._option(name) for name in connection_argument_spec()}
         # AWX sets the variable to an empty text if there is no certificate, and Ansible makes the current directory of
         # that.
         if os.environ.get(CA_VARIABLE) == "" and options["ca_path"] == str(Path.cwd()):
             options["ca_path"] = None
-        return {name: self.templar.template(value) for name, value in options.items()}
+        return options
+
+    def _option(self, name: str) -> t.Any:
+        """A connection option, with templates in it evaluated."""
+        return self.templar.template(self.get_option(name))
+
+    def _cache_key(self, path: str) -> str:
+        """A key for this source and for what its answers depend on: the cluster, and what the user may see."""
+        asked = json.dumps([self._option(name) for name in ("api_host", "api_port", "api_user", "api_token_id")])
+        return f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
     def _hosts(self, reader: GuestReader) -> list[Variables]:
         """Return the variables of each host that passes the filters."""
@@ -219,6 +242,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         }
         sources: list[str] = self.get_option("addresses")
         configs = reader.configs(wanted.values()) if self.get_option("configs") or "static" in sources else {}
+        unread = [str(of["proxmox_name"] or vmid) for vmid, of in wanted.items() if configs.get(str(vmid), of) is None]
+        if unread:
+            self.display.warning(f"the configuration of these guests could not be read: {', '.join(unread)}")
         agents = reader.agents(wanted.values()) if "agent" in sources else {}
         for vmid, variables in wanted.items():
             config = configs.get(str(vmid))
@@ -253,7 +279,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         for group in groups_of(variables, self.get_option("group_by"), self.get_option("group_prefix")):
-            self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)
+            # Of a name that is a group, too, add_child would add the group.
+            added = self.inventory.add_group(self._sanitize_group_name(group))
+            self.inventory.groups[added].add_host(self.inventory.hosts[name])
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)

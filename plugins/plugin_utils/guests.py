@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ansible.constants import LOCALHOST
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF, Guest
@@ -20,6 +23,12 @@ Variables = dict[str, t.Any]
 """The variables of a host."""
 
 
+class NotCached(Exception):
+    """The data of an earlier GuestReader lack something. What is read now may be about other guests than the rest of
+    them, as VMIDs are used again: everything has to be read again.
+    """
+
+
 class GuestReader:
     """Reads guests and their details, each once.
 
@@ -27,9 +36,12 @@ class GuestReader:
         data: all data that was read, serializable as JSON: C(guests), and by VMID as text C(configs) and C(agents).
     """
 
-    def __init__(self, connect: Callable[[], Reader], known: Mapping[str, t.Any] | None) -> None:
-        """connect returns the reader; it is called before the first read. known: the data of an earlier GuestReader."""
+    def __init__(self, connect: Callable[[], Reader], known: Mapping[str, t.Any] | None = None) -> None:
+        """connect returns the reader; it is called before the first read. known: the data of an earlier GuestReader;
+        with them nothing is read, and NotCached is raised where they lack something.
+        """
         self._connect = connect
+        self._cached = known is not None
         self._reader: Reader | None = None
         self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}})
 
@@ -75,6 +87,8 @@ class GuestReader:
         return known
 
     def _reading(self) -> Reader:
+        if self._cached:
+            raise NotCached
         if self._reader is None:
             self._reader = self._connect()
         return self._reader
@@ -96,15 +110,17 @@ def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: 
 def host_names(guests: Iterable[Mapping[str, t.Any]]) -> list[str]:
     """Return the host name of each guest, in their order: the guest's name, or its VMID if it has none.
 
-    Guests that share a name are distinguished by their VMIDs: C(web-1-104).
+    A VMID follows names that are not unique, and those that mean the controller to Ansible: C(web-1-104).
     """
-    variables = list(guests)
-    names = [str(each["proxmox_name"] or each["proxmox_vmid"]) for each in variables]
-    shared = {name for name in names if names.count(name) > 1}
-    return [
-        f"{name}-{each['proxmox_vmid']}" if name in shared else name
-        for name, each in zip(names, variables, strict=True)
-    ]
+    names, long_names = [], []
+    for each in guests:
+        names.append(str(each["proxmox_name"] or each["proxmox_vmid"]))
+        long_names.append(f"{names[-1]}-{each['proxmox_vmid']}")
+    unique = {name for name, count in Counter(names).items() if count == 1}.difference(LOCALHOST)
+    # A guest may be called as another one is with its VMID.
+    while taken := unique & {long for name, long in zip(names, long_names, strict=True) if name not in unique}:
+        unique -= taken
+    return [name if name in unique else long for name, long in zip(names, long_names, strict=True)]
 
 
 def _read_guests(reader: Reader) -> list[Variables]:

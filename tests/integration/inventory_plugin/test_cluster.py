@@ -116,6 +116,10 @@ def finish(session: Session, node: str, upid: str) -> None:
         time.sleep(0.02)
 
 
+def cached(folder: Path) -> dict[str, Any]:
+    return {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(folder / "cache")}
+
+
 def hosts(listed: dict[str, Any]) -> dict[str, Any]:
     return dict(listed["_meta"]["hostvars"])
 
@@ -155,7 +159,7 @@ def test_inventory__groups_hosts(inventory: Inventory) -> None:
 
 def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     shown = " ".join(run().stderr.split())
-    assert "several guests share a name, so a VMID follows it: db-1" in shown
+    assert "get their VMID as a suffix: db-1" in shown
 
 
 def test_inventory__leaves_out_what_no_filter_names(inventory: Inventory) -> None:
@@ -220,13 +224,66 @@ def test_inventory__evaluates_nothing_that_the_cluster_says(inventory: Inventory
 def test_inventory__keeps_what_it_read_in_the_cache(
     inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    options = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(tmp_path / "cache")}
-    first = inventory(addresses=["static"], **options)
+    first = inventory(addresses=["static"], **cached(tmp_path))
     assert len(paths(cluster)) == 7
-    assert inventory(addresses=["static"], **options) == first
+    assert inventory(addresses=["static"], **cached(tmp_path)) == first
     assert paths(cluster) == []
-    inventory(addresses=["static", "agent"], **options)
-    assert [path for path in paths(cluster) if "agent" not in path] == []
+
+
+def test_inventory__reads_everything_again_if_the_cache_lacks_something(
+    inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    inventory(**cached(tmp_path))
+    cluster.remove_guest(101)
+    cluster.add_guest(vmid=101, name="payroll", node="pve2", memory=512, config={"ipconfig0": "ip=192.0.2.99/24"})
+    cluster.advance(60)
+    found = hosts(inventory(addresses=["static"], **cached(tmp_path)))
+    assert {name: each["ansible_host"] for name, each in found.items() if "ansible_host" in each} == {
+        "web-1": "192.0.2.10", "payroll": "192.0.2.99", "proxy": "192.0.2.53",
+    }  # fmt: skip
+    assert hosts(inventory(addresses=["static"], **cached(tmp_path))) == found
+    assert paths(cluster) == []
+
+
+def test_inventory__has_a_cache_per_cluster(inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path) -> None:
+    first = hosts(inventory(**cached(tmp_path)))
+    paris = {**CLUSTER, "guests": [{"vmid": 100, "name": "paris-1", "node": "pve1", "memory": 512}]}
+    with SimulatedCluster.start(paris, time_scale=0.02) as other:
+        assert list(hosts(inventory(other.environment(), **cached(tmp_path)))) == ["paris-1"]
+    assert hosts(inventory(**cached(tmp_path))) == first
+    assert paths(cluster) == []
+
+
+def test_inventory__gives_each_guest_a_host_of_its_own(
+    run: Callable[..., subprocess.CompletedProcess[str]], cluster: SimulatedCluster
+) -> None:
+    for vmid, name in ((110, "db-1-101"), (111, "localhost")):
+        cluster.add_guest(vmid=vmid, name=name, node="pve1", memory=512)
+    cluster.advance(60)
+    done = run(types=["qemu"])
+    assert {name: each["proxmox_vmid"] for name, each in hosts(json.loads(done.stdout)).items()} == {
+        "web-1": 100, "db-1-101": 101, "db-1-102": 102, "db-1-101-110": 110, "localhost-111": 111,
+    }  # fmt: skip
+    assert "get their VMID as a suffix: db-1, db-1-101, localhost" in " ".join(done.stderr.split())
+
+
+def test_inventory__adds_a_host_to_its_groups_though_a_group_has_its_name(
+    inventory: Inventory, cluster: SimulatedCluster
+) -> None:
+    cluster.add_guest(vmid=110, name="web", node="pve2", memory=512)
+    cluster.advance(60)
+    listed = inventory(types=["qemu"], group_by=["node"], keyed_groups=[{"key": "proxmox_tags", "separator": ""}])
+    assert listed["web"]["hosts"] == ["web-1"]
+    assert sorted(listed["proxmox_node_pve2"]["hosts"]) == ["db-1-101", "db-1-102", "web"]
+
+
+def test_inventory__warns_of_configurations_that_cannot_be_read(
+    run: Callable[..., subprocess.CompletedProcess[str]], cluster: SimulatedCluster
+) -> None:
+    cluster.set_node("pve2", online=False)
+    cluster.advance(60)
+    shown = " ".join(run(addresses=["static"]).stderr.split())
+    assert "the configuration of these guests could not be read: db-1, db-1, proxy" in shown
 
 
 @pytest.mark.parametrize("tick", [1_000_000])
