@@ -144,6 +144,27 @@ def test_mistake__is_found_before_guests_move(
     assert [r for r in cluster.requests() if r["method"] != "GET"] == []
 
 
+def test_play_for_several_hosts__is_refused_before_guests_move(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any]
+) -> None:
+    hosts = {"name": "{{ item }}", "groups": "pve", "ansible_connection": "local"}
+    add = {"ansible.builtin.add_host": hosts, "loop": list(NODES)}
+    role = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.rolling_maintenance"}}
+
+    run = play(
+        [
+            {"hosts": "localhost", "gather_facts": False, "tasks": [add]},
+            {"hosts": "pve", "gather_facts": False, "tasks": [role]},
+        ],
+        options,
+    )
+
+    assert run.code == 2
+    assert run.last["msg"].startswith("The play is for 3 hosts, and each of them would maintain every node.")
+    assert "hosts: localhost" in run.last["msg"]
+    assert [r for r in cluster.requests() if r["method"] != "GET"] == []
+
+
 def test_check_mode__shows_the_plans_and_changes_nothing(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
