@@ -92,9 +92,15 @@ def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
 
 
 def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_with_it(
-    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+    cluster: SimulatedCluster,
+    play: Play,
+    options: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = homes(cluster)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    options["rolling_maintenance_progress_file"] = "progress.json"
     cluster.set_node("pve2", dead_services=["pvestatd"])
 
     failed = play("rolling_maintenance", options)
@@ -113,6 +119,7 @@ def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_wit
     assert run.code == 0, run.output
     assert maintained(tmp_path) == ["pve2", "pve3"]
     assert homes(cluster) == before
+    assert not (tmp_path / "progress.json").exists()
 
 
 def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
@@ -131,6 +138,10 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     ("wrong", "told"),
     [
         ({"rolling_maintenance_tasks": "none.yml"}, "rolling_maintenance_tasks: there is no file none.yml"),
+        (
+            {"rolling_maintenance_progress_file": "/no/such/progress.json"},
+            "Destination directory /no/such does not exist",
+        ),
         ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is no node of the cluster"),
     ],
 )
