@@ -61,6 +61,25 @@ def test_hosts__have_the_groups_and_variables_of_their_entries(play: Play) -> No
     assert list(run.of("seen")["msg"].values()) == [["app-1", "app-2"], [8080, 2], "192.0.2.77", "admin", [2]]
 
 
+def test_addresses__are_not_those_of_a_vm_that_had_the_vmid_before(play: Play) -> None:
+    teardown = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.teardown"}}
+    old, new = {"name": "old", "vmid": 7001}, {"name": "new", "vmid": 7001, "state": "stopped"}
+    run = play(
+        [
+            somebodys_play(
+                {**PROVISION, "vars": {"qemu_vms": [old]}},
+                {**teardown, "vars": {"qemu_vms": [old]}},
+                {**PROVISION, "vars": {"qemu_vms": [new]}},
+                seen("provision_vms[0].address", "provision_vms[0].addresses",
+                     "hostvars['new'].ansible_host | default('unset')"),
+            )
+        ],
+        {"qemu_options": {**VMS["qemu_options"], "force": True}, "provision_wait_for_address": True},
+    )
+    assert run.code == 0, run.output
+    assert list(run.of("seen")["msg"].values()) == [None, [], "unset"]
+
+
 def test_it__runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
     before = set(cluster.state()["guests"])
     far = {"name": "{{ item }}", "groups": "far", "ansible_host": "192.0.2.254", "ansible_connection": "ssh"}
