@@ -43,8 +43,10 @@ def description(version: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def cluster(version: str) -> Iterator[SimulatedCluster]:
-    with SimulatedCluster.start(description(version), time_scale=0.05) as running:
+def cluster(version: str, request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
+    """The cluster; a test may add to its description."""
+    more: dict[str, Any] = getattr(request, "param", {})
+    with SimulatedCluster.start({**description(version), **more}, time_scale=0.05) as running:
         yield running
 
 
@@ -125,6 +127,55 @@ def test_watch__tells_once_of_a_cluster_that_does_not_answer(
     watch.close()
 
 
+@pytest.mark.parametrize("cluster", [{"ha": {"resources": [{"sid": "vm:101"}]}}], indirect=True)
+def test_watch__goes_on_with_the_other_checks_when_one_fails(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    cluster.add_guest(vmid=103, name="web-3", node="pve1", **WEB)
+    cluster.advance(30)
+    watch = Watch(args(vms=[{"name": "web-4"}], drift_interval=0.001))
+    first = watch.look(0.0)
+    assert [(event["type"], event["name"]) for event in first] == [
+        ("rule_broken", "web-1"),
+        ("rule_broken", "web-3"),
+        ("drift", "web-4"),
+    ]
+    cluster.fault(method="GET", path="/cluster/ha/rules", status=403, message="no Sys.Audit", count=1000)
+    cluster.fault(method="GET", path="/cluster/tasks", status=500, message="no tasks", count=1000)
+    rules, drift = watch.look(30.0)
+    assert {key: rules[key] for key in ("type", "check", "error_code")} == {
+        "type": "check_failed",
+        "check": "rule_broken",
+        "error_code": "PermissionDenied",
+    }
+    assert "no Sys.Audit" in rules["message"]
+    assert {key: drift[key] for key in ("type", "check", "error_code")} == {
+        "type": "check_failed",
+        "check": "drift",
+        "error_code": "ApiError",
+    }
+    cluster.set_node("pve2", online=False)
+    assert watch.look(60.0) == [{"type": "node_offline", "node": "pve2"}]
+    cluster.clear_faults()
+    assert watch.look(90.0) == [
+        {"type": "check_back", "check": "rule_broken"},
+        {"type": "check_back", "check": "drift"},
+    ]
+    watch.close()
+
+
+def test_watch__tells_of_a_node_that_only_the_options_have(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(nodes={"pve9": {"labels": {"rack": "r1"}}}, events=["node_offline", "rule_broken"]))
+    (event,) = watch.look()
+    assert (event["type"], event["check"], event["error_code"]) == ("check_failed", "rule_broken", "InvalidRequest")
+    assert "'pve9' matches no node" in event["message"]
+    cluster.set_node("pve2", online=False)
+    assert watch.look() == [{"type": "node_offline", "node": "pve2"}]
+    watch.close()
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -132,8 +183,22 @@ def test_watch__tells_once_of_a_cluster_that_does_not_answer(
         ({"events": ["node_of"]}, "node_offline"),
         ({"capacity": {"at_least": 2}}, "shape"),
         ({"vm": []}, "vm"),
+        ({"vms": [{"name": "a"}, {"name": "a"}]}, "name: 'a' is set in 2 entries of vms"),
+        ({"vms": [{"name": "a", "memory": "lots"}]}, r"vms\[0\].memory: 'lots' is not valid"),
+        ({"vms": [{"name": "a", "net": {"netX": "virtio"}}]}, r"vms\[0\].net.netX: 'virtio' is not valid"),
+        ({"vms": [{"cores": 2}]}, r"vms\[0\].name: is missing"),
+        ({"vms": [{"name": "a", "profile": "nope"}]}, "unknown profile 'nope'"),
+        ({"rules": [{"type": "anti-affinity"}]}, r"rules\[0\]: selects no VMs"),
+        ({"nodes": {"pve1": {"reserved": {"memory": "some"}}}}, "nodes.pve1.reserved.memory: 'some' is not valid"),
     ],
 )
 def test_watch__refuses_wrong_options(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
         Watch(wrong)
+
+
+def test_source__ends_without_the_options_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROXMOX_HOST", raising=False)
+    source = runpy.run_path(str(SOURCE))["main"]
+    with pytest.raises(InvalidRequest, match="api_host is missing"):
+        asyncio.run(asyncio.wait_for(source(asyncio.Queue(), {"api_user": "root@pam", "api_password": "x"}), 10))

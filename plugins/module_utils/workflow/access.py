@@ -173,7 +173,7 @@ class Access:
         """
         snapshot = read_settled(self.reader, known=known, patience=patience)
         self._check_identity(snapshot)
-        return replace(self._with_facts(snapshot), cluster=self.identity())
+        return replace(self.with_facts(snapshot), cluster=self.identity())
 
     def is_gone(self, node: str, vmid: int) -> bool:
         """Whether it is certain that node has no VM with this VMID."""
@@ -186,7 +186,16 @@ class Access:
         """The cluster as a single request shows it. New things appear late in it, but it shows that something has
         changed.
         """
-        return self._with_facts(read_snapshot(self.reader))
+        return self.with_facts(read_snapshot(self.reader))
+
+    def with_facts(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what the user configured about its nodes, and with the rules that apply to its guests.
+
+        Raises InvalidRequest if an option names a node that the cluster does not have.
+        """
+        facts = self._facts(snapshot.nodes)
+        nodes = tuple(replace(node, **facts[node.name]) if node.name in facts else node for node in snapshot.nodes)
+        return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
     def complete(
         self,
@@ -222,11 +231,6 @@ class Access:
         self.ledger.close()
         if self.session is not None:
             self.session.close()
-
-    def _with_facts(self, snapshot: Snapshot) -> Snapshot:
-        facts = self._facts(snapshot.nodes)
-        nodes = tuple(replace(node, **facts[node.name]) if node.name in facts else node for node in snapshot.nodes)
-        return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
     def _check_identity(self, snapshot: Snapshot) -> None:
         """Remember which cluster answers at this address. Ask again if the nodes are not the same as the last time.

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import time
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..engine.cache import ClusterState
 from ..engine.capacity import how_many
 from ..engine.planner.planner import broken_guests
-from ..errors import CollectionError, InvalidRequest
+from ..errors import CollectionError, InvalidRequest, MissingLibrary
 from ..model import Snapshot
-from ..proxmox.inventory.snapshot import Needs, completed
+from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_seconds
 from .access import Access
 from .fleet import OK, fleet_info
@@ -31,17 +31,22 @@ from .options.common import (
 )
 from .options.entries import build_entries
 from .options.plugin_config import check_entries, profiles_of
-from .options.rules import facts_of
+from .options.rules import facts_of, standing_rules
+from .options.task import Task
 
 UNREACHABLE, REACHABLE = "cluster_unreachable", "cluster_back"
 OFFLINE, BACK = "node_offline", "node_back"
 CAPACITY, BROKEN, DRIFT = "capacity_below", "rule_broken", "drift"
+FAILED, WORKING = "check_failed", "check_back"
 
 TYPES = (OFFLINE, BACK, CAPACITY, BROKEN, DRIFT)
-"""The types of events that can be selected. Those about the cluster as a whole are always reported."""
+"""The types of events that can be selected. Those that tell that something could not be read are always reported."""
 
-ENDS: Mapping[str, str] = {UNREACHABLE: REACHABLE, OFFLINE: BACK}
+ENDS: Mapping[str, str] = {UNREACHABLE: REACHABLE, OFFLINE: BACK, FAILED: WORKING}
 """The event that reports the end of the condition of another event."""
+
+SUBJECTS = ("node", "check")
+"""The keys of such an event that its end has as well."""
 
 SHAPE = "shape"
 
@@ -76,7 +81,9 @@ class Watch:
     """
 
     def __init__(self, args: Mapping[str, t.Any]) -> None:
-        """args are the options of the event source. Raises InvalidRequest and InvalidPluginConfig."""
+        """args are the options of the event source. Raises InvalidRequest and InvalidPluginConfig if one is wrong, as
+        far as that shows without the cluster.
+        """
         checked = ArgumentSpecValidator(watch_argument_spec()).validate(args)
         if checked.error_messages:
             raise InvalidRequest("; ".join(checked.error_messages))
@@ -92,6 +99,9 @@ class Watch:
         self._shape = build_entries({**params, **shape}, self._per_vm, time.time())
         self._at_least: int = capacity["at_least"]
         check_entries(self._shape, self._profiles, self._profile)
+        Task.of({**params, "vms": params["vms"] or []}, self._per_vm, time.time())
+        standing_rules(params)
+        self._facts = facts_of(params["nodes"])
         self._access: Access | None = None
         self._known: dict[Key, Event] = {}
         self._drift: dict[Key, Event] = {}
@@ -100,14 +110,10 @@ class Watch:
     def look(self, now: float | None = None) -> list[Event]:
         """Read the cluster once, and return the changes since the last look; the first look reports all problems.
 
-        now is in seconds, by default the clock's time. A cluster that cannot be read is an event as well.
+        now is in seconds, by default the clock's time. A cluster that cannot be read is an event as well, and so is a
+        check that fails. Raises InvalidRequest and MissingLibrary if no connection can be tried.
         """
-        try:
-            found = dict(self._found(time.time() if now is None else now))
-        except CollectionError as error:
-            self.close()
-            text = {"error_code": error.code, "message": error.message}
-            found = {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **text}}
+        found = self._found(time.time() if now is None else now)
         events = [event for key, event in found.items() if key not in self._known]
         ended = [event for key, event in self._known.items() if key not in found]
         events += [self._ended(event) for event in ended if event["type"] in ENDS]
@@ -122,25 +128,45 @@ class Watch:
 
     @staticmethod
     def _ended(event: Event) -> Event:
-        return {"type": ENDS[event["type"]], **({"node": event["node"]} if "node" in event else {})}
+        return {"type": ENDS[event["type"]], **{key: event[key] for key in SUBJECTS if key in event}}
 
-    def _found(self, now: float) -> Iterator[tuple[Key, Event]]:
-        """All problems, each with a key that stays the same as long as the problem lasts."""
-        if self._access is None:
-            self._access = Access.open({**self._params, "reservations": "none"}, facts_of(self._params["nodes"]))
-        snapshot = self._access.glance()
-        for node in snapshot.nodes:
-            if not node.online:
-                yield (OFFLINE, node.name), {"type": OFFLINE, "node": node.name}
-        if CAPACITY in self._params["events"] and self._at_least:
-            yield from self._too_small(snapshot)
-        if BROKEN in self._params["events"]:
-            yield from self._broken(snapshot, self._access)
-        if DRIFT in self._params["events"] and self._params["vms"]:
-            if now >= self._next_drift:
-                self._drift = dict(self._drifted(now))
-                self._next_drift = now + self._params["drift_interval"]
-            yield from self._drift.items()
+    def _found(self, now: float) -> dict[Key, Event]:
+        """All problems, each with a key that stays the same as long as the problem lasts.
+
+        What cannot be checked at present counts as it did at the last look.
+        """
+        try:
+            access = self._access = self._access or self._opened()
+            seen = read_snapshot(access.reader)
+        except (InvalidRequest, MissingLibrary):
+            raise
+        except CollectionError as error:
+            self.close()
+            return {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **_why(error)}}
+        offline = [node.name for node in seen.nodes if not node.online]
+        found: dict[Key, Event] = {(OFFLINE, name): {"type": OFFLINE, "node": name} for name in offline}
+        for kind, check in self._checks(access, seen, now):
+            try:
+                found |= dict(check())
+            except CollectionError as error:
+                found |= {key: event for key, event in self._known.items() if event["type"] == kind}
+                found[FAILED, kind] = {"type": FAILED, "check": kind, **_why(error)}
+        return found
+
+    def _opened(self) -> Access:
+        return Access.open({**self._params, "reservations": "none"}, self._facts)
+
+    def _checks(
+        self, access: Access, seen: Snapshot, now: float
+    ) -> Iterator[tuple[str, Callable[[], Iterator[tuple[Key, Event]]]]]:
+        """The checks that the options ask for, by the type of the events that they find."""
+        chosen = self._params["events"]
+        if CAPACITY in chosen and self._at_least:
+            yield CAPACITY, lambda: self._too_small(access.with_facts(seen))
+        if BROKEN in chosen:
+            yield BROKEN, lambda: self._broken(access.with_facts(seen), access)
+        if DRIFT in chosen and self._params["vms"]:
+            yield DRIFT, lambda: self._drifted(now)
 
     def _too_small(self, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """Reports that fewer VMs of the shape fit than required."""
@@ -162,6 +188,13 @@ class Watch:
             yield (BROKEN, str(vmid), why), {"type": BROKEN, **guest, "reason": why}
 
     def _drifted(self, now: float) -> Iterator[tuple[Key, Event]]:
+        """The VMs of the list that had drifted from it at the last comparison, which is made now if it is due."""
+        if now >= self._next_drift:
+            self._drift = dict(self._compared(now))
+            self._next_drift = now + self._params["drift_interval"]
+        yield from self._drift.items()
+
+    def _compared(self, now: float) -> Iterator[tuple[Key, Event]]:
         """The VMs of the list that have drifted from it."""
         params = {**self._params, "reservations": "none", "unmanaged": False}
         for vm in fleet_info(params, self._per_vm, now)["vms"]:
@@ -170,3 +203,7 @@ class Watch:
                     key: vm[key] for key in ("name", "vmid", "node", "state", "drift", "pending", "broken", "error")
                 }
                 yield (DRIFT, json.dumps(told, sort_keys=True, default=str)), {"type": DRIFT, **told}
+
+
+def _why(error: CollectionError) -> dict[str, str]:
+    return {"error_code": error.code, "message": error.message}

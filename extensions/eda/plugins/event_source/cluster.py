@@ -13,6 +13,8 @@ description:
   - An event is sent when a problem begins, not each time that it is seen. The first reading sends an event for each
     problem that exists at that time.
   - Each event has a C(type). The page events in the documentation lists the types and the keys of each.
+  - If capacity, rules or O(vms) cannot be checked, an event of the type C(check_failed) tells why, and the other checks
+    go on.
   - A reading is one request, and one to three more if rules are watched on a cluster that uses HA. Comparing O(vms)
     costs about one request per VM.
 options:
@@ -21,7 +23,9 @@ options:
     type: float
     default: 30
   events:
-    description: The types of events to send. Events about a cluster that cannot be reached are always sent.
+    description:
+      - The types of events to send. Events about a cluster that cannot be reached, and about a check that fails, are
+        always sent.
     type: list
     elements: str
     choices: [node_offline, node_back, capacity_below, rule_broken, drift]
@@ -81,7 +85,7 @@ LOGGER = logging.getLogger(__name__)
 async def main(queue: asyncio.Queue[dict[str, t.Any]], args: dict[str, t.Any]) -> None:
     """Put events on the queue until the task is cancelled. args are the options.
 
-    Raises InvalidRequest when an option is wrong.
+    Raises InvalidRequest when an option is wrong, and MissingLibrary when proxmoxer or requests is not installed.
     """
     watch = _watch_class()(args)
     try:
