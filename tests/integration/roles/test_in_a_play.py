@@ -24,7 +24,7 @@ def seen(*expressions: str) -> dict[str, Any]:
 
 
 def test_vms__are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play: Play) -> None:
-    variables = {**VMS, "provision_wait_for_address": True, "provision_groups": ["fresh"]}
+    variables = {**VMS, "provision_wait_for_address": True, "provision_groups": "fresh, nightly,"}
     run = play(
         [
             somebodys_play(PROVISION),
@@ -36,8 +36,8 @@ def test_vms__are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play
     )
     assert run.code == 0, run.output
     hosts = {task.host: task.result["msg"] for task in run.tasks if task.task == "seen"}
-    assert hosts["web-1"]["group_names | sort"] == ["fresh", "front_end", "web"]
-    assert hosts["db-1"]["group_names | sort"] == ["db", "fresh"]
+    assert hosts["web-1"]["group_names | sort"] == ["fresh", "front_end", "nightly", "web"]
+    assert hosts["db-1"]["group_names | sort"] == ["db", "fresh", "nightly"]
     web = cluster.state()["guests"][int(hosts["web-1"]["proxmox_vmid"])]
     assert web["config"]["name"] == "web-1"
     assert hosts["web-1"]["proxmox_node"] == web["node"]
@@ -51,14 +51,15 @@ def test_hosts__have_the_groups_and_variables_of_their_entries(play: Play) -> No
         {"name": "app-{n}", "count": 2, **host},
         {"name": "static", "ciuser": "admin", "ipconfig": {"ipconfig0": "ip=192.0.2.77/24,gw=192.0.2.1"}},
     ]
-    variables = {**VMS, "qemu_vms": vms, "provision_wait_for_address": True}
+    variables = {**VMS, "qemu_vms": vms, "provision_groups": ["fresh"], "provision_wait_for_address": True}
     # ansible-core 2.18 makes text of a number that stands alone.
     told = seen("groups['apps'] | sort", "[hostvars['app-2'].http_port, hostvars['app-2'].limits.cpu]",
                 "hostvars['static'].ansible_host", "hostvars['static'].ansible_user",
-                "[provision_addresses.vms | length]")  # fmt: skip
+                "[provision_addresses.vms | length]", "groups['fresh'] | sort")  # fmt: skip
     run = play([somebodys_play(PROVISION, told)], variables)
     assert run.code == 0, run.output
-    assert list(run.of("seen")["msg"].values()) == [["app-1", "app-2"], [8080, 2], "192.0.2.77", "admin", [2]]
+    apps, fresh = ["app-1", "app-2"], ["app-1", "app-2", "static"]
+    assert list(run.of("seen")["msg"].values()) == [apps, [8080, 2], "192.0.2.77", "admin", [2], fresh]
 
 
 def test_addresses__are_not_those_of_a_vm_that_had_the_vmid_before(play: Play) -> None:
