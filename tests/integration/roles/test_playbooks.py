@@ -8,11 +8,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 from simulated_cluster.client import SimulatedCluster
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.modules import capacity_info, fleet_info, qemu_schedule
+
 from .conftest import VMS, Play
+
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 
 
 def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
@@ -122,6 +128,17 @@ def test_capacity__counts_the_vms_of_the_file_with_and_without_one_node_to_spare
     assert f"<h1>{total} more VMs fit</h1>" in page.read_text(encoding="utf-8")
     spared = play("capacity", VMS, "-e", "capacity_n_plus_one=true")
     assert int(re.search(r'"(\d+) more fit', spared.output)[1]) < total  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "module", "other"),
+    [("drift", fleet_info, set()), ("capacity", capacity_info, {"vms", "clusters", "when_unreachable"})],
+)
+def test_options_that_a_module_lacks__are_not_passed_to_it(playbook: str, module: ModuleType, other: set[str]) -> None:
+    """other: those that have another name, or must not be ignored."""
+    (described,) = yaml.safe_load((PLAYBOOKS / f"{playbook}.yml").read_text(encoding="utf-8"))
+    lacking = qemu_schedule.argument_spec().keys() - module.argument_spec().keys()
+    assert set(described["vars"][f"{playbook}_ignored"]) == lacking - other
 
 
 def test_page__is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path) -> None:
