@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,11 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
+
+from .proxmox.conftest import parameters
 
 SOURCE = Path(__file__).parents[2] / "extensions" / "eda" / "plugins" / "event_source" / "cluster.py"
 WEB = {
@@ -45,8 +50,9 @@ def description(version: str) -> dict[str, Any]:
 @pytest.fixture
 def cluster(version: str, request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
     """The cluster; a test may add to its description."""
-    more: dict[str, Any] = getattr(request, "param", {})
-    with SimulatedCluster.start({**description(version), **more}, time_scale=0.05) as running:
+    more: dict[str, Any] = dict(getattr(request, "param", {}))
+    time_scale = more.pop("time_scale", 0.05)
+    with SimulatedCluster.start({**description(version), **more}, time_scale=time_scale) as running:
         yield running
 
 
@@ -56,6 +62,25 @@ def args(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Callable
     for name, value in cluster.environment().items():
         monkeypatch.setenv(name, value)
     return lambda **more: {"interval": 0.05, **more}
+
+
+@pytest.fixture
+def session(cluster: SimulatedCluster) -> Iterator[Session]:
+    """Another user of the cluster."""
+    with contextlib.closing(Session.connect(parameters(cluster))) as session:
+        yield session
+
+
+def create(session: Session, node: str, vmid: int, name: str) -> None:
+    TaskFollower(session).wait(session.post(f"/nodes/{node}/qemu", vmid=vmid, name=name, memory=512))
+
+
+def remove(session: Session, node: str, vmid: int) -> None:
+    TaskFollower(session).wait(session.delete(f"/nodes/{node}/qemu/{vmid}"))
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(event["type"], event["vmid"]) for event in events]
 
 
 def test_source__sends_what_begins_and_what_ends(
@@ -161,6 +186,50 @@ def test_watch__goes_on_with_the_other_checks_when_one_fails(
         {"type": "check_back", "check": "rule_broken"},
         {"type": "check_back", "check": "drift"},
     ]
+    watch.close()
+
+
+LATE: dict[str, Any] = {
+    "time_scale": 0.2,
+    # Statistics are made anew only when a test lets the time pass.
+    "timing": {"pvestatd_seconds": 3600},
+    "guests": [
+        {"vmid": 201, "name": "db-1", "node": "pve1", "memory": 512},
+        {"vmid": 202, "name": "db-2", "node": "pve2", "memory": 512},
+    ],
+}
+
+
+@pytest.mark.parametrize("cluster", [LATE], indirect=True)
+def test_watch__is_not_misled_by_names_that_are_outdated(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]], session: Session
+) -> None:
+    watch = Watch(args(rules=[{"type": "anti-affinity", "name": "db-.*"}]))
+    assert watch.look() == []
+    # Another VM gets the VMID of db-1, on the node of db-2.
+    remove(session, "pve1", 201)
+    create(session, "pve2", 201, "batch")
+    assert {row["vmid"]: row["name"] for row in session.get("/cluster/resources", type="vm")}[201] == "db-1"
+    assert watch.look() == []
+    cluster.advance(3600)
+    assert watch.look() == []
+    watch.close()
+
+
+@pytest.mark.parametrize("cluster", [LATE], indirect=True)
+def test_watch__sends_no_event_again_because_a_name_is_not_shown_yet(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]], session: Session
+) -> None:
+    cluster.add_guest(vmid=203, name="db-3", node="pve2", memory=512)
+    cluster.advance(3600)
+    watch = Watch(args(rules=[{"type": "anti-affinity", "name": "db-.*"}]))
+    assert told(watch.look()) == [("rule_broken", 202), ("rule_broken", 203)]
+    cluster.reset_requests()
+    assert watch.look() == []
+    assert [request["path"] for request in cluster.requests()] == ["/cluster/resources"]
+    remove(session, "pve2", 203)
+    create(session, "pve2", 204, "db-3")
+    assert told(watch.look()) == [("rule_broken", 204)]
     watch.close()
 
 

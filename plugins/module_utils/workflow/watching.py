@@ -9,6 +9,7 @@ import json
 import time
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -17,6 +18,7 @@ from ..engine.capacity import how_many
 from ..engine.planner.planner import broken_guests
 from ..errors import CollectionError, InvalidRequest, MissingLibrary
 from ..model import Snapshot
+from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_seconds
 from .access import Access
@@ -71,6 +73,32 @@ def watch_argument_spec() -> Spec:
         "vms": vms_argument_spec()["vms"],
         "drift_interval": {"type": "float", "default": 900.0},
     }
+
+
+class Reading:
+    """What one look shows of the cluster.
+
+    Attributes:
+        access: the connection.
+        rows: the cluster as a single request shows it.
+    """
+
+    def __init__(self, access: Access, rows: Snapshot) -> None:
+        self.access = access
+        self.rows = rows
+
+    @cached_property
+    def seen(self) -> Snapshot:
+        """The rows with what the user configured. Raises InvalidRequest."""
+        return self.access.with_facts(self.rows)
+
+    @cached_property
+    def settled(self) -> Snapshot:
+        """The same with the names, sizes and states that the nodes report now; see settle for the requests.
+
+        Raises InvalidRequest, and what reading the cluster raises.
+        """
+        return self.access.with_facts(settle(self.access.reader, self.rows, patience=0))
 
 
 class Watch:
@@ -137,38 +165,49 @@ class Watch:
         """
         try:
             access = self._access = self._access or self._opened()
-            seen = read_snapshot(access.reader)
+            reading = Reading(access, read_snapshot(access.reader))
         except (InvalidRequest, MissingLibrary):
             raise
         except CollectionError as error:
             self.close()
             return {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **_why(error)}}
-        offline = [node.name for node in seen.nodes if not node.online]
+        offline = [node.name for node in reading.rows.nodes if not node.online]
         found: dict[Key, Event] = {(OFFLINE, name): {"type": OFFLINE, "node": name} for name in offline}
-        for kind, check in self._checks(access, seen, now):
+        for kind, check in self._checks(reading, now):
             try:
-                found |= dict(check())
+                found |= check()
             except CollectionError as error:
-                found |= {key: event for key, event in self._known.items() if event["type"] == kind}
+                found |= self._known_of(kind)
                 found[FAILED, kind] = {"type": FAILED, "check": kind, **_why(error)}
         return found
 
     def _opened(self) -> Access:
         return Access.open({**self._params, "reservations": "none"}, self._facts)
 
-    def _checks(
-        self, access: Access, seen: Snapshot, now: float
-    ) -> Iterator[tuple[str, Callable[[], Iterator[tuple[Key, Event]]]]]:
+    def _known_of(self, kind: str) -> dict[Key, Event]:
+        """The problems of one type at the last look."""
+        return {key: event for key, event in self._known.items() if event["type"] == kind}
+
+    def _checks(self, reading: Reading, now: float) -> Iterator[tuple[str, Callable[[], dict[Key, Event]]]]:
         """The checks that the options ask for, by the type of the events that they find."""
         chosen = self._params["events"]
         if CAPACITY in chosen and self._at_least:
-            yield CAPACITY, lambda: self._too_small(access.with_facts(seen))
+            yield CAPACITY, lambda: self._confirmed(CAPACITY, self._too_small, reading)
         if BROKEN in chosen:
-            yield BROKEN, lambda: self._broken(access.with_facts(seen), access)
+            yield BROKEN, lambda: self._confirmed(BROKEN, self._broken, reading)
         if DRIFT in chosen and self._params["vms"]:
             yield DRIFT, lambda: self._drifted(now)
 
-    def _too_small(self, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
+    def _confirmed(
+        self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[Key, Event]]], reading: Reading
+    ) -> dict[Key, Event]:
+        """The problems that a check finds. What has changed since the last look is looked at without outdated rows."""
+        found = dict(check(reading.access, reading.seen))
+        if found.keys() == self._known_of(kind).keys():
+            return found
+        return dict(check(reading.access, reading.settled))
+
+    def _too_small(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """Reports that fewer VMs of the shape fit than required."""
         shapes = [entry.request for entry in self._shape]
         report = how_many(
@@ -178,7 +217,7 @@ class Watch:
             amount = {"fit": report.total, "at_least": self._at_least}
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
-    def _broken(self, snapshot: Snapshot, access: Access) -> Iterator[tuple[Key, Event]]:
+    def _broken(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """The guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
         whole = completed(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
@@ -187,12 +226,12 @@ class Watch:
             guest = {"vmid": vmid, "name": guests[vmid].name, "node": guests[vmid].node}
             yield (BROKEN, str(vmid), why), {"type": BROKEN, **guest, "reason": why}
 
-    def _drifted(self, now: float) -> Iterator[tuple[Key, Event]]:
+    def _drifted(self, now: float) -> dict[Key, Event]:
         """The VMs of the list that had drifted from it at the last comparison, which is made now if it is due."""
         if now >= self._next_drift:
             self._drift = dict(self._compared(now))
             self._next_drift = now + self._params["drift_interval"]
-        yield from self._drift.items()
+        return self._drift
 
     def _compared(self, now: float) -> Iterator[tuple[Key, Event]]:
         """The VMs of the list that have drifted from it."""

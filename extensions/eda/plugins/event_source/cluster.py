@@ -16,7 +16,8 @@ description:
   - If capacity, rules or O(vms) cannot be checked, an event of the type C(check_failed) tells why, and the other checks
     go on.
   - A reading is one request, and one to three more if rules are watched on a cluster that uses HA. Comparing O(vms)
-    costs about one request per VM.
+    costs about one request per VM. If capacity or rules look other than before, the nodes where guests changed
+    recently are asked whether that is so.
 options:
   interval:
     description: Time between two readings, in seconds.
