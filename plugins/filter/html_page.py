@@ -24,6 +24,7 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "",
     """Return the page of a result, which may be that of a failed task. It shows cluster, a name or addresses, and job.
 
     plan_only: whether nothing was written.
+    Raises AnsibleFilterError, with the message of the task if it failed before it had anything to show.
     """
     if not isinstance(result, Mapping):
         raise AnsibleFilterError("expected the result of a module of this collection")

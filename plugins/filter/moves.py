@@ -47,7 +47,7 @@ def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
     if isinstance(plan, Mapping) and "plan" not in moves and isinstance(plan.get("vm_plan"), Mapping):
         plan = plan["vm_plan"]
     if isinstance(moves, Mapping) and moves.get("failed") and not {"plan", "vm_plan", "moves"} & moves.keys():
-        raise AnsibleFilterError(f"the module failed before it had a plan: {moves.get('msg')}")
+        raise AnsibleFilterError(f"there is nothing to show, because the module failed: {moves.get('msg')}")
     if not isinstance(plan, Mapping) or "moves" not in plan or not ("goal" in plan or "vms" in plan):
         raise AnsibleFilterError("expected a plan, or the result of a module that moves guests")
     if "goal" in plan:

@@ -194,3 +194,8 @@ def test_amount__has_a_decimal_where_it_tells_something(number: float, text: str
 def test_other_data__is_refused(wrong: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="expected"):
         html_page(wrong)
+
+
+def test_failure_without_a_result__is_told_with_its_message() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"nothing to show, because the module failed: vms: .* nmae"):
+        html_page({"failed": True, "changed": False, "msg": "vms: unknown option nmae", "error_code": "InvalidRequest"})

@@ -94,5 +94,5 @@ def test_table__of_something_else_is_refused(given: Any) -> None:
 
 
 def test_table__of_a_failure_without_a_plan_says_why() -> None:
-    with pytest.raises(AnsibleFilterError, match="failed before it had a plan: nodes: unknown node 'pve9'"):
+    with pytest.raises(AnsibleFilterError, match="because the module failed: nodes: unknown node 'pve9'"):
         moves_table({"failed": True, "msg": "nodes: unknown node 'pve9'", "error_code": "InvalidRequest"})
