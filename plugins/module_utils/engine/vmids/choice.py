@@ -24,11 +24,8 @@ class VMIDChoice(abc.ABC):
     """A set of allowed VMIDs. Bounds are always inclusive; ids outside 100..999999999 are never allowed."""
 
     @abc.abstractmethod
-    def blocks(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
-        """Yield the allowed ids from `lower` to `upper`, lowest first, as `(block, bits)`; see `taken.BLOCK_SIZE`.
-
-        Blocks without an allowed id are left out as far as that is cheap; one block may come in several parts.
-        """
+    def ids(self, lower: int, upper: int) -> Iterator[int]:
+        """Yield the allowed ids from `lower` to `upper`, lowest first."""
 
     @abc.abstractmethod
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
@@ -41,22 +38,15 @@ class VMIDChoice(abc.ABC):
     def lowest_free(self, taken: TakenVMIDs, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int | None:
         """Return the lowest allowed id from `lower` to `upper` that is not taken, or None.
 
-        Time grows with the number of blocks (thousands of ids) that are skipped because every allowed id in them is
-        taken: about a microsecond for each. Of blocks without any free id a row counts as one.
+        Taken ids that were skipped once are not looked at again, unless one of them becomes free.
         """
-        while True:
-            for block, allowed in self.blocks(lower, upper):
-                if free := allowed & ~taken.in_block(block):
-                    return block * BLOCK_SIZE + (free & -free).bit_length() - 1
-                following = taken.first_open(block)
-                if following > block + 1:
-                    lower = following * BLOCK_SIZE
-                    break
-            else:
-                return None
+        start = taken.start(self, lower)
+        found = next((vmid for vmid in self.ids(start, upper) if vmid not in taken), None)
+        taken.skip(self, lower, max(start, upper + 1) if found is None else found)
+        return found
 
     def __contains__(self, vmid: int) -> bool:
-        return any(bits for _block, bits in self.blocks(vmid, vmid))
+        return next(self.ids(vmid, vmid), None) is not None
 
 
 _ID_OR_RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?")
@@ -90,11 +80,10 @@ class VMIDRange(VMIDChoice):
             if clipped[0] <= clipped[1]:
                 yield clipped
 
-    def blocks(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
-        """See `VMIDChoice.blocks`."""
+    def ids(self, lower: int, upper: int) -> Iterator[int]:
+        """See `VMIDChoice.ids`."""
         for first, last in self.clipped(lower, upper):
-            for block in range(first // BLOCK_SIZE, last // BLOCK_SIZE + 1):
-                yield block, window(block, first, last)
+            yield from range(first, last + 1)
 
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
         """See `VMIDChoice.count`."""
@@ -169,10 +158,10 @@ class Intersection(VMIDChoice):
         if self.count() == 0:
             raise InvalidVMIDChoice(f"no VMID is in both {self.within.describe()} and {self.choice.describe()}")
 
-    def blocks(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
-        """See `VMIDChoice.blocks`."""
+    def ids(self, lower: int, upper: int) -> Iterator[int]:
+        """See `VMIDChoice.ids`."""
         for first, last in self.within.clipped(lower, upper):
-            yield from self.choice.blocks(first, last)
+            yield from self.choice.ids(first, last)
 
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
         """See `VMIDChoice.count`."""
@@ -192,75 +181,37 @@ def intersection(first: VMIDChoice, second: VMIDChoice) -> VMIDChoice:
     raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be combined")
 
 
-# A block is the thousand ids that share all but their last three digits. The ids of one block are handled together, as
-# the bits of one integer: bit i stands for the id BLOCK_SIZE * block + i.
-BLOCK_DIGITS = 3
-BLOCK_SIZE: int = 10**BLOCK_DIGITS
-
-_FULL = (1 << BLOCK_SIZE) - 1
-_BITS = tuple(1 << offset for offset in range(BLOCK_SIZE))
-
-
-def window(block: int, lower: int, upper: int) -> int:
-    """Return the ids of `block` from `lower` to `upper`, both included, as bits."""
-    start = max(lower - block * BLOCK_SIZE, 0)
-    stop = min(upper + 1 - block * BLOCK_SIZE, BLOCK_SIZE)
-    return (1 << stop) - (1 << start) if start < stop else 0
-
-
 class TakenVMIDs(MutableSet[int]):
-    """A set of VMIDs that are not free.
-
-    Membership, `add` and `discard` take constant time.
-    """
+    """A set of VMIDs that are not free. It remembers how far each choice has looked for a free one."""
 
     def __init__(self, vmids: Iterable[int] = ()) -> None:
-        self._blocks: dict[int, int] = {}
-        # For some full blocks a later one; all between are full as well.
-        self._skips: dict[int, int] = {}
-        for vmid in vmids:
-            self.add(vmid)
+        self._vmids = set(vmids)
+        self._starts: dict[tuple[VMIDChoice, int], int] = {}
 
     def add(self, value: int) -> None:
         """Take a VMID; taking one twice is no error."""
-        block, offset = divmod(value, BLOCK_SIZE)
-        self._blocks[block] = self._blocks.get(block, 0) | _BITS[offset]
+        self._vmids.add(value)
 
     def discard(self, value: int) -> None:
         """Free a VMID; freeing one that is free is no error."""
-        block, offset = divmod(value, BLOCK_SIZE)
-        bits = self._blocks.get(block, 0)
-        if bits == _FULL:
-            self._skips.clear()
-        self._blocks[block] = bits & ~_BITS[offset]
+        self._vmids.discard(value)
+        for (choice, lower), start in self._starts.items():
+            self._starts[choice, lower] = max(lower, min(start, value))
 
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, int):
-            return False
-        block, offset = divmod(value, BLOCK_SIZE)
-        return bool(self._blocks.get(block, 0) & _BITS[offset])
+        return value in self._vmids
 
     def __iter__(self) -> Iterator[int]:
         """Yield the ids, lowest first."""
-        for block, taken in sorted(self._blocks.items()):
-            yield from (block * BLOCK_SIZE + offset for offset, bit in enumerate(_BITS) if taken & bit)
+        return iter(sorted(self._vmids))
 
     def __len__(self) -> int:
-        return sum(bits.bit_count() for bits in self._blocks.values())
+        return len(self._vmids)
 
-    def in_block(self, block: int) -> int:
-        """Return the taken ids of `block` as bits."""
-        return self._blocks.get(block, 0)
+    def start(self, choice: VMIDChoice, lower: int) -> int:
+        """Return an id such that all ids of the choice from `lower` up to it are taken."""
+        return self._starts.get((choice, lower), lower)
 
-    def first_open(self, block: int) -> int:
-        """Return the first block from `block` on that has a free id.
-
-        Full blocks that were passed once are passed at once the next time.
-        """
-        passed = []
-        while self._blocks.get(block, 0) == _FULL:
-            passed.append(block)
-            block = self._skips.get(block, block + 1)
-        for full in passed:
-            self._skips[full] = block
-        return block
+    def skip(self, choice: VMIDChoice, lower: int, start: int) -> None:
+        """Note that all ids of the choice from `lower` to below `start` are taken."""
+        self._starts[choice, lower] = start

@@ -4,8 +4,8 @@
 """VMIDs by regular expression: `(12[0-9]|130)`, matched in full against the decimal number.
 
 All numbers that an expression matches are known without a list of them. Following its automaton for a fixed number of
-digits, from every set of positions that can be reached, gives a graph without cycles: equal parts are shared, each node
-knows how many numbers lie below it, and matching never tries twice.
+digits, from every set of positions that can be reached, gives a graph without cycles: each node knows how many numbers
+lie below it, and matching never tries twice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ...model import VMID_MAX, VMID_MIN
 from ..patterns import InvalidPattern
 from ..patterns.automaton import Automaton, set_bits
 from ..patterns.syntax import END, START, Tree, parse
-from .choice import BLOCK_DIGITS, BLOCK_SIZE, InvalidVMIDChoice, VMIDChoice, window
+from .choice import InvalidVMIDChoice, VMIDChoice
 
 DIGITS = "0123456789"
-MAX_DIGITS = len(str(VMID_MAX))
+MIN_DIGITS, MAX_DIGITS = len(str(VMID_MIN)), len(str(VMID_MAX))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,48 +32,62 @@ class Digits:
     Attributes:
         children: for each first digit, 0 to 9, what may follow it; None where nothing does. Empty for length 0.
         count: how many strings there are; never 0.
-        block: for lengths up to `taken.BLOCK_DIGITS` the strings as bits, each at the index that is its value; else 0.
     """
 
     children: tuple[Digits | None, ...]
     count: int
-    block: int
 
 
 def matching_numbers(tree: Tree) -> dict[int, Digits]:
     """Return, by number of digits, the numbers without leading zeros that `tree` matches in full.
 
-    A number of digits that no match has is left out. Numbers have `taken.BLOCK_DIGITS` to MAX_DIGITS digits.
+    A number of digits that no match has is left out. Numbers have MIN_DIGITS to MAX_DIGITS digits.
 
     Raises:
         TooComplex: the expression is beyond `patterns.automaton.MAX_POSITIONS` or `MAX_STEPS`.
     """
-    unrolled = _Unrolled(_Numbers(tree))
-    roots = {length: unrolled.numbers(length) for length in range(BLOCK_DIGITS, MAX_DIGITS + 1)}
+    automaton = _Numbers(tree)
+    roots = {length: automaton.numbers(length) for length in range(MIN_DIGITS, MAX_DIGITS + 1)}
     return {length: root for length, root in roots.items() if root is not None}
 
 
 class _Numbers(Automaton):
-    """An expression that is matched against digits.
-
-    Attributes:
-        start: what may be read first, after the anchors.
-        viable: for 0 to MAX_DIGITS, the positions from which exactly so many digits lead to the end.
-    """
+    """An expression that is matched against digits."""
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree, longest=MAX_DIGITS)
         self._reading = {digit: self.reading(digit) for digit in DIGITS}
-        self.start = self.passing(self.first, self.anchored(START))
-        self.viable = self._viable()
+        # What may be read first, after the anchors.
+        self._start = self.passing(self.first, self.anchored(START))
+        # For 0 to MAX_DIGITS, the positions from which exactly so many digits lead to the end.
+        self._viable = self._find_viable()
+        self._known: dict[tuple[int, int], Digits | None] = {}
 
-    def read(self, positions: int, digit: str) -> int:
+    def numbers(self, length: int) -> Digits | None:
+        """Return the strings of `length` digits that are matched and begin with no zero, or None."""
+        strings = self._strings(self._start, length)
+        return _joined((None, *strings.children[1:])) if strings else None
+
+    def _strings(self, positions: int, length: int) -> Digits | None:
+        """Return the strings of `length` digits that lead from `positions` to the end, or None."""
+        positions &= self._viable[length]
+        if not positions:
+            return None
+        if length == 0:
+            return Digits((), count=1)
+        key = (positions, length)
+        if key not in self._known:
+            following = (self._strings(self._read(positions, digit), length - 1) for digit in DIGITS)
+            self._known[key] = _joined(tuple(following))
+        return self._known[key]
+
+    def _read(self, positions: int, digit: str) -> int:
         """Return what may be read after `digit` was read at any of `positions`."""
         reading = positions & self._reading[digit]
         self.spend(1 + reading.bit_count())
         return self.after(reading)
 
-    def _viable(self) -> list[int]:
+    def _find_viable(self) -> list[int]:
         at_end = added = self.end
         while added:
             added = self._leading_to(at_end, self.anchored(END)) & ~at_end
@@ -90,43 +104,9 @@ class _Numbers(Automaton):
         return sum(1 << position for position in set_bits(reading) if self.follow[position] & positions)
 
 
-class _Unrolled:
-    """Follows an automaton for so many digits; equal sets of strings become one object."""
-
-    def __init__(self, automaton: _Numbers) -> None:
-        self._automaton = automaton
-        self._by_positions: dict[tuple[int, int], Digits | None] = {}
-        self._by_children: dict[tuple[Digits | None, ...], Digits] = {}
-        self._nothing = Digits((), count=1, block=1)
-
-    def numbers(self, length: int) -> Digits | None:
-        """Return the strings of `length` digits that are matched and begin with no zero, or None."""
-        strings = self._strings(self._automaton.start, length)
-        return self._joined((None, *strings.children[1:]), length) if strings else None
-
-    def _strings(self, positions: int, length: int) -> Digits | None:
-        positions &= self._automaton.viable[length]
-        if not positions:
-            return None
-        if length == 0:
-            return self._nothing
-        key = (positions, length)
-        if key not in self._by_positions:
-            following = (self._strings(self._automaton.read(positions, digit), length - 1) for digit in DIGITS)
-            self._by_positions[key] = self._joined(tuple(following), length)
-        return self._by_positions[key]
-
-    def _joined(self, children: tuple[Digits | None, ...], length: int) -> Digits | None:
-        if not any(children):
-            return None
-        if children not in self._by_children:
-            count = sum(child.count for child in children if child)
-            block = 0
-            if length <= BLOCK_DIGITS:
-                for digit, child in enumerate(children):
-                    block |= child.block << digit * 10 ** (length - 1) if child else 0
-            self._by_children[children] = Digits(children, count, block)
-        return self._by_children[children]
+def _joined(children: tuple[Digits | None, ...]) -> Digits | None:
+    count = sum(child.count for child in children if child)
+    return Digits(children, count) if count else None
 
 
 class InvalidVMIDPattern(InvalidVMIDChoice):
@@ -148,11 +128,10 @@ class VMIDPattern(VMIDChoice):
     text: str
     _numbers: dict[int, Digits] = field(repr=False, compare=False)
 
-    def blocks(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
-        """See `VMIDChoice.blocks`."""
+    def ids(self, lower: int, upper: int) -> Iterator[int]:
+        """See `VMIDChoice.ids`."""
         for length, numbers in self._numbers.items():
-            for block, allowed in _blocks(numbers, length - BLOCK_DIGITS, 0, lower // BLOCK_SIZE, upper // BLOCK_SIZE):
-                yield block, allowed & window(block, lower, upper)
+            yield from _ids(numbers, length, 0, lower, upper)
 
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
         """See `VMIDChoice.count`."""
@@ -191,15 +170,15 @@ def compile_pattern(text: str) -> VMIDPattern:
     return VMIDPattern(text, numbers)
 
 
-def _blocks(numbers: Digits, digits: int, prefix: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the blocks that are `prefix` and `digits` digits more, lowest first; left out: those outside the bounds."""
+def _ids(numbers: Digits, digits: int, prefix: int, first: int, last: int) -> Iterator[int]:
+    """Yield the numbers that are `prefix` and `digits` digits more, from `first` to `last`, lowest first."""
     if digits == 0:
-        yield prefix, numbers.block
+        yield prefix
         return
     size: int = 10 ** (digits - 1)
     for child_prefix, child in enumerate(numbers.children, start=prefix * 10):
         if child and child_prefix * size <= last and first < (child_prefix + 1) * size:
-            yield from _blocks(child, digits - 1, child_prefix, first, last)
+            yield from _ids(child, digits - 1, child_prefix, first, last)
 
 
 def _strings_below(numbers: Digits, bound: str) -> int:

@@ -1,14 +1,20 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The set of taken VMIDs behaves as any other set of integers."""
+"""The set of taken VMIDs behaves as any other set of integers, and what it remembers is never outdated."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import TakenVMIDs, window
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.choice import (
+    AnyVMID,
+    TakenVMIDs,
+    VMIDChoice,
+    parse_range,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.vmids.pattern import compile_pattern
 
 IDS = st.one_of(st.integers(100, 130), st.integers(995, 1005), st.integers(100, 999_999_999))
 
@@ -34,26 +40,20 @@ def test_what_is_no_integer__is_not_taken() -> None:
     assert name not in TakenVMIDs([100])
 
 
-@given(block=st.integers(0, 3), lower=st.integers(0, 4000), upper=st.integers(0, 4000))
-def test_window__holds_the_ids_of_a_block_that_lie_within_bounds(block: int, lower: int, upper: int) -> None:
-    expected = {vmid for vmid in range(block * 1000, block * 1000 + 1000) if lower <= vmid <= upper}
-    bits = window(block, lower, upper)
-    assert {block * 1000 + offset for offset in range(1000) if bits >> offset & 1} == expected
-    assert bits < 1 << 1000
+CHOICES = st.sampled_from([AnyVMID(), parse_range("102-104,107"), parse_range("100-108"), compile_pattern("10[13579]")])
+BOUNDS = st.tuples(st.integers(98, 110), st.integers(98, 110))
 
 
-BLOCKS = st.integers(0, 6)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["fill", "free", "look"]), BLOCKS)))
-def test_first_block_with_a_free_id__is_that_found_by_looking_at_each(steps: list[tuple[str, int]]) -> None:
-    taken, full = TakenVMIDs(), set[int]()
-    for step, block in steps:
-        if step == "fill":
-            taken |= set(range(block * 1000, block * 1000 + 1000))
-            full.add(block)
+@given(st.lists(st.tuples(st.sampled_from(["take", "free", "look"]), st.integers(100, 108), CHOICES, BOUNDS)))
+def test_lowest_free_id__is_found_whatever_was_taken_and_freed_since_the_last_look(
+    steps: list[tuple[str, int, VMIDChoice, tuple[int, int]]],
+) -> None:
+    taken = TakenVMIDs()
+    for step, vmid, choice, (lower, upper) in steps:
+        if step == "take":
+            taken.add(vmid)
         elif step == "free":
-            taken.discard(block * 1000 + 7)
-            full.discard(block)
+            taken.discard(vmid)
         else:
-            assert taken.first_open(block) == next(each for each in range(block, 8) if each not in full)
+            free = [each for each in range(lower, upper + 1) if each in choice and each not in taken]
+            assert choice.lowest_free(taken, lower, upper) == (free[0] if free else None)
