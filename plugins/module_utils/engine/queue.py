@@ -9,8 +9,7 @@ It has no clock: every method receives the time, in seconds.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Request
@@ -34,20 +33,6 @@ class Queued:
     arrival: int
 
 
-class Hope(enum.Enum):
-    """Which placements of other VMs of the batch may make a failed request fit."""
-
-    NONE = "none"
-    SELECTED = "those that its own rules select"
-    ANY = "any"
-
-    def is_met(self, request: Request, placements: Iterable[Request]) -> bool:
-        """Whether one of the placements may make the request fit; there is at least one."""
-        if self is Hope.SELECTED:
-            return any(attracts(request, other) for other in placements)
-        return self is Hope.ANY
-
-
 @dataclass(slots=True)
 class Batch:
     """The requests that are decided together and their outcomes so far, by their number in order of arrival.
@@ -57,7 +42,6 @@ class Batch:
         undecided, unplaced: those still to be decided; those that failed or are held back.
         barred: requests that Permit rejected in the end, which are tried again after all others; held: those that never
             entered the queue.
-        hopes: for each failed request what may make it fit, with the outcome from which this was derived.
         queue: the requests in the order in which they are tried.
     """
 
@@ -66,23 +50,21 @@ class Batch:
     unplaced: Numbered = field(default_factory=Numbered)
     barred: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
-    hopes: dict[int, tuple[Outcome, Hope]] = field(default_factory=dict)
     queue: list[Queued] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
-    def hope(self, queued: Queued, profile: Profile) -> Hope:
-        """Which placements may make a failed request fit. A placement can satisfy a rule, but never adds capacity."""
+    def may_fit(self, queued: Queued, profile: Profile, placements: Sequence[Request]) -> bool:
+        """Whether one of the placements of other VMs may make a failed request fit. A placement can satisfy a rule, but
+        never adds capacity. Rules of selective plugins are satisfied only by VMs that the request's own rules select.
+        """
         outcome = self.outcomes[queued.arrival]
-        known = self.hopes.get(queued.arrival)
-        if known is not None and known[0] is outcome:
-            return known[1]
-        plugins = [plugin for plugin in profile.all() if plugin.name in outcome.rejected_by]
-        rules = [plugin for plugin in plugins if plugin.category is Category.RULE]
-        hope = Hope.SELECTED if rules and all(plugin.selective for plugin in rules) else Hope.ANY
-        if not outcome.resolvable or (plugins and not rules):
-            hope = Hope.NONE
-        self.hopes[queued.arrival] = outcome, hope
-        return hope
+        if not (placements and outcome.resolvable):
+            return False
+        by = outcome.rejected_by
+        rules = [plugin for plugin in profile.all() if plugin.name in by and plugin.category is Category.RULE]
+        if rules and all(plugin.selective for plugin in rules):
+            return any(attracts(queued.request, other) for other in placements)
+        return bool(rules) or not by
 
 
 @dataclass(slots=True)

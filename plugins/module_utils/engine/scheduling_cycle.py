@@ -174,7 +174,7 @@ class Scheduler:
                 if queued.arrival in batch.unplaced and queued.arrival not in batch.barred:
                     since = placements[seen.get(queued.arrival, 0) :]
                     seen[queued.arrival] = len(placements)
-                    if since and batch.hope(queued, self.profile(queued.request)).is_met(queued.request, since):
+                    if batch.may_fit(queued, self.profile(queued.request), since):
                         due.append(queued)
 
     def _place(self, batch: Batch, queued: Queued, now: float) -> bool:
