@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..model import Guest, Node
@@ -71,9 +71,7 @@ class EvenCounts(DomainCounts):
     def __init__(self, key: str, counted: Callable[[Guest], bool], domains: Iterable[str]) -> None:
         super().__init__(key, counted)
         self.lowest = 0
-        self._domains_with: Counter[int] = Counter()
         self._guests = {domain: {} for domain in domains}
-        self._note()
 
     def __len__(self) -> int:
         """How many domains there are."""
@@ -82,24 +80,17 @@ class EvenCounts(DomainCounts):
     def fill(self, found: Iterable[tuple[Guest, NodeInfo]]) -> None:
         """The nodes must be in the domains."""
         super().fill(found)
-        self._note()
+        self._find_lowest()
 
     def change(self, guest: Guest, node: Node, sign: int) -> int | None:
         """node must be in one of the domains."""
         after = super().change(guest, node, sign)
         if after is not None:
-            self._domains_with[after - sign] -= 1
-            self._domains_with[after] += 1
-            # One guest moves the number of one domain by one, so the lowest moves by one at most.
-            if after < self.lowest:
-                self.lowest = after
-            elif not self._domains_with[self.lowest]:
-                self.lowest += 1
+            self._find_lowest()
         return after
 
-    def _note(self) -> None:
-        self._domains_with = Counter(len(guests) for guests in self._guests.values())
-        self.lowest = min(self._domains_with, default=0)
+    def _find_lowest(self) -> None:
+        self.lowest = min(map(len, self._guests.values()), default=0)
 
 
 def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[tuple[str, str], list[NodeInfo]]:
