@@ -145,9 +145,9 @@ def run_filters(
     """Let each filter evaluate the nodes that those before it accept. Store the rejections by the index of the node;
     return the nodes that all filters accept.
     """
-    plugin: Plugin | None = None
-    try:
+    with Blame() as blame:
         for plugin in filters:
+            blame.plugin = plugin
             statuses = filter_all(plugin, state, request, nodes)
             if statuses.count(None) == len(nodes):
                 continue
@@ -163,12 +163,6 @@ def run_filters(
                 else:
                     rejections[info.index] = rejection
             nodes = left
-    except CollectionError:
-        raise
-    except Exception as error:  # Custom plugins may raise anything; guarded() per call would cost more than most do.
-        if plugin is None:
-            raise
-        raise raised(plugin, error) from error
     return nodes
 
 
@@ -177,19 +171,13 @@ def run_scorers(
 ) -> Sequence[int]:
     """Store the scores of the nodes; return their weighted sums in POINTS."""
     totals = [0] * len(nodes)
-    plugin: Plugin | None = None
-    try:
+    with Blame() as blame:
         for plugin, scores, weight in scorers:
+            blame.plugin = plugin
             given = all_in_range(plugin, score_all(plugin, state, request, nodes))
             for info, score in zip(nodes, given, strict=True):
                 scores[info.index] = score
             totals = [total + round(weight * score * POINTS) for total, score in zip(totals, given, strict=True)]
-    except CollectionError:
-        raise
-    except Exception as error:  # as above
-        if plugin is None:
-            raise
-        raise raised(plugin, error) from error
     return totals
 
 
