@@ -262,12 +262,10 @@ def holder_to_text(holder: Holder) -> str:
 def holder_from_text(text: str) -> Holder:
     """Return the holder that was stored, or UNKNOWN_HOLDER, which never counts as dead, if text is not valid."""
     try:
-        values = _mapping(json.loads(text))
-        return Holder(
-            **{key: _text(values[key]) for key in ("host", "space", "started", "id")}, pid=_process_id(values["pid"])
-        )
-    except (ValueError, TypeError, KeyError, RecursionError):
+        holder = from_data(Holder, json.loads(text))
+    except (ValueError, TypeError, RecursionError):
         return UNKNOWN_HOLDER
+    return holder if 0 < holder.pid < 2**31 else UNKNOWN_HOLDER
 
 
 # --- checks of stored values: other programs may have written anything ---
@@ -299,12 +297,6 @@ def _amount(value: t.Any) -> t.Any:
 def _vmid(value: t.Any) -> int:
     if not isinstance(value, int):
         raise TypeError("expected a number as VMID")
-    return value
-
-
-def _process_id(value: t.Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise ValueError("expected a process id")
     return value
 
 
