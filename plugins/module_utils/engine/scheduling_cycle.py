@@ -431,16 +431,7 @@ class Scheduler:
             raise NoStorageAvailable(f'no storage for VM "{request.name}": {node} {why}')
         return draft.storages
 
-    def _refusals(self, cycle: Cycle) -> Mapping[str, Mapping[str, Status]]:
-        shared, plain = cycle.shared, bool(cycle.filters or cycle.refusing)
-        if shared.refusals is None or plain:
-            refusals = self._all_refusals(cycle)
-            if plain:
-                return refusals
-            shared.refusals = refusals
-        return shared.refusals
-
-    def _all_refusals(self, cycle: Cycle) -> dict[str, dict[str, Status]]:
+    def _refusals(self, cycle: Cycle) -> dict[str, dict[str, Status]]:
         """The statuses of all filters that refuse a node, by node and by plugin."""
         nodes = self.cluster.nodes
         found = [dict(cycle.refusing) for _info in nodes]

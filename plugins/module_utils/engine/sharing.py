@@ -40,7 +40,6 @@ class SharedVerdicts:
         ranked: the scorers that are not bounded.
         answers: the verdict on each group in this cycle.
         kept: the PreFilter statuses of the plugins whose state is kept, by plugin.
-        refusals: the statuses of all filters that refuse a node, by node; None if not determined since the last change.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class SharedVerdicts:
         self.kept = {plugin.name: status for plugin, status in kept.items()}
         self._shares = frozenset(shares)
         self._codes = {name: code for name, code in codes.items() if name in self._shares}
-        self.refusals: Mapping[str, Mapping[str, Status]] | None = None
         self.answers: dict[Group, Answer] = {}
         self._cluster = cluster
         self._weights = weights
@@ -108,7 +106,6 @@ class SharedVerdicts:
             self._evaluate(state, request, self._cluster.nodes)
             self._build_heaps()
         elif self._cursor < len(self._cluster.journal):
-            self.refusals = None
             changed = self._changed(state, request)
             for info in changed.values() if self._regroups else ():
                 self._forget_group(info)
