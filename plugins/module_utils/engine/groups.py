@@ -12,7 +12,6 @@ import typing as t
 from collections.abc import Sequence
 
 from .diagnosis import not_permitted
-from .framework.interface import Numbered
 from .framework.status import Code
 from .queue import Batch, Queued
 
@@ -47,18 +46,17 @@ def _bar_one(scheduler: Scheduler, batch: Batch) -> list[Queued]:
         for queued in batch.queue
         if queued.arrival in batch.placed and (status := scheduler.final_status(batch, queued.request)) is not None
     ]
-    hopeful = Numbered(
-        (q.arrival, q.request) for q in batch.queue if q.arrival in batch.unplaced and q.arrival not in batch.barred
-    )
-    hopeless = Numbered(item for item in batch.unplaced.items() if item[0] in batch.barred or item[0] in batch.held)
+    hopeful = [q.request for q in batch.queue if q.arrival in batch.unplaced and q.arrival not in batch.barred]
+    out = batch.barred | batch.held
+    hopeless = [request for arrival, request in batch.unplaced.items() if arrival in out]
     group: list[Queued] = []
     for queued, status in reversed(refused):
-        again = scheduler.run_permit(batch, queued.request, hopeful.all(), hopeless.all()) if group else status
+        again = scheduler.run_permit(batch, queued.request, hopeful, hopeless) if group else status
         if again is not None and (again.code is not Code.WAIT or not group):
             scheduler.take_back(batch, queued)
             batch.outcomes[queued.arrival] = not_permitted(batch.outcomes[queued.arrival], again)
             batch.barred.add(queued.arrival)
-            hopeless[queued.arrival] = queued.request
+            hopeless.append(queued.request)
             group.append(queued)
     return group
 
@@ -67,7 +65,7 @@ def _try_again(scheduler: Scheduler, batch: Batch, group: Sequence[Queued], now:
     """Try to place a barred group beside the VMs that are placed, and then the failed requests that this may help. If
     Permit rejects any of them, restore the state before.
     """
-    placed, unplaced, outcomes = set(batch.placed), Numbered(batch.unplaced.items()), dict(batch.outcomes)
+    placed, unplaced, outcomes = set(batch.placed), dict(batch.unplaced), dict(batch.outcomes)
     batch.barred.difference_update(queued.arrival for queued in group)
     scheduler.place_in_order(batch, _with_members(batch, group), now)
     if scheduler.stand(batch.placed.values(), batch.unplaced.values()):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Request
-from .framework.interface import Event, Numbered
+from .framework.interface import Event
 from .framework.status import Category
 from .profiles import Profile
 from .selectors import attracts
@@ -45,9 +45,9 @@ class Batch:
         queue: the requests in the order in which they are tried.
     """
 
-    placed: Numbered
-    undecided: Numbered = field(default_factory=Numbered)
-    unplaced: Numbered = field(default_factory=Numbered)
+    placed: dict[int, Request]
+    undecided: dict[int, Request] = field(default_factory=dict)
+    unplaced: dict[int, Request] = field(default_factory=dict)
     barred: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     queue: list[Queued] = field(default_factory=list)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
@@ -22,7 +22,6 @@ from .framework.interface import (
     CycleState,
     Draft,
     FilterPlugin,
-    Numbered,
     PermitPlugin,
     QueueSortPlugin,
     Requests,
@@ -107,7 +106,7 @@ class Scheduler:
         present are the requests of VMs of the same run that exist already. now is in seconds, on the clock of
         Request.created. The outcomes are in the order of the requests.
         """
-        batch = Batch(Numbered((-1 - number, request) for number, request in enumerate(present)))
+        batch = Batch({-1 - number: request for number, request in enumerate(present)})
         self._run_queue_sort(batch, requests)
         self.place_in_order(batch, batch.queue, now)
         if any(self.final_status(batch, each.request) for each in batch.queue if each.arrival in batch.placed):
@@ -162,9 +161,9 @@ class Scheduler:
         placements: list[Request] = []
         seen: dict[int, int] = {}
         while due:
-            batch.undecided = Numbered((queued.arrival, queued.request) for queued in due)
+            batch.undecided = {queued.arrival: queued.request for queued in due}
             for queued in due:
-                batch.unplaced.take(queued.arrival)
+                batch.unplaced.pop(queued.arrival, None)
             for queued in due:
                 seen[queued.arrival] = len(placements)
                 if self._place(batch, queued, now):
@@ -187,7 +186,7 @@ class Scheduler:
             batch.unplaced[arrival] = request
             return False
         batch.placed[arrival] = request
-        refused = self.run_permit(batch, request, batch.undecided.all(), batch.unplaced.all())
+        refused = self.run_permit(batch, request, batch.undecided.values(), batch.unplaced.values())
         if refused is None or refused.code is Code.WAIT:
             return True
         self.take_back(batch, queued)
@@ -365,7 +364,9 @@ class Scheduler:
 
     # --- Permit ---
 
-    def run_permit(self, batch: Batch, request: Request, waiting: Requests, failed: Requests) -> Status | None:
+    def run_permit(
+        self, batch: Batch, request: Request, waiting: Collection[Request], failed: Collection[Request]
+    ) -> Status | None:
         """The first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects the
         request.
         """
@@ -374,7 +375,8 @@ class Scheduler:
             if not concerns(plugin, request):
                 continue
             try:
-                status = asked(plugin, plugin.permit, request, batch.placed.all(), waiting, failed)
+                others = (Requests(batch.placed.values()), Requests(waiting), Requests(failed))
+                status = asked(plugin, plugin.permit, request, *others)
             except CollectionError as error:
                 return Status(Code.ERROR, error.message, plugin=plugin.name)
             if status is not None and status.code is not Code.SKIP:
@@ -383,16 +385,16 @@ class Scheduler:
 
     def final_status(self, batch: Batch, request: Request) -> Status | None:
         """The status of Permit for a placed request when no other request is left to decide."""
-        return self.run_permit(batch, request, Numbered().all(), batch.unplaced.all())
+        return self.run_permit(batch, request, (), batch.unplaced.values())
 
     def stand(self, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
         """Whether Permit accepts all placed requests when no other request is left to decide."""
-        batch = Batch(Numbered(enumerate(placed)), unplaced=Numbered(enumerate(failed)))
+        batch = Batch(dict(enumerate(placed)), unplaced=dict(enumerate(failed)))
         return all(self.final_status(batch, request) is None for request in batch.placed.values())
 
     def take_back(self, batch: Batch, queued: Queued) -> None:
         decision = batch.outcomes[queued.arrival].decision
-        batch.placed.take(queued.arrival)
+        batch.placed.pop(queued.arrival, None)
         batch.unplaced[queued.arrival] = queued.request
         if decision is not None:
             self.undo(decision)

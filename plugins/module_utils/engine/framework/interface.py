@@ -17,8 +17,7 @@ from __future__ import annotations
 import abc
 import enum
 import typing as t
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import InvalidPluginConfig, InvalidRequest
@@ -353,48 +352,18 @@ class Draft:
 class Requests(Collection[Request]):
     """Some requests of a run, as Permit plugins get them."""
 
-    def __init__(self, by_number: Mapping[int, Request], groups: Mapping[str, int]) -> None:
-        self._by_number = by_number
-        self._groups = groups
+    def __init__(self, requests: Collection[Request] = ()) -> None:
+        self._requests = requests
 
     def in_group(self, name: str) -> int:
         """How many belong to the group."""
-        return self._groups.get(name, 0)
+        return sum(request.gang is not None and request.gang.name == name for request in self)
 
     def __iter__(self) -> Iterator[Request]:
-        return iter(self._by_number.values())
+        return iter(self._requests)
 
     def __len__(self) -> int:
-        return len(self._by_number)
+        return len(self._requests)
 
     def __contains__(self, request: object) -> bool:
-        return request in self._by_number.values()
-
-
-class Numbered(dict[int, Request]):
-    """Requests by their number in the run. Entries are added and removed one by one, and never replaced."""
-
-    def __init__(self, items: Iterable[tuple[int, Request]] = ()) -> None:
-        super().__init__()
-        self._groups: Counter[str] = Counter()
-        for number, request in items:
-            self[number] = request
-
-    def all(self) -> Requests:
-        """The requests as they are at any later moment."""
-        return Requests(self, self._groups)
-
-    def __setitem__(self, number: int, request: Request) -> None:
-        if number not in self and request.gang is not None:
-            self._groups[request.gang.name] += 1
-        super().__setitem__(number, request)
-
-    def __delitem__(self, number: int) -> None:
-        self.take(number)
-
-    def take(self, number: int) -> Request | None:
-        """Remove a request and return it, if it is there."""
-        request = super().pop(number, None)
-        if request is not None and request.gang is not None:
-            self._groups[request.gang.name] -= 1
-        return request
+        return request in self._requests
