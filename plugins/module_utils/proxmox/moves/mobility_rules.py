@@ -35,6 +35,7 @@ STATES_OF_HA: Mapping[str, tuple[str, str]] = {
 """States in which the HA manager does not move a resource, each with the reason and the cure."""
 
 Cause = tuple[str, str]
+Refusals = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,30 +117,20 @@ def vm_mobility(
     )
     if why is not None:
         return stuck(*why)
-    map_storages = via == API
-    mapped = {disk.storage for disk in disks} if map_storages else set()
-    return Mobility(
-        how=LIVE if running else OFFLINE,
-        via=via,
-        disks=disks,
-        not_to=_joined(
-            _refused(check, mapped),
-            _without_bridges(config, guest, around),
-            _against_ha(guest, around),
-            _not_replicated(guest, around) if running and via == API else (),
-        ),
-        together=_together(guest, check, around),
-        cost=(guest.memory if running else 0) + sum(disk.size for disk in disks),
-        map_storages=map_storages,
+    mapped = {disk.storage for disk in disks} if via == API else set()
+    refusals = (
+        _refused(check, mapped),
+        _without_bridges(config, guest, around),
+        _not_replicated(guest, around) if running and via == API else (),
     )
+    return _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check)
 
 
 def container_mobility(
     guest: Guest, config: Mapping[str, t.Any], around: Surroundings, permitted: Permitted
 ) -> Mobility:
     """Return how a container can be moved. Proxmox itself checks little of this."""
-    running, via = guest.running, _via(guest)
-    disks = tuple(_disks_of_container(config, around))
+    running, disks = guest.running, tuple(_disks_of_container(config, around))
     why = (
         _kept_by_tag(guest, permitted)
         or _ha_state(guest)
@@ -150,15 +141,8 @@ def container_mobility(
     )
     if why is not None:
         return stuck(*why)
-    return Mobility(
-        how=RESTART if running else OFFLINE,
-        via=via,
-        disks=disks,
-        not_to=_joined(_without_bridges(config, guest, around), _against_ha(guest, around)),
-        together=_together(guest, {}, around),
-        cost=sum(disk.size for disk in disks),
-        map_storages=via == API,
-    )
+    bridges = _without_bridges(config, guest, around)
+    return _mobility(guest, around, RESTART if running else OFFLINE, disks, (bridges,))
 
 
 def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
@@ -173,14 +157,28 @@ def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobili
     )
     if why is not None:
         return stuck(*why)
-    how = OFFLINE if not guest.running else RESTART if container else LIVE
+    return _mobility(guest, around, OFFLINE if not guest.running else RESTART if container else LIVE)
+
+
+def _mobility(
+    guest: Guest,
+    around: Surroundings,
+    how: str,
+    disks: tuple[LocalDisk, ...] = (),
+    refusals: Iterable[Refusals] = (),
+    check: Mapping[str, t.Any] | None = None,
+) -> Mobility:
+    """Return how a guest can be moved that is not stuck. refusals are the nodes that cannot take it, besides those that
+    HA rules exclude.
+    """
     via = _via(guest)
     return Mobility(
         how=how,
         via=via,
-        not_to=_joined(_against_ha(guest, around)),
-        together=_together(guest, {}, around),
-        cost=guest.memory if how == LIVE else 0,
+        disks=disks,
+        not_to=_joined(*refusals, _against_ha(guest, around)),
+        together=_together(guest, check or {}, around),
+        cost=(guest.memory if how == LIVE else 0) + sum(disk.size for disk in disks),
         map_storages=via == API,
     )
 
@@ -318,8 +316,6 @@ def _disks_of_container(config: Mapping[str, t.Any], around: Surroundings) -> It
 
 
 # --- where a guest cannot go ---
-
-Refusals = Iterable[tuple[str, str]]
 
 
 def _joined(*refusals: Refusals) -> dict[str, str]:
