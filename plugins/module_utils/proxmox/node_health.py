@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..engine.texts import known
@@ -62,8 +63,11 @@ def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
     shared = NodeHealth("")
     if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):
         shared.problems.append("the cluster has no quorum")
-    managers = _ha_managers(reader, shared)
-    _check_ceph(reader, shared)
+    managers: dict[str, str] = {}
+    with _noting(shared, "HA"):
+        managers = _ha_managers(reader)
+    with _noting(shared, "Ceph"):
+        shared.problems.extend(_ceph(reader))
 
     def check(name: str) -> NodeHealth:
         found = NodeHealth(name, list(shared.problems), list(shared.unchecked))
@@ -72,35 +76,34 @@ def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
             return found
         if "dead" in managers.get(name, ""):
             found.problems.append("its HA manager does not answer")
-        _check_status(reader, found)
-        for subject, look in _CHECKS.items():
-            _noted(found, subject, lambda look=look: look(reader, name))  # type: ignore[misc]
+        with _noting(found, "status"):
+            _read_status(reader, found)
+        for subject, problems in _CHECKS.items():
+            with _noting(found, subject):
+                found.problems.extend(problems(reader, name))
         return found
 
     results = in_parallel(check, names)
     return [results[name] for name in names]
 
 
-def _noted(found: NodeHealth, subject: str, look: Callable[[], Iterable[str]]) -> None:
-    """Record the problems that a check finds, or why it could not be made."""
+@contextmanager
+def _noting(found: NodeHealth, subject: str) -> Iterator[None]:
+    """Record why a check could not be made."""
     try:
-        found.problems.extend(look())
+        yield
     except (ApiError, PermissionDenied) as error:
         found.unchecked.append(f"{subject}: {error.message}")
     except ConnectionFailed as error:
         found.problems.append(f"{subject}: {error.message}")
 
 
-def _check_status(reader: Reader, found: NodeHealth) -> None:
-    def look() -> Iterable[str]:
-        status: Mapping[str, t.Any] = reader.get(f"/nodes/{found.name}/status")
-        found.uptime = status.get("uptime")
-        # pve-manager/9.2.1/7a3b2c1d
-        parts = str(status.get("pveversion", "")).split("/")
-        found.version = parts[1] if len(parts) > 1 else None
-        return ()
-
-    _noted(found, "status", look)
+def _read_status(reader: Reader, found: NodeHealth) -> None:
+    status: Mapping[str, t.Any] = reader.get(f"/nodes/{found.name}/status")
+    found.uptime = status.get("uptime")
+    # pve-manager/9.2.1/7a3b2c1d
+    parts = str(status.get("pveversion", "")).split("/")
+    found.version = parts[1] if len(parts) > 1 else None
 
 
 def _services(reader: Reader, node: str) -> Iterator[str]:
@@ -135,34 +138,24 @@ _CHECKS: Mapping[str, Callable[[t.Any, str], Iterable[str]]] = {
 }
 
 
-def _ha_managers(reader: Reader, shared: NodeHealth) -> dict[str, str]:
+def _ha_managers(reader: Reader) -> dict[str, str]:
     """Return the state of the local resource manager of each node as HA reports it; empty if HA is not in use."""
-    rows: list[Row] = []
-
-    def look() -> Iterable[str]:
-        rows.extend(reader.get("/cluster/ha/status/current"))
-        return ()
-
-    _noted(shared, "HA", look)
+    rows: list[Row] = reader.get("/cluster/ha/status/current")
     return {str(row["node"]): str(row.get("status", "")) for row in rows if row.get("type") == "lrm" and "node" in row}
 
 
-def _check_ceph(reader: Reader, shared: NodeHealth) -> None:
-    """Record the warnings of Ceph, apart from flags. A cluster without Ceph answers with an error."""
-
-    def look() -> Iterable[str]:
-        try:
-            answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
-        except ApiError as error:
-            if lacks_ceph(error):
-                return
-            raise
-        health: Mapping[str, t.Any] = answer.get("health") or {}
-        checks: Mapping[str, t.Any] = health.get("checks") or {}
-        for name in sorted(set(checks) - {_CEPH_FLAGS}):
-            summary = (checks[name].get("summary") or {}).get("message", "")
-            yield f"Ceph reports {name}: {summary}"
-        if not checks and health.get("status") not in (None, "HEALTH_OK"):
-            yield f"Ceph reports {health['status']}"
-
-    _noted(shared, "Ceph", look)
+def _ceph(reader: Reader) -> Iterator[str]:
+    """Yield the warnings of Ceph, apart from flags. A cluster without Ceph answers with an error."""
+    try:
+        answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
+    except ApiError as error:
+        if lacks_ceph(error):
+            return
+        raise
+    health: Mapping[str, t.Any] = answer.get("health") or {}
+    checks: Mapping[str, t.Any] = health.get("checks") or {}
+    for name in sorted(set(checks) - {_CEPH_FLAGS}):
+        summary = (checks[name].get("summary") or {}).get("message", "")
+        yield f"Ceph reports {name}: {summary}"
+    if not checks and health.get("status") not in (None, "HEALTH_OK"):
+        yield f"Ceph reports {health['status']}"
