@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from ..model import Guest, Node
 from .cache import NodeInfo
@@ -103,9 +103,3 @@ def nodes_by_domain(nodes: Iterable[NodeInfo], keys: Iterable[str]) -> Mapping[t
             if domain is not None:
                 members[key, domain].append(info)
     return members
-
-
-def are_large(domains: Mapping[tuple[str, str], Sequence[NodeInfo]], keys: Iterable[str]) -> bool:
-    """Whether there are domains of every key, and fewer of them than a domain has nodes."""
-    sizes = [[len(nodes) for (of, _value), nodes in domains.items() if of == key] for key in keys]
-    return all(0 < len(each) ** 2 < sum(each) for each in sizes)

@@ -16,7 +16,7 @@ from ..framework.many_nodes import SharedPlugin
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ..node_selection import label
 from ..selectors import selects, selects_request
-from ..topology import DomainCounts, are_large, nodes_by_domain
+from ..topology import DomainCounts, nodes_by_domain
 
 NO_DOMAIN = "didn't have label '{}' of an affinity rule"
 NOT_WITH = "didn't hold the VMs that the VM must be with"
@@ -42,7 +42,6 @@ class Affinity:
         repelled: the terms of other VMs that repel this VM; counted are the VMs that have the term.
         preferred: the preferred terms of both kinds.
         first_of_group: whether the VM itself is selected by all terms in attracting.
-        grouped_by: the labels whose values determine all terms of a node; empty if nodes are evaluated one by one.
         domains: the nodes of each (label, value).
         nodes: all of them.
     """
@@ -52,7 +51,6 @@ class Affinity:
     repelled: list[Counted]
     preferred: list[Counted]
     first_of_group: bool
-    grouped_by: Sequence[str]
     domains: Mapping[tuple[str, str], list[NodeInfo]]
     nodes: Sequence[NodeInfo]
 
@@ -77,31 +75,25 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
         return request.affinity, is_first_of_group(request), frozenset(cluster.repelling.about(request))
 
     def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        affinity: Affinity = state[self.name]
-        return tuple(label(node.node, key) for key in affinity.grouped_by) or None
+        return None
 
     def update(
         self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
     ) -> Iterable[NodeInfo]:
-        affinity: Affinity = state[self.name]
-        turned = count(affinity, guest, node, sign)
-        return () if affinity.grouped_by else turned
+        return count(state[self.name], guest, node, sign)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         against = cluster.repelling.about(request)
         if not request.affinity and not against:
             return SKIP
         required = [term for term in request.affinity if term.required]
-        keys = sorted({term.topology_key for term in (*request.affinity, *against)})
-        domains = nodes_by_domain(cluster.nodes, keys)
         affinity = state[self.name] = Affinity(
             attracting=[_selected(term) for term in required if term.together],
             repelling=[_selected(term) for term in required if not term.together],
             repelled=[_having(term) for term in against],
             preferred=[_selected(term) for term in request.affinity if not term.required],
             first_of_group=is_first_of_group(request),
-            grouped_by=keys if len(required) < len(request.affinity) and are_large(domains, keys) else (),
-            domains=domains,
+            domains=nodes_by_domain(cluster.nodes, (term.topology_key for term in (*request.affinity, *against))),
             nodes=cluster.nodes,
         )
         for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
