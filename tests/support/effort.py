@@ -41,4 +41,6 @@ def lines_run(action: Callable[[], object], *, at_most: int) -> int:
         sys.settrace(before)
         if collects:
             gc.enable()
+    if count > at_most:  # what raised it may have caught it, too
+        raise TooMuchWork(f"more than {at_most} lines were run")
     return count

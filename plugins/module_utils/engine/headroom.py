@@ -15,6 +15,7 @@ import math
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
@@ -227,12 +228,10 @@ class Headroom:
         self, lost: int, memory: float, cores: float, rest: Mapping[int, Room], filled: Sequence[tuple[float, int]]
     ) -> tuple[float, int] | None:
         """The node with the least memory left of those that have room for a load, of equal ones the first by name."""
-        order, room = self._order, self._room
-        found: tuple[float, int] | None = None
-        for position in range(bisect.bisect_left(order, (memory, -1)), len(order)):
-            index = order[position][1]
-            if index != lost and index not in rest and room[index].cores >= cores:
-                found = order[position]
+        room, found = self._room, None
+        for place in islice(self._order, bisect.bisect_left(self._order, (memory, -1)), None):
+            if place[1] != lost and place[1] not in rest and room[place[1]].cores >= cores:
+                found = place
                 break
         for place in filled:
             if place[0] >= memory and rest[place[1]].cores >= cores:
