@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
+from ansible_collections.qemu_scheduler.proxmox.plugins.modules import capacity_info
 
 from .proxmox.conftest import parameters
 
@@ -233,6 +237,73 @@ def test_watch__sends_no_event_again_because_a_name_is_not_shown_yet(
     watch.close()
 
 
+FULL: dict[str, Any] = {
+    "nodes": [
+        {
+            "name": "pve1",
+            "cores": 8,
+            "memory": 16384,
+            "bridges": ["vmbr0"],
+            "pci": [{"id": "0000:41:00.0", "class": "0x030000", "vendor": "0x10de", "device": "0x2684"}],
+        },
+        {"name": "pve2", "cores": 8, "memory": 16384, "bridges": ["vmbr0"]},
+    ],
+    "storages": [
+        {"name": "ceph", "type": "rbd", "shared": True, "content": ["images"], "size": 200},
+        {"name": "local", "type": "dir", "content": ["iso", "import"], "size": 50},
+    ],
+    "mappings": {"pci": [{"id": "gpu", "map": ["node=pve1,path=0000:41:00.0,id=10de:2684"]}], "usb": [], "dir": []},
+    "guests": [{"vmid": 900, "name": "tpl", "node": "pve1", "template": True, "disks": {"scsi0": "ceph:60"}}],
+}
+SHAPES: list[tuple[dict[str, Any], int]] = [
+    ({"memory": 4096}, 1),
+    ({"memory": 512, "clone": "tpl", "full": True}, 2),
+    ({"memory": 512, "scsi": {"scsi0": {"size": 30}}}, 1),
+    ({"memory": 512, "machine": "q35", "devices": [{"name": "g", "mapping": "gpu"}]}, 4),
+    ({"memory": 512, "ide": {"ide2": "local:iso/none.iso,media=cdrom"}}, 3),
+    ({"memory": 512, "tags": ["plb_pin_pve2"], "devices": [{"name": "g", "mapping": "gpu"}]}, 4),
+]
+"""Shapes, each with the number of requests of a reading that finds nothing new."""
+
+
+@pytest.mark.parametrize("cluster", [FULL], indirect=True)
+def test_watch__counts_capacity_as_capacity_info_does(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    for shape, requests in SHAPES:
+        given = ArgumentSpecValidator(capacity_info.argument_spec()).validate({**shape, "reservations": "none"})
+        assert not given.error_messages
+        counted = count_capacity(given.validated_parameters, one_vm_argument_spec())
+        total = counted["total"]
+        assert counted["limited_by"] is not None
+        watch = Watch(args(capacity={"shape": shape, "at_least": total}, events=["capacity_below"]))
+        assert watch.look() == [], shape
+        cluster.reset_requests()
+        assert watch.look() == [], shape
+        assert len(cluster.requests()) == requests, (shape, cluster.requests())
+        watch.close()
+        watch = Watch(args(capacity={"shape": shape, "at_least": total + 1}, events=["capacity_below"]))
+        (event,) = watch.look()
+        assert (event["fit"], event["limited_by"]) == (total, counted["limited_by"]), shape
+        assert event["reason"] == counted["reason"]
+        watch.close()
+
+
+@pytest.mark.parametrize("cluster", [FULL], indirect=True)
+def test_watch__tells_of_a_shape_that_the_cluster_cannot_have(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(capacity={"shape": {"clone": "golden"}}))
+    (event,) = watch.look()
+    assert (event["check"], event["error_code"]) == ("capacity_below", "TemplateNotFound")
+    assert "no VM 'golden' exists" in event["message"]
+    assert watch.look() == []
+    cluster.add_guest(vmid=901, name="golden", node="pve2", template=True, disks={"scsi0": "ceph:8"})
+    cluster.advance(30)
+    assert watch.look() == [{"type": "check_back", "check": "capacity_below"}]
+    watch.close()
+
+
 def test_watch__tells_of_a_node_that_only_the_options_have(
     cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
 ) -> None:
@@ -251,6 +322,9 @@ def test_watch__tells_of_a_node_that_only_the_options_have(
         ({"interval": 0}, "interval: 0 is not possible, expected a number of seconds above 0"),
         ({"events": ["node_of"]}, "node_offline"),
         ({"capacity": {"at_least": 2}}, "shape"),
+        ({"capacity": {"shape": {"memory": "lots"}}}, "capacity.shape: memory: 'lots' is not valid"),
+        ({"capacity": {"shape": {"profile": "nope"}}}, "capacity.shape: profile: unknown profile 'nope'"),
+        ({"capacity": {"shape": {"state": "absent"}}}, "capacity.shape: state: 'absent' has no capacity"),
         ({"vm": []}, "vm"),
         ({"vms": [{"name": "a"}, {"name": "a"}]}, "name: 'a' is set in 2 entries of vms"),
         ({"vms": [{"name": "a", "memory": "lots"}]}, r"vms\[0\].memory: 'lots' is not valid"),

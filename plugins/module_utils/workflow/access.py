@@ -205,13 +205,15 @@ class Access:
         devices: DeviceNeeds | None,
         *,
         many: bool = False,
+        fresh: bool = True,
     ) -> Snapshot:
         """The snapshot with the additional data that placing these requests needs.
 
         subjects are the data that the enabled plugins need; the rest is not read. many: whether each request may be
-        placed many times.
+        placed many times. fresh: whether to read the bounds for VMIDs, and which nodes have just gone into maintenance,
+        which takes requests whatever the VMs are.
         """
-        if any(_takes_any_vmid(request) for request in requests):
+        if fresh and any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
         needs = Needs(
@@ -219,7 +221,7 @@ class Access:
             cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
-            maintenance=bool(requests),
+            maintenance=fresh and bool(requests),
             ha_rules=any(request.ha for request in requests),
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
@@ -304,7 +306,13 @@ def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
 def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
     """The total size of the new disks, as far as it is known before templates and images are read."""
     size = sum(disk.size for request in requests for disk in request.disks)
-    return sys.maxsize if many and requests else size or len(requests)
+    if many:
+        return sys.maxsize if any(map(_has_new_disks, requests)) else 0
+    return size or len(requests)
+
+
+def _has_new_disks(request: Request) -> bool:
+    return request.clone is not None or any(disk.volume is None for disk in request.disks)
 
 
 def _takes_any_vmid(request: Request) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-from ..engine.capacity import CapacityReport, how_many
+from ..engine.capacity import MOST, CapacityReport, how_many
+from ..engine.profiles import Profile
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
-from .counting import cluster_state, count_reservations, with_moves
+from .counting import Counted, cluster_state, count_reservations, with_moves
 from .options.devices import device_attributes, device_needs
 from .options.entries import Entry, build_entries
 from .options.plugin_config import check_entries, profiles_in_use, profiles_of
@@ -30,31 +31,63 @@ SHAPE = "shape-{}"
 """The name of a shape without one, as VMs need a name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The VMs to count, and the rules that would place them.
+
+    Attributes:
+        device_attributes: what the user says of devices, by mapping, C(mapping@node) or C(address@node).
+    """
+
+    entries: Sequence[Entry]
+    profiles: Mapping[str, Profile]
+    default_profile: str
+    device_attributes: Mapping[str, Mapping[str, t.Any]]
+
+    @classmethod
+    def of(
+        cls, params: Mapping[str, t.Any], per_vm: Iterable[str], profiles: Mapping[str, Profile], default: str
+    ) -> Shapes:
+        """per_vm names the options of one VM, which the top level and each of C(shapes) may have.
+
+        Raises InvalidRequest.
+        """
+        entries = _entries(params, per_vm)
+        if any(entry.state == "absent" for entry in entries):
+            raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
+        check_entries(entries, profiles, default)
+        return cls(entries, profiles, default, device_attributes(params.get("device_attributes")))
+
+    def fit(self, access: Access, counted: Counted, *, most: int = MOST, fresh: bool = True) -> CapacityReport:
+        """How many of the VMs fit into the cluster, at most so many. fresh is that of Access.complete.
+
+        Reads only what the VMs need besides nodes, guests and storages. Raises InvalidRequest, TemplateNotFound,
+        AmbiguousName, PluginFailed, and what reading the cluster raises.
+        """
+        seen = cluster_state(with_moves(counted.snapshot, counted.under_way), counted.stand_ins)
+        templates = Templates(access.reader)
+        resolved = [templates.resolve(entry, seen) for entry in self.entries]
+        devices = device_needs(resolved, self.device_attributes)
+        subjects = subjects_of(profiles_in_use(self.entries, self.profiles, self.default_profile).values())
+        whole = access.complete(counted.snapshot, resolved, subjects, devices, many=True, fresh=fresh)
+        state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
+        requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
+        return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most)
+
+
 def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[str, t.Any]:
     """The module's result. per_vm names the options of one VM, which the top level and each of C(shapes) may have.
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
-    entries = _entries(params, per_vm)
-    if any(entry.state == "absent" for entry in entries):
-        raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
-    profiles, default = profiles_of(params, N_PLUS_ONE if params["n_plus_one"] else None)
-    check_entries(entries, profiles, default)
+    shapes = Shapes.of(params, per_vm, *profiles_of(params, N_PLUS_ONE if params["n_plus_one"] else None))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())
-        counted = count_reservations(access.read(), reservations)
-        requests = [entry.request for entry in entries]
-        devices = device_needs(requests, device_attributes(params.get("device_attributes")))
-        subjects = subjects_of(profiles_in_use(entries, profiles, default).values())
-        whole = access.complete(counted.snapshot, requests, subjects, devices, many=True)
-        state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
-        templates = Templates(access.reader)
-        requests = [access.standing.on_request(templates.resolve(entry, state), whole.nodes) for entry in entries]
+        report = shapes.fit(access, count_reservations(access.read(), reservations))
     finally:
         access.close()
-    report = how_many(state, profiles, requests, default_profile=default)
-    return _result(report, [entry.request.name for entry in entries])
+    return _result(report, [entry.request.name for entry in shapes.entries])
 
 
 def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:

@@ -9,19 +9,20 @@ import json
 import time
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..engine.cache import ClusterState
-from ..engine.capacity import how_many
 from ..engine.planner.planner import broken_guests
-from ..errors import CollectionError, InvalidRequest, MissingLibrary
+from ..errors import AmbiguousName, CollectionError, InvalidRequest, MissingLibrary, TemplateNotFound
 from ..model import Snapshot
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_seconds
 from .access import Access
+from .capacity import Shapes
+from .counting import count_reservations
 from .fleet import OK, fleet_info
 from .options.common import (
     DEFAULTS,
@@ -31,8 +32,7 @@ from .options.common import (
     run_argument_spec,
     vms_argument_spec,
 )
-from .options.entries import build_entries
-from .options.plugin_config import check_entries, profiles_of
+from .options.plugin_config import profiles_of
 from .options.rules import facts_of, standing_rules
 from .options.task import Task
 
@@ -49,8 +49,6 @@ ENDS: Mapping[str, str] = {UNREACHABLE: REACHABLE, OFFLINE: BACK, FAILED: WORKIN
 
 SUBJECTS = ("node", "check")
 """The keys of such an event that its end has as well."""
-
-SHAPE = "shape"
 
 Event = dict[str, t.Any]
 Key = tuple[str, ...]
@@ -122,11 +120,7 @@ class Watch:
         self._params = params
         self._per_vm = one_vm_argument_spec()
         self._profiles, self._profile = profiles_of(params)
-        capacity = params["capacity"] or {"shape": {}, "at_least": 0}
-        shape = {"vms": [{"name": SHAPE, **{k: v for k, v in capacity["shape"].items() if v is not None}}]}
-        self._shape = build_entries({**params, **shape}, self._per_vm, time.time())
-        self._at_least: int = capacity["at_least"]
-        check_entries(self._shape, self._profiles, self._profile)
+        self._shapes = self._shapes_of(params["capacity"])
         Task.of({**params, "vms": params["vms"] or []}, self._per_vm, time.time())
         standing_rules(params)
         self._facts = facts_of(params["nodes"])
@@ -134,6 +128,16 @@ class Watch:
         self._known: dict[Key, Event] = {}
         self._drift: dict[Key, Event] = {}
         self._next_drift = 0.0
+
+    def _shapes_of(self, capacity: Mapping[str, t.Any] | None) -> Shapes | None:
+        """The shape to count; None if none is to be counted."""
+        if capacity is None:
+            return None
+        shape = {option: value for option, value in capacity["shape"].items() if value is not None}
+        try:
+            return Shapes.of({**self._params, "vms": None, **shape}, self._per_vm, self._profiles, self._profile)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"capacity.shape: {error.message}", **error.details) from error
 
     def look(self, now: float | None = None) -> list[Event]:
         """Read the cluster once, and return the changes since the last look; the first look reports all problems.
@@ -191,8 +195,8 @@ class Watch:
     def _checks(self, reading: Reading, now: float) -> Iterator[tuple[str, Callable[[], dict[Key, Event]]]]:
         """The checks that the options ask for, by the type of the events that they find."""
         chosen = self._params["events"]
-        if CAPACITY in chosen and self._at_least:
-            yield CAPACITY, lambda: self._confirmed(CAPACITY, self._too_small, reading)
+        if CAPACITY in chosen and (shapes := self._shapes) is not None:
+            yield CAPACITY, lambda: self._confirmed(CAPACITY, partial(self._too_small, shapes), reading)
         if BROKEN in chosen:
             yield BROKEN, lambda: self._confirmed(BROKEN, self._broken, reading)
         if DRIFT in chosen and self._params["vms"]:
@@ -202,19 +206,21 @@ class Watch:
         self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[Key, Event]]], reading: Reading
     ) -> dict[Key, Event]:
         """The problems that a check finds. What has changed since the last look is looked at without outdated rows."""
-        found = dict(check(reading.access, reading.seen))
-        if found.keys() == self._known_of(kind).keys():
-            return found
+        try:
+            found = dict(check(reading.access, reading.seen))
+            if found.keys() == self._known_of(kind).keys():
+                return found
+        except (TemplateNotFound, AmbiguousName):
+            if (FAILED, kind) in self._known:
+                raise
         return dict(check(reading.access, reading.settled))
 
-    def _too_small(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
+    def _too_small(self, shapes: Shapes, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """Reports that fewer VMs of the shape fit than required."""
-        shapes = [entry.request for entry in self._shape]
-        report = how_many(
-            ClusterState(snapshot), self._profiles, shapes, default_profile=self._profile, most=self._at_least
-        )
-        if report.total < self._at_least:
-            amount = {"fit": report.total, "at_least": self._at_least}
+        least = self._params["capacity"]["at_least"]
+        report = shapes.fit(access, count_reservations(snapshot, ()), most=least, fresh=False)
+        if report.total < least:
+            amount = {"fit": report.total, "at_least": least}
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
     def _broken(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:

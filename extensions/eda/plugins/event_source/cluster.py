@@ -36,7 +36,10 @@ options:
     type: dict
     suboptions:
       shape:
-        description: The options of a VM, as in M(qemu_scheduler.proxmox.capacity_info).
+        description:
+          - The options of a VM, as in M(qemu_scheduler.proxmox.capacity_info).
+          - It is counted in the same way, but without reservations and without the bounds for VMIDs. Templates, images,
+            devices and disks on file systems cost further requests per reading.
         type: dict
         required: true
       at_least:
