@@ -78,8 +78,8 @@ options:
     default: []
   networks:
     description:
-      - Use only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses except loopback and
-        link-local addresses are used.
+      - Use only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses are used
+        except loopback, link-local, multicast and unspecified ones.
     type: list
     elements: str
     default: []
