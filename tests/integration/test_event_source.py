@@ -193,6 +193,18 @@ def test_watch__goes_on_with_the_other_checks_when_one_fails(
     watch.close()
 
 
+def test_watch__keeps_what_it_knew_of_vms_on_a_node_that_does_not_answer(
+    args: Callable[..., dict[str, Any]], cluster: SimulatedCluster
+) -> None:
+    watch = Watch(args(vms=[{"name": "web-1"}, {"name": "web-2", "cores": 3}], drift_interval=0.001, events=["drift"]))
+    (drifted,) = watch.look(0.0)
+    assert (drifted["name"], drifted["state"]) == ("web-2", "drifted")
+    for vm, message in (("101", "no route to host"), ("102", "connection refused")):
+        cluster.fault(method="GET", path=f"/qemu/{vm}/pending", status=595, message=message, count=1000)
+        assert watch.look(30.0 + int(vm)) == []
+    watch.close()
+
+
 LATE: dict[str, Any] = {
     "time_scale": 0.2,
     # Statistics are made anew only when a test lets the time pass.

@@ -15,7 +15,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..engine.cache import ClusterState
 from ..engine.planner.planner import broken_guests
-from ..errors import AmbiguousName, CollectionError, InvalidRequest, MissingLibrary, TemplateNotFound
+from ..errors import AmbiguousName, CollectionError, ConnectionFailed, InvalidRequest, MissingLibrary, TemplateNotFound
 from ..model import Snapshot
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
@@ -240,10 +240,14 @@ class Watch:
         return self._drift
 
     def _compared(self, now: float) -> Iterator[tuple[Key, Event]]:
-        """The VMs of the list that have drifted from it."""
+        """The VMs of the list that have drifted from it. One whose node does not answer counts as at the last
+        comparison, as its node is an event of its own.
+        """
         params = {**self._params, "reservations": "none", "unmanaged": False}
         for vm in fleet_info(params, self._per_vm, now)["vms"]:
-            if vm["state"] != OK:
+            if (vm["error"] or {}).get("code") == ConnectionFailed.code:
+                yield from ((key, event) for key, event in self._drift.items() if event["name"] == vm["name"])
+            elif vm["state"] != OK:
                 told = {
                     key: vm[key] for key in ("name", "vmid", "node", "state", "drift", "pending", "broken", "error")
                 }
