@@ -71,14 +71,14 @@ def test_addresses__are_not_those_of_a_vm_that_had_the_vmid_before(play: Play) -
                 {**PROVISION, "vars": {"qemu_vms": [old]}},
                 {**teardown, "vars": {"qemu_vms": [old]}},
                 {**PROVISION, "vars": {"qemu_vms": [new]}},
-                seen("provision_vms[0].address", "provision_vms[0].addresses",
+                seen("[provision_vms[0].address]", "provision_vms[0].addresses",
                      "hostvars['new'].ansible_host | default('unset')"),
             )
         ],
         {"qemu_options": {**VMS["qemu_options"], "force": True}, "provision_wait_for_address": True},
     )
     assert run.code == 0, run.output
-    assert list(run.of("seen")["msg"].values()) == [None, [], "unset"]
+    assert list(run.of("seen")["msg"].values()) == [[None], [], "unset"]
 
 
 def test_it__runs_once_on_the_controller_whatever_the_play_is_for(cluster: SimulatedCluster, play: Play) -> None:
