@@ -151,6 +151,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ad
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
     GuestReader,
     NotCached,
+    Variables,
     groups_of,
     host_names,
 )
@@ -159,8 +160,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted i
 CA_VARIABLE = "PROXMOX_CA_PATH"
 DETAILS = ("proxmox_config", "proxmox_addresses", "ansible_host")
 """Variables that cost a request per guest."""
-
-Variables = dict[str, t.Any]
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):

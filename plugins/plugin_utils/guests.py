@@ -24,8 +24,8 @@ Variables = dict[str, t.Any]
 
 
 class NotCached(Exception):
-    """The data of an earlier GuestReader lack something. What is read now may be about other guests than the rest of
-    them, as VMIDs are used again: everything has to be read again.
+    """The data of an earlier GuestReader lack something. As VMIDs are used again, what is read now may be about other
+    guests than the rest of the data: everything has to be read again.
     """
 
 
