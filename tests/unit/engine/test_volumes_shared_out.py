@@ -218,7 +218,7 @@ def test_what_is_imported__must_be_on_a_storage_of_the_node() -> None:
 
 
 def test_path_to_import_from__says_nothing_of_storages() -> None:
-    assert isinstance(find((new("scsi0", 1, source="/root/debian.qcow2"),), *DATA), Binding)
+    assert isinstance(find((new("scsi0", 1, source="/srv/images/debian.qcow2"),), *DATA), Binding)
 
 
 # --- the classes of one profile ---

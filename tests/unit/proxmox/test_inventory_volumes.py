@@ -78,7 +78,7 @@ def test_disk_in_an_archive__is_there_when_the_archive_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "volume", ["/root/debian.qcow2", "local:snippets/x.yml", "data:iso/debian.iso", "elsewhere:iso/debian.iso"]
+    "volume", ["/srv/images/debian.qcow2", "local:snippets/x.yml", "data:iso/debian.iso", "elsewhere:iso/debian.iso"]
 )
 def test_unlisted_volume__is_unknown(volume: str) -> None:
     lists = Lists({})
