@@ -22,7 +22,7 @@ from .api.failures import AnswerLost, VMIDTaken
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .leftovers import Leftovers, Making, identity_of
-from .lifecycle import LOOK_FOR
+from .lifecycle import LOOK_FOR, unfenced
 from .making import (
     Adjust,
     Adjustment,
@@ -41,10 +41,6 @@ from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
-
-
-def unfenced() -> None:
-    """A fence that never raises, for writes without a reservation."""
 
 
 class Binder(Leftovers):
@@ -176,7 +172,7 @@ class Binder(Leftovers):
         May be called again for the same VM. Raises as update, convert_to_template and join_ha do; the VM then keeps
         its mark. name is as for start.
         """
-        self._end(node, vmid, name, self._adjust(node, vmid, adjustment, ending))
+        self._end(node, vmid, name, self._adjust(node, vmid, adjustment, ending), unfenced)
 
     def _adjust(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> Ending:
         """Apply adjustment, and return the last steps that remain.
@@ -191,14 +187,28 @@ class Binder(Leftovers):
         self.update(node, vmid, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
-    def _end(self, node: str, vmid: int, name: str | None, ending: Ending) -> None:
+    def _end(self, node: str, vmid: int, name: str | None, ending: Ending, fence: Callable[[], None]) -> None:
         if ending.template:
+            self._check_name(node, vmid, name, fence)
             self.convert_to_template(node, vmid)
         if ending.ha is not None:
-            self.join_ha(vmid, ending.ha)
+            self.join_ha(vmid, ending.ha, lambda: self._check_name(node, vmid, name, fence))
         if ending.marked:
+            self._check_name(node, vmid, name, fence)
             # The HA manager may move the VM right after it became an HA resource.
             self._where_it_is(node, vmid, name, lambda node: self.update(node, vmid, ending.unmarking))
+
+    def _check_name(self, node: str, vmid: int, name: str | None, fence: Callable[[], None]) -> None:
+        """Raise VMIDTaken if the fence raises and a VM with another name has the VMID: this process may have been
+        paused, and the VM removed meanwhile.
+        """
+        try:
+            fence()
+        except CollectionError as error:
+            node = (self._row(vmid) or {"node": node})["node"]
+            config = read_config(self._session, node, vmid)
+            if name and config is not None and config.get("name") != name:
+                raise VMIDTaken(f"VMID {vmid} is taken by another guest on node {node}", vmid) from error
 
     def _copied(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
@@ -217,13 +227,18 @@ class Binder(Leftovers):
     def _ended(
         self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
     ) -> Created | NotStarted:
-        """Start a VM that is made, if requested, and carry out its last steps. If one fails, the VM is kept."""
+        """Start a VM that is made, if requested, and carry out its last steps. If one fails, the VM is kept.
+
+        Raises VMIDTaken when the VM was removed and another one has its VMID.
+        """
         node = making.node
         try:
             if running:
                 making.fence()
                 node = self.start(node, making.vmid, making.name or None)
-            self._end(node, making.vmid, making.name or None, ending)
+            self._end(node, making.vmid, making.name or None, ending, making.fence)
+        except VMIDTaken:
+            raise
         except CollectionError as error:
             return NotStarted(making.vmid, making.node, error)
         log = made.log if made.warnings else ()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Callable
 
 from ..errors import ApiError, InvalidRequest
 from ..model import HAIntent
@@ -17,16 +18,18 @@ from .tasks import Poller, sent
 _JOIN_SECONDS = 60.0
 
 
-def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> None:
+def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent, fence: Callable[[], None]) -> None:
     """Add the VM as an HA resource in the intended state (C(started) if none is given), then add it to the rule.
 
     An existing HA resource gets the intended state and group; those that the intent does not give are not changed.
+    fence is called right before each write. If it raises, the write is not sent.
 
     Raises ApiError or PermissionDenied as Proxmox answers, InvalidRequest when the rule no longer exists.
     """
     resource: dict[str, t.Any] = {"sid": f"vm:{vmid}", "state": intent.state or "started"}
     if intent.group is not None:
         resource["group"] = intent.group
+    fence()
     try:
         sent(lambda: session.post("/cluster/ha/resources", resource), poller.sleep)
     except ApiError as error:
@@ -35,15 +38,16 @@ def join_ha(session: Session, poller: Poller, vmid: int, intent: HAIntent) -> No
         given = {"state": intent.state, "group": intent.group}
         changes = {key: value for key, value in given.items() if value is not None}
         if changes:
+            fence()
             sent(lambda: session.put(f"/cluster/ha/resources/vm:{vmid}", changes), poller.sleep)
     name = intent.rule
     if name is None:
         return
-    if not poller.until(lambda: _join_rule(session, vmid, name), _JOIN_SECONDS):
+    if not poller.until(lambda: _join_rule(session, vmid, name, fence), _JOIN_SECONDS):
         raise ApiError(f"HA rule {name!r} was changed by others at each attempt to add VM {vmid}", vmid=vmid)
 
 
-def _join_rule(session: Session, vmid: int, name: str) -> bool | None:
+def _join_rule(session: Session, vmid: int, name: str, fence: Callable[[], None]) -> bool | None:
     """Add the VM to the rule if it is not in it. Returns True when it is, None when another attempt is needed."""
     rule = next((row for row in session.get("/cluster/ha/rules") if row.get("rule") == name), None)
     if rule is None:
@@ -52,6 +56,7 @@ def _join_rule(session: Session, vmid: int, name: str) -> bool | None:
     if f"vm:{vmid}" in members:
         return True
     changes = {"type": rule["type"], "resources": ",".join([*members, f"vm:{vmid}"]), "digest": rule.get("digest")}
+    fence()
     try:
         session.put(f"/cluster/ha/rules/{name}", changes)
     except AnswerLost:

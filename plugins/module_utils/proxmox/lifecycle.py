@@ -30,6 +30,10 @@ FIND_AGAIN_AFTER = 1.0
 R = t.TypeVar("R")
 
 
+def unfenced() -> None:
+    """A fence that never raises, for writes without a reservation."""
+
+
 class Lifecycle:
     """Changes existing VMs and waits until each change is complete. May be used from many threads.
 
@@ -162,11 +166,11 @@ class Lifecycle:
             if "already a pool member" not in error.message:
                 raise
 
-    def join_ha(self, vmid: int, intent: HAIntent) -> None:
+    def join_ha(self, vmid: int, intent: HAIntent, fence: Callable[[], None] = unfenced) -> None:
         """Add the VM as an HA resource, as ha.join_ha does."""
         from .ha import join_ha
 
-        join_ha(self._session, self._poller, vmid, intent)
+        join_ha(self._session, self._poller, vmid, intent, fence)
 
     def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
         """Stop the VM if it runs, delete it with its disks, and remove it from HA, backup and replication jobs.

@@ -20,7 +20,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskFailed,
     TaskTimeout,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Decision, Request, Template
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    Decision,
+    HAIntent,
+    Request,
+    Template,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import (
     AnswerLost,
     NodeUnreachable,
@@ -295,6 +301,31 @@ def test_create__proves_its_reservation_before_each_sending(cluster, binder):
     with pytest.raises(ReservationLost):
         binder.create(decision(), params(decision()), fence=fence)
     assert calls(cluster).count("POST /nodes/pve1/qemu") == 1
+
+
+@pytest.mark.parametrize(("name", "resources"), [("web", ["vm:200"]), ("db", [])])
+def test_vm_whose_reservation_is_lost__joins_ha_only_under_its_name(cluster, binder, name, resources):
+    """While the process was paused, the VM may have been removed, and its VMID may have been reused."""
+    vm = Decision(Request(name="web", running=True, ha=HAIntent(state="started")), "pve1", 200)
+    proofs = iter(["create", "start"])
+
+    def fence() -> None:
+        if next(proofs, None) is not None:
+            return
+        if name != "web":
+            cluster.remove_guest(200)
+            cluster.add_guest(vmid=200, name=name, node="pve2")
+        raise ReservationLost("it has expired")
+
+    def make() -> t.Any:
+        return binder.create(vm, params(vm), fence=fence)
+
+    if resources:
+        assert make().vmid == 200
+    else:
+        with pytest.raises(VMIDTaken, match="VMID 200 is taken by another guest on node pve2"):
+            make()
+    assert list(cluster.state()["ha"]["resources"]) == resources
 
 
 def test_node_that_cannot_be_reached__has_not_made_anything(cluster, binder):

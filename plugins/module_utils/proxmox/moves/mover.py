@@ -15,9 +15,8 @@ from ...errors import ApiError, CollectionError, MoveFailed, PlanStale, TaskFail
 from ...plans import HA, LIVE, RESTART, Move
 from ..api.failures import UNREADABLE, AnswerLost, NotImplementedHere
 from ..api.session import Session
-from ..binder import unfenced
 from ..inventory.rows import read_rows
-from ..lifecycle import LOOK_FOR
+from ..lifecycle import LOOK_FOR, unfenced
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
 from .ha_moves import HAMoves
