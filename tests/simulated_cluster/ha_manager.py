@@ -61,10 +61,11 @@ class Manager:
 
     def request(self, sid: str, how: str, target: str) -> None:
         """Request a move, together with partners in a positive rule. A request for a resource that the manager does not
-        manage yet is lost.
+        manage yet, or no longer, is lost.
         """
-        for each in (sid, *self._cluster.ha.partners(sid)):
-            if not self._cluster.ha.is_new(each):
+        ha = self._cluster.ha
+        for each in (sid, *ha.partners(sid)):
+            if each in ha.resources and not ha.is_new(each):
                 self.service(each).request = (how, target)
         self.nudge()
 

@@ -215,6 +215,17 @@ def test_ha__forgets_a_move_to_a_node_that_is_down() -> None:
     in_moves_lab(work)
 
 
+def test_ha__forgets_a_move_of_a_guest_that_was_removed() -> None:
+    async def work(lab: Lab) -> None:
+        await managed(140)(lab)
+        upid = await move(lab, 140, "pve3", online=1)
+        lab.cluster.ha.remove("vm:140")
+        assert (await lab.finish(upid))["exitstatus"] == "OK"
+        assert "vm:140" not in lab.cluster.ha.manager.services
+
+    in_moves_lab(work)
+
+
 def test_ha__starts_the_guests_of_a_lost_node_elsewhere() -> None:
     """One that was being moved from there loses the lock that its worker has left behind."""
 
