@@ -44,7 +44,7 @@ options:
   force:
     description:
       - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE, 60
-        seconds or C(down) of its O(startup). O(timeout) must be longer.
+        seconds or C(down) of its O(startup). With a O(timeout) that is not longer, the VM fails and is not changed.
     type: bool
     default: false
   make_room:

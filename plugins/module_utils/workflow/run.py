@@ -336,7 +336,10 @@ class Run:
         guest = t.cast(Guest, job.guest)
         while True:
             try:
-                job.plan = self._converger.plan(job.entry, guest, cluster)
+                plan = self._converger.plan(job.entry, guest, cluster)
+                if self._force:
+                    plan.check_forced(self._timeout)
+                job.plan = plan
             except BeingCreated as error:
                 if wait and self._creations.wait(error.guests):
                     continue

@@ -71,6 +71,26 @@ def test_restarted__is_forced_on_a_deaf_guest(controller: Controller, cluster: S
     assert actions(controller, state="restarted", startup="down=1", force=True) == ["restart"]
 
 
+def test_force__needs_a_longer_timeout_than_the_guest_gets(controller: Controller, cluster: SimulatedCluster) -> None:
+    for options, least in (
+        ({"state": "restarted", "timeout": 60}, 60),
+        ({"state": "stopped", "timeout": 60}, 60),
+        ({"state": "restarted", "startup": "down=90", "update": True, "timeout": 90}, 90),
+        ({"cores": 8, "update": True, "apply_pending": "reboot", "timeout": 60}, 60),
+    ):
+        for check in (True, False):
+            failed = controller.fail("InvalidRequest", name="app-1", force=True, check=check, **options)
+            expected = f"timeout: {options['timeout']} is not possible with force, expected more than {least}, "
+            assert expected in failed["msg"]
+    assert sent(cluster) == []
+    assert actions(controller, state="restarted", timeout=60, check=True) == ["restart"]
+    assert actions(controller, state="restarted", timeout=61, force=True) == ["restart"]
+    assert actions(controller, state="started", timeout=30, force=True) == []
+    cluster.set_guest(100, config={**guest(cluster, 100)["config"], "startup": "order=1,down=20"})
+    assert actions(controller, state="stopped", timeout=30, force=True) == ["stop"]
+    assert actions(controller, state="stopped", timeout=10, force=True) == []
+
+
 def test_paused__is_nothing_for_vms_that_do_not_run(controller: Controller, cluster: SimulatedCluster) -> None:
     for state in ("paused", "suspended"):
         assert "does not run" in controller.fail("InvalidRequest", name="spare", state=state)["msg"]

@@ -9,10 +9,11 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...errors import CollectionError
+from ...errors import CollectionError, InvalidRequest
 from ...model import OFF, Guest
 from ...proxmox.making import described
 from ...proxmox.options.drift import ChangeSet
+from ...proxmox.options.kinds import STARTUP
 from ...proxmox.options.request import option_cautions
 from ...proxmox.pending import Pending
 from ...proxmox.unfinished import Unfinished
@@ -31,6 +32,9 @@ STATUS_AFTER = {
 
 RENEWING = frozenset({"stop", "reboot", "restart", "suspend"})
 """Actions after which a running VM uses its complete config."""
+
+SHUTDOWN_TIMEOUT = 60
+"""Seconds that Proxmox VE gives a guest to shut down, unless C(down) of its C(startup) says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,19 @@ class ExistingPlan:
         facts = self.changes.after if changed else self.changes.before
         facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
         return facts if self.unfinished is None else described(facts, self.description)
+
+    def check_forced(self, timeout: float) -> None:
+        """Raise InvalidRequest if a task may end, after timeout seconds, before Proxmox VE stops the VM by force."""
+        if self.status == PAUSED or not {"stop", "reboot", "restart"} & set(self.actions):
+            return
+        config = self.config if "stop" in self.actions else self.config_after
+        down = STARTUP.read(str(config.get("startup", ""))).get("down", "")
+        given = (int(down[:9]) if down.isdecimal() else 0) or SHUTDOWN_TIMEOUT
+        if timeout <= given:
+            raise InvalidRequest(
+                f"timeout: {timeout:g} is not possible with force, expected more than {given}, the seconds that "
+                f"Proxmox VE gives {self.entry.label} to shut down before it stops it"
+            )
 
     def warnings(self, pending: Pending) -> list[str]:
         """The warnings about the VM, as sentences; pending are its pending changes."""
