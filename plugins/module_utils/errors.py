@@ -293,10 +293,12 @@ class LimitExceeded(CollectionError):
 
 
 class GuestLocked(CollectionError):
-    """A VM is locked by its creation, but no task is working on it, because Proxmox aborted the creation.
+    """A VM is locked, for example by a backup, and Proxmox refuses to change it; or it is locked by its creation, but
+    no task is working on it, because Proxmox aborted the creation.
 
-    Cure: as root on its node, remove it with C(qm destroy VMID --skiplock --destroy-unreferenced-disks), or keep it as
-    it is with C(qm unlock VMID).
+    Cure: see the message, which names the lock. A backup, a snapshot or a migration ends by itself. After an aborted
+    creation, as root on the VM's node, remove it with C(qm destroy VMID --skiplock --destroy-unreferenced-disks), or
+    keep it as it is with C(qm unlock VMID).
     """
 
     code = "GuestLocked"

@@ -30,6 +30,7 @@ STATES = ("failed", "missing", "unwanted", "unfinished", "drifted", "broken", "p
 READ_ONLY: Mapping[str, t.Any] = {
     "all_or_nothing": False,
     "force": False,
+    "heeds_locks": False,
     "parallel_creates": 8,
     "timeout": 600,
     "wait_for_capacity": 0,

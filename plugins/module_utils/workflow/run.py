@@ -80,6 +80,8 @@ class Run:
         self._patience = float(params["wait_for_capacity"])
         self._began = time.monotonic()
         self._force: bool = params["force"]
+        # A run that only compares tells what differs of a locked VM as well.
+        self._heeds_locks: bool = params.get("heeds_locks", True)
         self._stop = Stop()
         self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
@@ -333,10 +335,14 @@ class Run:
 
     def _plan_one(self, job: Job, cluster: Reader, *, wait: bool) -> None:
         """Plan the changes to an existing VM. With wait, first wait until others have created it."""
+        from .existing.converger import check_lock
+
         guest = t.cast(Guest, job.guest)
         while True:
             try:
                 plan = self._converger.plan(job.entry, guest, cluster)
+                if self._heeds_locks:
+                    check_lock(plan)
                 if self._force:
                     plan.check_forced(self._timeout)
                 job.plan = plan

@@ -196,10 +196,41 @@ def test_what_cannot_be_changed__is_said_and_nothing_is(
 
 
 def test_existing_vm_that_was_locked_meanwhile__fails_alone(controller: Controller, cluster: SimulatedCluster) -> None:
-    cluster.set_guest(100, config={"lock": "backup"})
-    failed = controller.fail("ApiError", vms=[{"name": "app-1", "cores": 8, "update": True}, {"name": "new"}])
-    assert "locked (backup)" in failed["msg"]
+    cluster.fault(method="PUT", path="/nodes/pve1/qemu/100/config$", status=500, message="VM is locked (backup)")
+    failed = controller.fail("GuestLocked", vms=[{"name": "app-1", "cores": 8, "update": True}, {"name": "new"}])
+    assert 'VM "app-1" (100 on pve1) is locked (backup), so it is impossible to update it: wait' in failed["msg"]
     assert [vm["changed"] for vm in failed["vms"]] == [False, True]
+
+
+def test_locked_vm__fails_in_both_modes_where_proxmox_refuses(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    for name, vmid, lock, action, asked in (
+        ("app-1", 100, "backup", "update", {"cores": 8, "update": True}),
+        ("app-1", 100, "snapshot", "stop", {"state": "stopped"}),
+        ("app-1", 100, "backup", "restart", {"state": "restarted"}),
+        ("app-1", 100, "backup", "delete", {"state": "absent"}),
+        ("app-1", 100, "backup", "suspend", {"state": "suspended"}),
+        ("spare", 102, "backup", "start", {"state": "started"}),
+        ("spare", 102, "suspended", "update", {"cores": 8, "update": True}),
+    ):
+        cluster.set_guest(vmid, config={"lock": lock})
+        for check in (True, False):
+            failed = controller.fail("GuestLocked", name=name, check=check, **asked)
+            assert f"is locked ({lock}), so it is impossible to {action} it: " in failed["msg"]
+            assert failed["vms"][0]["changed"] is False
+    assert writes(cluster) == []
+
+
+def test_locked_vm__is_no_obstacle_where_proxmox_does_not_refuse(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, config={"lock": "backup"})
+    assert controller.schedule(name="app-1", state="started", cores=8)["changed"] is False
+    assert controller.schedule(name="app-1", state="paused", check=True)["vms"][0]["actions"] == ["pause"]
+    cluster.set_guest(102, config={"lock": "suspended"})
+    for check in (True, False):
+        assert controller.schedule(name="spare", state="started", check=check)["vms"][0]["actions"] == ["start"]
 
 
 def test_running_vm__is_stopped_and_made_a_template(controller: Controller, cluster: SimulatedCluster) -> None:

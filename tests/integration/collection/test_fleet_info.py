@@ -40,6 +40,11 @@ def test_fleet__that_is_as_requested_is_clean(controller: Controller, cluster: S
     assert writes(cluster) == []
 
 
+def test_fleet__tells_what_differs_of_a_locked_vm(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(100, config={"lock": "backup"})
+    assert states(info(controller, {"name": "app-1", "state": "stopped"})) == {"app-1": "drifted"}
+
+
 @both_versions
 def test_fleet__tells_what_differs(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="app-1", memory=4096, update=True)

@@ -25,11 +25,12 @@ from ...model import OFF, Guest, Request
 from ...proxmox.api.failures import AnswerLost, NotRecorded
 from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, is_unwritten
+from ...proxmox.inventory.freshness import BEING_MADE
 from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of
-from ...proxmox.outcomes import is_paused, is_shutdown_timeout
+from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
 from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
 from ...proxmox.unfinished import unfinished
 from ..lasting import with_tags
@@ -47,6 +48,9 @@ POOL = "pool"
 
 HIBERNATED = frozenset({"suspended", "suspending"})
 """The locks of a VM whose memory is on disk, or is being written there."""
+
+UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "resume": "backup"}
+"""The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
 
 
 class Converger:
@@ -139,7 +143,9 @@ class Converger:
             try:
                 node, changed = self._carry_out(action, plan, node, binder, force=force)
             except CollectionError as error:
-                return Carried(done, plan.guest.node, error=error, found=self._found(plan, error))
+                lock = lock_named(error.message)
+                told = error if lock is None else _locked(plan, action, lock, **error.details)
+                return Carried(done, plan.guest.node, error=told, found=self._found(plan, error))
             if changed:
                 done.append(action)
         pending = None
@@ -267,6 +273,29 @@ class Converger:
         except NotRecorded:
             return guest.status
         return PAUSED if current.get("qmpstatus") == PAUSED else str(current["status"])
+
+
+def check_lock(plan: ExistingPlan) -> None:
+    """Raise GuestLocked if the VM has a lock because of which Proxmox VE would refuse one of the actions."""
+    lock = plan.config.get("lock") if plan.config else plan.guest.lock
+    if not lock or lock in BEING_MADE:
+        return
+    for action in plan.actions:
+        # The pool and the HA resource are not part of the config. For an HA resource, the HA manager starts and stops.
+        free = action == "update" and plan.changes.changes.keys() <= {POOL}
+        by_ha = plan.guest.ha_managed and action in ("start", "stop", "restart", "reboot")
+        if not free and not by_ha and lock != UNHINDERED.get(action):
+            raise _locked(plan, action, str(lock))
+
+
+def _locked(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -> GuestLocked:
+    from ...proxmox.moves.mobility import CURES_OF_LOCKS, OTHER_LOCK
+
+    guest, cure = plan.guest, CURES_OF_LOCKS.get(lock, OTHER_LOCK)
+    message = (
+        f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
+    )
+    return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
 
 
 def _with_fixed_disks(
