@@ -51,6 +51,26 @@ def test_wrong_secret__is_refused_with_the_reason_and_without_the_secret(connect
     assert "not-the-secret" not in raised.value.message
 
 
+def test_revoked_ticket__is_replaced_by_another_login(cluster, connect):
+    session = connect(api_user=cluster.user, api_password=cluster.password)
+    cluster.revoke_tickets()
+    assert session.get("/version")
+    cluster.revoke_tickets()
+    session.post("/pools", poolid="made")
+    assert session.requests_made == 7
+    cluster.fault(path="/version$", status=401, count=2)
+    with pytest.raises(AuthenticationFailed):
+        session.get("/version")
+
+
+def test_refused_token__is_not_tried_again(cluster, connect):
+    session = connect()
+    cluster.fault(path="/version$", status=401, count=1)
+    with pytest.raises(AuthenticationFailed):
+        session.get("/version")
+    assert session.requests_made == 1
+
+
 def test_wrong_password__is_refused_without_the_password(cluster, connect):
     with pytest.raises(AuthenticationFailed, match="root@pam") as raised:
         connect(api_user=cluster.user, api_password="hunter22")

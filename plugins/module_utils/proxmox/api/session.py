@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 import typing as t
 from collections.abc import Callable, Mapping
@@ -38,11 +39,16 @@ class Session:
         before_write: called before each write. If it raises, the write is not sent.
     """
 
-    def __init__(self, api: Hosts, user: str, authentication: Authentication) -> None:
+    def __init__(
+        self, api: Hosts, user: str, authentication: Authentication, log_in: Callable[[], Authentication] | None = None
+    ) -> None:
+        """log_in returns another authentication in place of one that the cluster no longer accepts."""
         self.user = user
         self.before_write: Callable[[], None] = lambda: None
         self._api = api
         self._authentication = authentication
+        self._log_in = log_in
+        self._logging_in = threading.Lock()
         self._date: str | None = None
 
     @classmethod
@@ -64,7 +70,11 @@ class Session:
         require_libraries()
         if password is None:
             return cls(api, user, token_authentication(user, str(secret)))
-        return cls(api, user, ticket_authentication(user, password, lambda sent: _ticket(api, user, sent)))
+
+        def log_in() -> Authentication:
+            return ticket_authentication(user, password, lambda sent: _ticket(api, user, sent))
+
+        return cls(api, user, log_in(), log_in)
 
     @property
     def where(self) -> str:
@@ -104,15 +114,26 @@ class Session:
         self._api.close()
 
     def _call(self, method: str, path: str, params: Mapping[str, t.Any]) -> t.Any:
-        repeatable = method == "GET"
-        if not repeatable:
-            self.before_write()
         sent = {
             key: int(value) if isinstance(value, bool) else value for key, value in params.items() if value is not None
         }
-        answer = self._api.exchange(method, path, sent, self._authentication, repeatable=repeatable)
-        self._date = answer.date or self._date
+        used = self._authentication
+        answer = self._exchange(method, path, sent, used)
+        if answer.status == 401 and self._log_in is not None:
+            # The ticket has expired or was revoked, so nothing was done. Other threads may have noticed it as well.
+            with self._logging_in:
+                if self._authentication is used:
+                    self._authentication = self._log_in()
+            answer = self._exchange(method, path, sent, self._authentication)
         return _data(answer, method, path, sent, self.where, self.user)
+
+    def _exchange(self, method: str, path: str, sent: Mapping[str, t.Any], authentication: Authentication) -> Answer:
+        repeatable = method == "GET"
+        if not repeatable:
+            self.before_write()
+        answer = self._api.exchange(method, path, sent, authentication, repeatable=repeatable)
+        self._date = answer.date or self._date
+        return answer
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
