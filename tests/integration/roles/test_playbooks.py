@@ -78,6 +78,9 @@ def test_drift__fails_a_scheduled_job_and_writes_nothing(
     stats = next(task.result for task in missing.tasks if task.task == "Set the statistics")
     assert stats["ansible_stats"]["data"]["qemu_scheduler_drift"]["summary"]["missing"] == 2
     assert play("drift", {**VMS, "drift_fail": False, "drift_page": ""}).code == 0
+    # A survey gives an empty text for what is left empty.
+    unsaid = play("drift", {**VMS, "drift_fail": "", "drift_unmanaged": ""})
+    assert unsaid.last["msg"] == "2 VMs in the list: 2 missing"
     assert cluster.state()["guests"] == before
     play("provision", VMS)
     options = {**VMS["qemu_options"], "parallel_creates": 2}
