@@ -36,6 +36,7 @@ options:
       - Name or VMID of the VM or template to clone if the VM does not exist. The other options are then applied to the
         clone, and disks with a larger size are grown.
       - Several templates may have the same name, one on each node. The clone is made from the copy on the chosen node.
+      - It must exist in check mode, too, also if an earlier task of the play would make it.
     type: str
   archive:
     description:
