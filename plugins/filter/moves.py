@@ -91,8 +91,16 @@ def _row(move: Mapping[str, t.Any], done: Mapping[str, t.Any] | None) -> tuple[s
 
 
 def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:
-    sizes = (f"{node[when]['memory'] / GIB:.1f}" for when in ("before", "peak", "after", "allocatable"))
-    return (name, *sizes, "GiB of memory")
+    """The memory of a node, or its vCPUs if it is these that are rather full."""
+    times = ("before", "peak", "after", "allocatable")
+    if _fullness(node, "cores") > _fullness(node, "memory"):
+        return (name, *(f"{node[when]['cores']:g}" for when in times), "vCPUs")
+    return (name, *(f"{node[when]['memory'] / GIB:.1f}" for when in times), "GiB of memory")
+
+
+def _fullness(node: Mapping[str, t.Any], what: str) -> float:
+    """The share of what a node may allocate that is allocated at the peak."""
+    return float(node["peak"][what] / max(node["allocatable"][what], 1e-9))
 
 
 class FilterModule:

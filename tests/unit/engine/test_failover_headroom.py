@@ -40,6 +40,13 @@ def test_vm_that_would_itself_be_stranded__is_refused() -> None:
     assert "the loss of big would strand the new VM of 100.0 GiB" in str(reasons["big"])
 
 
+def test_reason__leaves_out_sizes_that_say_nothing() -> None:
+    state = cluster([node("big", cores=64), node("small", cores=4), node("tiny", cores=4)])
+    outcome = scheduler(state, ON).schedule(vm(cores=60, gib=0))
+    reasons = {verdict.node: str(verdict.reason) for verdict in outcome.verdicts()}
+    assert "the loss of big would strand the new VM of 60 vCPUs" in reasons["big"]
+
+
 def test_cluster_that_cannot_bear_a_loss__takes_nothing() -> None:
     state = cluster([node("pve1"), node("pve2")], [guest(100, "pve1", gib=20), guest(101, "pve2", gib=20)])
     assert scheduler(state, ON).schedule(vm(gib=1)).decision is None

@@ -13,8 +13,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, moves_table
 
 
-def load(gib: int) -> dict[str, Any]:
-    return {"cores": 1, "memory": gib * GIB, "guests": 1}
+def load(gib: int, cores: int = 1) -> dict[str, Any]:
+    return {"cores": cores, "memory": gib * GIB, "guests": 1}
 
 
 def move(number: int, vmid: int, **more: Any) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def move(number: int, vmid: int, **more: Any) -> dict[str, Any]:
 
 
 def plan(*moves: dict[str, Any], **more: Any) -> dict[str, Any]:
-    node = {"allocatable": load(16), "before": load(2), "peak": load(10), "after": load(10)}
-    still = {"allocatable": load(16), "before": load(2), "peak": load(2), "after": load(2)}
+    node = {"allocatable": load(16, 32), "before": load(2), "peak": load(10), "after": load(10)}
+    still = {"allocatable": load(16, 32), "before": load(2), "peak": load(2), "after": load(2)}
     nodes = {"pve1": node, "pve2": still}
     return {"goal": "drain pve3", "moves": list(moves), "stuck": [], "nodes": nodes, **more}
 
@@ -52,6 +52,17 @@ def test_table__has_a_row_for_each_move_and_for_each_node_that_changes() -> None
         "NODE  BEFORE  PEAK  AFTER    OF  ",
         "pve1     2.0  10.0   10.0  16.0  GiB of memory",
     ]
+
+
+def test_table__shows_the_vcpus_of_a_node_where_these_are_full() -> None:
+    course = {"before": 20, "peak": 32, "after": 32, "allocatable": 32}
+    node = {when: load(16 if when == "allocatable" else 4, cores) for when, cores in course.items()}
+    assert moves_table(plan(move(1, 101), nodes={"pve1": node}))[-2:] == [
+        "NODE  BEFORE  PEAK  AFTER  OF  ",
+        "pve1      20    32     32  32  vCPUs",
+    ]
+    nothing = {when: {"cores": 0, "memory": 0, "guests": 0} for when in course}
+    assert moves_table(plan(move(1, 101), nodes={"pve1": {**nothing, "before": load(1)}}))[-1].endswith("GiB of memory")
 
 
 def test_table__of_a_result_tells_what_became_of_each_move() -> None:

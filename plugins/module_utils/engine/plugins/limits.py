@@ -274,12 +274,11 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         found = headroom.stranding(node, load)
         if found is None:
             return None
-        size = found.guest.size
-        return unschedulable(
-            NO_HEADROOM,
-            f"the loss of {found.lost} would strand {found.guest.label} of {size.memory / GIB:.1f} GiB and "
-            f"{vcpus(size.cores)}",
-        )
+        memory, cores = found.guest.size
+        parts = [f"{memory / GIB:.1f} GiB"] if memory >= GIB / 20 else []
+        parts += [vcpus(cores)] if cores else []
+        size = f" of {' and '.join(parts)}" if parts else ""
+        return unschedulable(NO_HEADROOM, f"the loss of {found.lost} would strand {found.guest.label}{size}")
 
     def _headroom(self, cluster: ClusterState) -> Headroom:
         from ..headroom import Headroom, Limits
