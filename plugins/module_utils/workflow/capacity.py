@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from ..engine.capacity import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
@@ -66,10 +66,18 @@ class Shapes:
         """
         seen = cluster_state(with_moves(counted.snapshot, counted.under_way), counted.stand_ins)
         templates = Templates(access.reader)
-        resolved = [templates.resolve(entry, seen) for entry in self.entries]
+        entries, volumes = self.entries, {}
+        if any(entry.backup is not None for entry in entries):
+            from .archives import Archives
+
+            archives = Archives(access.reader)
+            entries = [archives.resolve(entry, counted.snapshot) for entry in entries]
+            volumes = archives.volumes
+        resolved = [templates.resolve(entry, seen) for entry in entries]
         devices = device_needs(resolved, self.device_attributes)
         subjects = subjects_of(profiles_in_use(self.entries, self.profiles, self.default_profile).values())
         whole = access.complete(counted.snapshot, resolved, subjects, devices, many=True, fresh=fresh)
+        whole = replace(whole, volumes={**whole.volumes, **volumes})
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
         return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most)

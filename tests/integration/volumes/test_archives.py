@@ -76,6 +76,19 @@ def posts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
     return [r for r in cluster.requests() if r["method"] == "POST" and r["path"].endswith("/qemu")]
 
 
+def test_capacity__counts_the_disks_of_a_backup(controller: Controller) -> None:
+    asked = {"cores": 1, "memory": 64}
+    most, least = (
+        controller.run("capacity_info", scsi={"scsi0": {"size": size}}, **asked)["total"] for size in (40, 41)
+    )
+    held = controller.run("capacity_info", archive="170", **asked)
+    # Two disks and a small one for cloud-init.
+    assert least <= held["total"] <= most
+    assert held["limited_by"] == "storage"
+    local = controller.run("capacity_info", archive=LOCAL, **asked)
+    assert [node["node"] for node in local["nodes"] if node["fit"]] == ["pve1"]
+
+
 @both_versions
 def test_latest_backup__is_restored_once_with_what_the_task_changes(
     controller: Controller, cluster: SimulatedCluster
