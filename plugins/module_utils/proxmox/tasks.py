@@ -62,6 +62,8 @@ class Poller:
 _FIRST_LOOK_AFTER = 0.1
 # After this many refusals in a row, over some seconds, the status counts as unreadable.
 _REFUSALS = 10
+# After reads of a task have failed for so many seconds, the cluster is asked whether its node is offline.
+_ASK_AFTER = 30.0
 _LOG_PAGE = 500
 _LOG_TAIL = 10
 # Seconds by which the clock of a task's node may be behind that of the node that answered.
@@ -165,34 +167,45 @@ class TaskFollower:
     def wait(self, upid: str) -> TaskResult:
         """Return when the task has succeeded, perhaps with warnings.
 
-        Broken connections and unreachable nodes are tolerated until the time is over, refusals for some seconds: the
-        task runs to its end whether it can be watched or not.
+        Broken connections and unreachable nodes are tolerated until the time is over or the cluster shows the node as
+        offline, refusals for some seconds: the task may run to its end whether it can be watched or not.
 
         Raises:
             TaskFailed: it ended with an error; C(exitstatus) and C(log), its last lines, are in the details.
-            TaskTimeout: it still runs after the timeout, or its node did not answer until then, or its status
-                cannot be read.
+            TaskTimeout: it still runs after the timeout, or its node did not answer until then or is offline, or its
+                status cannot be read.
             Interrupted: the poller's sleep ended the wait; the task continues.
             ApiError: upid is not the name of a task.
         """
         task = Upid.parse(upid)
         unreachable = ""
         refusals = 0
+        ask_at: float | None = None
+
+        def unfollowed(why: str) -> TaskTimeout:
+            message = f"task {upid} on node {task.node} cannot be followed to its end: {why}"
+            return TaskTimeout(message, upid=upid, node=task.node)
 
         def exitstatus() -> str | None:
-            nonlocal unreachable, refusals
+            nonlocal unreachable, refusals, ask_at
             try:
                 status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
             except ConnectionFailed as error:
                 unreachable = f"; the last status request failed: {error.message}"
+                now = self.poller.clock()
+                if ask_at is None:
+                    ask_at = now + _ASK_AFTER
+                elif now >= ask_at:
+                    ask_at = now + _ASK_AFTER
+                    if self._is_offline(task.node):
+                        raise unfollowed("the cluster shows the node as offline") from error
                 return None
             except (ApiError, AuthenticationFailed, PermissionDenied) as error:
                 refusals += 1
                 if refusals == _REFUSALS:
-                    message = f"task {upid} on node {task.node} cannot be followed to its end: {error.message}"
-                    raise TaskTimeout(message, upid=upid, node=task.node) from error
+                    raise unfollowed(error.message) from error
                 return None
-            unreachable, refusals = "", 0
+            unreachable, refusals, ask_at = "", 0, None
             return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
 
         try:
@@ -224,6 +237,15 @@ class TaskFollower:
                 start += _LOG_PAGE
         except UNREADABLE:
             return tuple(lines)
+
+    def _is_offline(self, node: str) -> bool:
+        """Whether a cluster with quorum shows the node as offline. A part without quorum sees the others as offline."""
+        try:
+            rows = read_rows(self._reader, "/cluster/status") or ()
+        except AuthenticationFailed:
+            return False
+        quorate = any(row.get("type") == "cluster" and row.get("quorate") == 1 for row in rows)
+        return quorate and any(row.get("name") == node and row.get("online") == 0 for row in rows)
 
     def _ended(self, task: Upid, exitstatus: str) -> TaskResult:
         if exitstatus == "OK":

@@ -36,6 +36,7 @@ class World:
         self.calls: list[str] = []
         self._statuses = list(statuses)
         self._log = log or []
+        self.members: t.Any = []
         self.follower = TaskFollower(self, timeout=100, poller=Poller(lambda: self.now, self.sleep))
 
     def sleep(self, seconds: float) -> None:
@@ -47,6 +48,10 @@ class World:
         if path.endswith("/log"):
             start, limit = more.get("start", 0), more.get("limit", 50)
             return [{"n": start + i + 1, "t": line} for i, line in enumerate(self._log[start : start + limit])]
+        if path == "/cluster/status":
+            if isinstance(self.members, Exception):
+                raise self.members
+            return self.members
         status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
         if isinstance(status, Exception):
             raise status
@@ -139,6 +144,48 @@ def test_end__is_seen_although_the_node_was_out_of_reach_on_the_way():
 def test_node_that_stays_out_of_reach__ends_the_waiting_in_time():
     with pytest.raises(TaskTimeout, match="No route to host"):
         World(NodeUnreachable("No route to host")).follower.wait(UPID)
+
+
+def members(*, online: int, quorate: int = 1) -> list[dict[str, t.Any]]:
+    return [{"type": "cluster", "quorate": quorate}, {"type": "node", "name": "pve2", "online": online}]
+
+
+def test_node_that_the_cluster_shows_as_offline__ends_the_waiting_early():
+    world = World(RUNNING, NodeUnreachable("No route to host"))
+    world.members = members(online=0)
+
+    with pytest.raises(TaskTimeout, match="cannot be followed to its end: the cluster shows the node as offline") as it:
+        world.follower.wait(UPID)
+    assert it.value.details == {"upid": UPID, "node": "pve2"}
+    assert 30 <= world.now < 35
+    assert world.calls.count("/cluster/status") == 1
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        members(online=1),
+        members(online=0, quorate=0),
+        PermissionDenied("Sys.Audit"),
+        ConnectionFailed("dropped"),
+        AuthenticationFailed("401"),
+    ],
+)
+def test_node_that_may_be_online__is_waited_for_until_the_end(shown):
+    world = World(NodeUnreachable("No route to host"))
+    world.members = shown
+
+    with pytest.raises(TaskTimeout, match="has not ended within 100 s"):
+        world.follower.wait(UPID)
+    assert world.calls.count("/cluster/status") == 3
+
+
+def test_offline_node__is_not_asked_about_while_reads_fail_only_now_and_then():
+    world = World(*[NodeUnreachable("595"), RUNNING] * 20, OK)
+    world.members = members(online=0)
+
+    assert world.follower.wait(UPID).upid == UPID
+    assert "/cluster/status" not in world.calls
 
 
 @pytest.mark.parametrize("refusal", [ApiError("500"), AuthenticationFailed("401"), PermissionDenied("403")])
