@@ -156,6 +156,23 @@ def test_watch__tells_once_of_a_cluster_that_does_not_answer(
     watch.close()
 
 
+def test_watch__tells_of_nodes_before_it_checks_the_rest(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(vms=[{"name": "web-2", "cores": 4}], drift_interval=0.001))
+    cluster.set_node("pve2", online=False)
+    cluster.reset_requests()
+    parts = watch.parts(0.0)
+    assert next(parts) == [{"type": "node_offline", "node": "pve2"}]
+    assert [request["path"] for request in cluster.requests()] == ["/cluster/resources"]
+    assert list(parts) == [[]]
+    cluster.set_node("pve2", online=True)
+    parts = watch.parts(30.0)
+    assert next(parts) == [{"type": "node_back", "node": "pve2"}]
+    assert [event["type"] for event in next(parts)] == ["drift"]
+    watch.close()
+
+
 @pytest.mark.parametrize("cluster", [{"ha": {"resources": [{"sid": "vm:101"}]}}], indirect=True)
 def test_watch__goes_on_with_the_other_checks_when_one_fails(
     cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]

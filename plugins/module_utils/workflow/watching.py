@@ -10,6 +10,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
+from itertools import chain
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -145,12 +146,18 @@ class Watch:
         now is in seconds, by default the clock's time. A cluster that cannot be read is an event as well, and so is a
         check that fails. Raises InvalidRequest and MissingLibrary if no connection can be tried.
         """
-        found = self._found(time.time() if now is None else now)
-        events = [event for key, event in found.items() if key not in self._known]
-        ended = [event for key, event in self._known.items() if key not in found]
-        events += [self._ended(event) for event in ended if event["type"] in ENDS]
-        self._known = found
-        return [event for event in events if event["type"] not in TYPES or event["type"] in self._params["events"]]
+        return list(chain.from_iterable(self.parts(now)))
+
+    def parts(self, now: float | None = None) -> Iterator[list[Event]]:
+        """Do as look, in two parts: what the list of nodes shows, before the checks, which may take long; and the rest.
+        If the cluster cannot be read, there is only one part.
+        """
+        for found in self._found(time.time() if now is None else now):
+            events = [event for key, event in found.items() if key not in self._known]
+            ended = [event for key, event in self._known.items() if key not in found]
+            events += [self._ended(event) for event in ended if event["type"] in ENDS]
+            self._known = found
+            yield [event for event in events if event["type"] not in TYPES or event["type"] in self._params["events"]]
 
     def close(self) -> None:
         """Log out. The next look logs in again."""
@@ -162,10 +169,10 @@ class Watch:
     def _ended(event: Event) -> Event:
         return {"type": ENDS[event["type"]], **{key: event[key] for key in SUBJECTS if key in event}}
 
-    def _found(self, now: float) -> dict[Key, Event]:
-        """All problems, each with a key that stays the same as long as the problem lasts.
+    def _found(self, now: float) -> Iterator[dict[Key, Event]]:
+        """All problems, each with a key that stays the same as long as the problem lasts; first before the checks.
 
-        What cannot be checked at present counts as it did at the last look.
+        What is not checked yet, or cannot be checked at present, counts as it did at the last look.
         """
         try:
             access = self._access = self._access or self._opened()
@@ -174,16 +181,19 @@ class Watch:
             raise
         except CollectionError as error:
             self.close()
-            return {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **_why(error)}}
+            yield {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **_why(error)}}
+            return
         offline = [node.name for node in reading.rows.nodes if not node.online]
         found: dict[Key, Event] = {(OFFLINE, name): {"type": OFFLINE, "node": name} for name in offline}
+        earlier = {key: event for key, event in self._known.items() if event["type"] not in (OFFLINE, UNREACHABLE)}
+        yield found | earlier
         for kind, check in self._checks(reading, now):
             try:
                 found |= check()
             except CollectionError as error:
                 found |= self._known_of(kind)
                 found[FAILED, kind] = {"type": FAILED, "check": kind, **_why(error)}
-        return found
+        yield found
 
     def _opened(self) -> Access:
         return Access.open({**self._params, "reservations": "none"}, self._facts)

@@ -94,9 +94,11 @@ async def main(queue: asyncio.Queue[dict[str, t.Any]], args: dict[str, t.Any]) -
     watch = _watch_class()(args)
     try:
         while True:
-            for event in await asyncio.to_thread(watch.look):
-                LOGGER.info("%s", event)
-                await queue.put(event)
+            parts = watch.parts()
+            while (events := await asyncio.to_thread(next, parts, None)) is not None:
+                for event in events:
+                    LOGGER.info("%s", event)
+                    await queue.put(event)
             await asyncio.sleep(watch.interval)
     finally:
         watch.close()
