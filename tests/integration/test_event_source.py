@@ -173,6 +173,23 @@ def test_watch__tells_of_nodes_before_it_checks_the_rest(
     watch.close()
 
 
+def test_watch__sends_no_event_again_because_its_text_is_another(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(vms=[{"name": "web-2", "cores": 4}], drift_interval=0.001))
+    cluster.add_guest(vmid=103, name="web-3", node="pve1", **WEB)
+    cluster.advance(30)
+    assert told(watch.look(0.0)) == [("rule_broken", 101), ("rule_broken", 103), ("drift", 102)]
+    # The reasons of the others name this VM now, and web-2 differs by another number.
+    cluster.add_guest(vmid=100, name="web-0", node="pve1", **{**WEB, "memory": 1024})
+    cluster.set_guest(102, config={"cores": 3})
+    cluster.advance(30)
+    assert told(watch.look(30.0)) == [("rule_broken", 100)]
+    cluster.set_guest(102, config={"cores": 3, "onboot": 1})
+    assert watch.look(60.0) == []
+    watch.close()
+
+
 @pytest.mark.parametrize("cluster", [{"ha": {"resources": [{"sid": "vm:101"}]}}], indirect=True)
 def test_watch__goes_on_with_the_other_checks_when_one_fails(
     cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]

@@ -240,7 +240,7 @@ class Watch:
         guests = {guest.vmid: guest for guest in whole.guests}
         for vmid, why in broken_guests(ClusterState(whole), self._profiles, self._profile).items():
             guest = {"vmid": vmid, "name": guests[vmid].name, "node": guests[vmid].node}
-            yield (BROKEN, str(vmid), why), {"type": BROKEN, **guest, "reason": why}
+            yield (BROKEN, str(vmid), why.plugin, why.reason), {"type": BROKEN, **guest, "reason": why.text}
 
     def _drifted(self, now: float) -> dict[Key, Event]:
         """The VMs of the list that had drifted from it at the last comparison, which is made now if it is due."""
@@ -255,13 +255,16 @@ class Watch:
         """
         params = {**self._params, "reservations": "none", "unmanaged": False}
         for vm in fleet_info(params, self._per_vm, now)["vms"]:
-            if (vm["error"] or {}).get("code") == ConnectionFailed.code:
+            error = (vm["error"] or {}).get("code")
+            if error == ConnectionFailed.code:
                 yield from ((key, event) for key, event in self._drift.items() if event["name"] == vm["name"])
             elif vm["state"] != OK:
                 told = {
                     key: vm[key] for key in ("name", "vmid", "node", "state", "drift", "pending", "broken", "error")
                 }
-                yield (DRIFT, json.dumps(told, sort_keys=True, default=str)), {"type": DRIFT, **told}
+                # The texts and numbers in it may change while it lasts.
+                about = (vm["name"], vm["vmid"], vm["state"], sorted(vm["drift"]), sorted(vm["pending"]), error)
+                yield (DRIFT, json.dumps([*about, len(vm["broken"])])), {"type": DRIFT, **told}
 
 
 def _why(error: CollectionError) -> dict[str, str]:

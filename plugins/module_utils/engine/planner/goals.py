@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from ...plans import Balance
-from ..framework.status import Status
+from ..framework.status import Status, unschedulable
 from ..texts import of_one
 from .board import NOWHERE, Board
 from .items import Item
@@ -24,6 +24,8 @@ COMPARED = 20
 
 # Why a guest moves.
 BRINGS_BACK, BALANCES = "brings it back to {target}", "balances {source} and {target}"
+
+_OVERALLOCATED = unschedulable("more is allocated on its node than is allowed")
 
 
 # --- repair -----------------------------------------------------------------------------------------------------------
@@ -43,15 +45,15 @@ def repair(board: Board, placer: Placer) -> dict[int, str]:
         tried.add(item.index)
         name = board.nodes[board.node_of(item)].name
         placer.one(item, EXTRA, f"repairs: {name} {broken[item].reason}")
-    return broken_now(board)
+    return {index: status.text for index, status in broken_now(board).items()}
 
 
-def broken_now(board: Board) -> dict[int, str]:
+def broken_now(board: Board) -> dict[int, Status]:
     """Return the items that break a rule or a limit on their node, by index, each with the reason."""
-    found = {item.index: status.text for item, status in broken_rules(board).items()}
+    found = {item.index: status for item, status in broken_rules(board).items()}
     for node in range(len(board.nodes)):
         if _excess(board, node) is not None:
-            found.update(dict.fromkeys(board.on[node], "more is allocated on its node than is allowed"))
+            found.update(dict.fromkeys(board.on[node], _OVERALLOCATED))
     return found
 
 

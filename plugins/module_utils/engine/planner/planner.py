@@ -19,7 +19,7 @@ from ...errors import CollectionError
 from ...model import Guest, Node
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ..cache import ClusterState
-from ..framework.status import Category
+from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from .admission import Admission
@@ -70,7 +70,7 @@ def problem(
 
 def broken_guests(
     state: ClusterState, profiles: Mapping[str, Profile], default_profile: str = "balanced"
-) -> dict[int, str]:
+) -> dict[int, Status]:
     """Return the guests that break a rule or a limit on their node, by VMID, each with the reason."""
     board = _Planner(state, profiles, Goals(), {}, NO_BOUNDS, default_profile, math.inf).board
     return {part.vmid: why for index, why in broken_now(board).items() for part in board.items[index].parts}
