@@ -86,8 +86,8 @@ options:
 notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
   - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses, per source,
-    cluster and user. If an option asks for something that the cache lacks, everything is read again, so that it is of
-    the same moment.
+    cluster and user. It keeps no configuration that could not be read, and no agent that did not answer. If an option
+    asks for something that the cache lacks, everything is read again, so that it is of the same moment.
   - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
     that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
     not see the tasks of other users, and reads the guests of every node.
@@ -194,7 +194,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for session in sessions:
                 session.close()
         if cached and sessions:
-            self._cache[key] = reader.data
+            self._cache[key] = reader.complete
         named = dict(zip(host_names(hosts), hosts, strict=True))
         shared = {each["proxmox_name"] for name, each in named.items() if each["proxmox_name"] not in (None, name)}
         if shared:
@@ -252,7 +252,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if sources:
                 found = {
                     "static": [str(address.ip) for address in static_addresses(config or {})],
-                    "agent": agents.get(str(vmid), []),
+                    "agent": agents.get(str(vmid)) or [],
                 }
                 addresses = dict.fromkeys(address for source in sources for address in found[source])
                 variables["proxmox_addresses"] = [address for address in addresses if within(address, networks)]

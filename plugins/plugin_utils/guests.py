@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader, in_parallel
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import agent_addresses
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import SILENT, agent_addresses
 
 Variables = dict[str, t.Any]
 """The variables of a host."""
@@ -34,6 +34,7 @@ class GuestReader:
 
     Attributes:
         data: all data that was read, serializable as JSON: C(guests), and by VMID as text C(configs) and C(agents).
+            A config that could not be read, and an agent that did not answer, are None.
     """
 
     def __init__(self, connect: Callable[[], Reader], known: Mapping[str, t.Any] | None = None) -> None:
@@ -44,6 +45,15 @@ class GuestReader:
         self._cached = known is not None
         self._reader: Reader | None = None
         self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}})
+
+    @property
+    def complete(self) -> dict[str, t.Any]:
+        """The data without details that could not be read."""
+        read = {
+            subject: {vmid: detail for vmid, detail in self.data[subject].items() if detail is not None}
+            for subject in ("configs", "agents")
+        }
+        return {**self.data, **read}
 
     def guests(self) -> list[Variables]:
         """Return the variables of guests in the order of their VMIDs.
@@ -61,8 +71,9 @@ class GuestReader:
         """Return the config of each guest by its VMID, None if it could not be read. Takes one request each."""
         return self._details("configs", guests, _read_config)
 
-    def agents(self, guests: Iterable[Variables]) -> Mapping[str, list[str]]:
-        """Return the addresses that the agents of running VMs report, by VMID. Takes one request each.
+    def agents(self, guests: Iterable[Variables]) -> Mapping[str, list[str] | None]:
+        """Return the addresses that the agents of running VMs report, by VMID; None for an agent that did not answer.
+        Takes one request each.
 
         No request is sent for a VM whose config was read and does not enable the agent.
         """
@@ -155,7 +166,8 @@ def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
     return config
 
 
-def _read_agent(reader: Reader, of: Variables) -> list[str]:
+def _read_agent(reader: Reader, of: Variables) -> list[str] | None:
     vmid = of["proxmox_vmid"]
-    addresses: list[str] = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)["addresses"]
+    found = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)
+    addresses: list[str] | None = None if found["reason"] == SILENT else found["addresses"]
     return addresses

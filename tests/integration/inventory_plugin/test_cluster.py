@@ -245,6 +245,37 @@ def test_inventory__reads_everything_again_if_the_cache_lacks_something(
     assert paths(cluster) == []
 
 
+CONFIG = {"path": "/nodes/pve2/qemu/101/config", "status": 595}
+SILENT = {"path": "/agent/network-get-interfaces", "status": 500, "message": "QEMU guest agent is not running"}
+
+
+@pytest.mark.parametrize("fault", [CONFIG, SILENT], ids=["config", "agent"])
+def test_inventory__keeps_no_incomplete_details_in_the_cache(
+    fault: dict[str, Any], inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    options = {"types": ["qemu"], "configs": True, "addresses": ["agent"], **cached(tmp_path)}
+    cluster.fault(method="GET", count=1000, **fault)
+    incomplete = hosts(inventory(**options))
+    cluster.clear_faults()
+    found = hosts(inventory(**options))
+    assert found != incomplete
+    assert found["db-1-101"]["proxmox_config"]
+    assert found["web-1"]["ansible_host"] == "192.0.2.100"
+    assert hosts(inventory(**options)) == found
+    assert paths(cluster) == []
+
+
+def test_inventory__caches_the_guests_though_details_are_incomplete(
+    inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.set_node("pve2", online=False)
+    cluster.advance(60)
+    inventory(addresses=["static"], **cached(tmp_path))
+    cluster.reset_requests()
+    inventory(**cached(tmp_path))
+    assert paths(cluster) == []
+
+
 def test_inventory__has_a_cache_per_cluster(inventory: Inventory, cluster: SimulatedCluster, tmp_path: Path) -> None:
     first = hosts(inventory(**cached(tmp_path)))
     paris = {**CLUSTER, "guests": [{"vmid": 100, "name": "paris-1", "node": "pve1", "memory": 512}]}
