@@ -156,6 +156,21 @@ def test_watch__tells_once_of_a_cluster_that_does_not_answer(
     watch.close()
 
 
+def test_watch__logs_in_again_when_the_ticket_was_revoked(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET"):
+        monkeypatch.delenv(name)
+    watch = Watch(args(api_user="root@pam", api_password=cluster.password))
+    assert watch.look() == []
+    cluster.revoke_tickets()
+    assert watch.look() == []
+    cluster.fault(method="GET", path="/cluster/resources", status=401, count=1000)
+    (event,) = watch.look()
+    assert (event["type"], event["error_code"]) == ("cluster_unreachable", "AuthenticationFailed")
+    watch.close()
+
+
 def test_watch__tells_of_nodes_before_it_checks_the_rest(
     cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
 ) -> None:
