@@ -86,7 +86,8 @@ def _requests(snapshot: Snapshot, drained: str) -> Table:
         notes=[
             "To plan: the config of each guest that moves, and Proxmox's own check of it.",
             "To carry out, for each move: a look at the cluster, that check again, and the request that begins it. "
-            "Beside the moves: the mark that keeps new guests off the node, and a last look at the cluster.",
+            "For a guest that HA manages, the HA rules as well. Beside the moves: the mark that keeps new guests off "
+            "the node, and a last look at the cluster.",
         ],
     )
     task = _ours(drained)

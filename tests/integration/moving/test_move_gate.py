@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
@@ -14,7 +13,7 @@ from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import Overcommit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale, PlanUnlawful
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
@@ -22,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
 
 from .conftest import TIME_SCALE, description
 
-APART = HARule("apart", "resource-affinity", frozenset({101, 201}), positive=False)
+APART = {"rule": "apart", "type": "resource-affinity", "affinity": "negative", "resources": "vm:101,vm:201"}
 
 
 @pytest.fixture
@@ -44,10 +43,14 @@ def move(vmid: int, source: str = "pve1", **more: object) -> Move:
 def test_gate__asks_the_filters_and_then_the_law(
     cluster: SimulatedCluster, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = MoveGate(access, profile(), lambda snapshot: replace(snapshot, ha_rules=(APART,)))
+    gate, session = MoveGate(access, profile(), lambda snapshot: snapshot), access.writer()
     for vmid in (102, 103):
         cluster.set_guest(vmid, config={"tags": "plb_affinity_pair"})
+    for vmid in (101, 201):
+        session.post("/cluster/ha/resources", sid=f"vm:{vmid}")
     cluster.advance(30)
+    # Somebody makes it after the plan.
+    session.post("/cluster/ha/rules", **APART)
 
     with pytest.raises(PlanStale, match="HA rule 'apart'"):
         gate.admit(move(101, via=HA))

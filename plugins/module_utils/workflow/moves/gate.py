@@ -16,6 +16,7 @@ from ...engine.profiles import Profile
 from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
+from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.moves.mover import label, stale
 from ...proxmox.tasks import migrating
 from ...reservations.ledger import Cycle, Fence
@@ -63,8 +64,8 @@ class MoveGate:
         self.in_progress: set[int] = set(access.claimed)
 
     def admit(self, move: Move) -> Pass:
-        """Check a move against the cluster and the reservations of others, and reserve it. One request, two if a
-        controller died while it moved a guest.
+        """Check a move against the cluster and the reservations of others, and reserve it. One request; more for the
+        HA rules of a guest that HA manages, and one if a controller died while it moved a guest.
 
         Raises PlanStale if the guest or its target is not as planned or the capacity is gone, PlanUnlawful if the law
         forbids the move nevertheless, and what the ledger raises: AlreadyReserved if another process moves the guest.
@@ -72,7 +73,7 @@ class MoveGate:
         access = self._access
         cluster, holder = access.identity(), access.holder
         with access.ledger.scheduling_cycle(cluster, holder=holder) as cycle:
-            counted = self._counted(cycle)
+            counted = self._counted(move, cycle)
             self._check(move, counted)
             reservations = self._reservations(move, counted)
             cycle.reserve(reservations)
@@ -97,9 +98,12 @@ class MoveGate:
         """Note that the outcome of a move is unknown: its reservations count until they expire."""
         self.in_progress.difference_update(move.vmids)
 
-    def _counted(self, cycle: Cycle) -> Counted:
+    def _counted(self, move: Move, cycle: Cycle) -> Counted:
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()
+        # The guest may have joined a rule since the plan was made.
+        managed = any(guest.ha_managed for guest in snapshot.guests if guest.vmid in move.vmids)
+        snapshot = completed(self._access.reader, snapshot, Needs(ha_rules=managed))
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating(self._access.reader))

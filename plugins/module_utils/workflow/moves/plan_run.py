@@ -11,7 +11,6 @@ from dataclasses import replace
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
 from ...errors import ApiError, ConnectionFailed, InvalidRequest, PlanStale
-from ...model import HARule, Snapshot
 from ...plans import Goals, Plan
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
@@ -69,7 +68,6 @@ class PlanRun:
         self._busy: Mapping[int, str] = {}
         self._coming: frozenset[int] = frozenset()
         self._goals = Goals()
-        self._ha_rules: tuple[HARule, ...] = ()
         self.outcome: Outcome | None = None
 
     def prepare(self, *, wait: bool = False) -> Outcome:
@@ -124,7 +122,7 @@ class PlanRun:
         session = self._access.writer()
         session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
-        gate = MoveGate(self._access, self._profile, self._as_planned)
+        gate = MoveGate(self._access, self._profile, self._view)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:
@@ -233,13 +231,8 @@ class PlanRun:
 
     def _looked(self) -> Sight:
         sight = self._look()
-        self._ha_rules, self._goals = sight.state.snapshot.ha_rules, sight.goals
-        self._busy, self._coming = sight.busy, sight.coming
+        self._goals, self._busy, self._coming = sight.goals, sight.busy, sight.coming
         return sight
-
-    def _as_planned(self, snapshot: Snapshot) -> Snapshot:
-        """A glance at the cluster, which does not show HA rules, with those that are known."""
-        return replace(self._view(snapshot), ha_rules=self._ha_rules)
 
 
 def numbered_after(last: int, plan: Plan) -> Plan:
