@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
+from support.ledgers import dead_holder
 from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import Overcommit
@@ -103,3 +105,32 @@ def test_gate__reserves_both_nodes_for_a_guest_that_was_created_a_moment_ago(
     (found,) = access.ledger.reservations(name)
     assert (found.node, found.source, found.phase, found.holder) == ("pve2", "pve1", "binding", access.holder)
     assert (found.memory, found.running) == (12 * GIB, True)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_gate__counts_the_move_of_a_killed_controller_while_its_task_runs(
+    cluster: SimulatedCluster, access: Access, sent: bool
+) -> None:
+    name, session, killed = access.identity(), access.writer(), dead_holder()
+    session.post("/cluster/ha/resources", sid="vm:101")
+    cluster.add_guest(vmid=202, node="pve2", name="vm202", memory=9 * 1024, status="running")
+    planned = Reservation(name, 101, "move:101", "pve2", cores=1, memory=3 * GIB, running=True, source="pve1")
+    with access.ledger.scheduling_cycle(name, holder=killed) as cycle:
+        cycle.reserve([planned])
+    access.ledger.mark_binding(name, [101], killed)
+    # Nothing shows the move before this task has asked the HA manager for it.
+    cluster.fault(method="POST", path="/migrate$", task_seconds=3600)
+    if sent:
+        session.post("/nodes/pve1/qemu/101/migrate", target="pve2", online=True)
+    access.ledger.renew(name, [101], killed, until=time.time() - 1)
+    cluster.advance(30)
+    gate = MoveGate(access, profile(), lambda snapshot: snapshot)
+
+    if sent:
+        with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+            gate.admit(move(102))
+    else:
+        gate.admit(move(102))
+
+    counted = {each.vmid for each in access.ledger.reservations(name)}
+    assert counted == ({101} if sent else {102})
