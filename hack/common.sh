@@ -19,11 +19,12 @@ COLLECTION=ansible_collections/qemu_scheduler/proxmox
 PIP_VERSION=25.3
 
 # install_group PYTHON GROUP [REQUIREMENT...]: install a dependency group of pyproject.toml, quietly unless it fails.
+# Python compiles the half of it that is imported.
 install_group() {
   local python=$1 group=$2
   shift 2
   "$python" -m pip install --quiet --disable-pip-version-check "pip==$PIP_VERSION"
-  "$python" -m pip install --quiet --disable-pip-version-check --group "$group" "$@"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-compile --group "$group" "$@"
 }
 
 die() {
