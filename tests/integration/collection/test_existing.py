@@ -227,7 +227,9 @@ def test_locked_vm__is_no_obstacle_where_proxmox_does_not_refuse(
 ) -> None:
     cluster.set_guest(100, config={"lock": "backup"})
     assert controller.schedule(name="app-1", state="started", cores=8)["changed"] is False
-    assert controller.schedule(name="app-1", state="paused", check=True)["vms"][0]["actions"] == ["pause"]
+    for state, action in (("paused", "pause"), ("started", "resume")):
+        for check in (True, False):
+            assert controller.schedule(name="app-1", state=state, check=check)["vms"][0]["actions"] == [action]
     cluster.set_guest(102, config={"lock": "suspended"})
     for check in (True, False):
         assert controller.schedule(name="spare", state="started", check=check)["vms"][0]["actions"] == ["start"]

@@ -265,13 +265,14 @@ def _running(call: Call) -> Guest:
     return guest
 
 
-def _simple(call: Call, kind: str, **state: Any) -> str:
+def _simple(call: Call, kind: str, locks: tuple[str | None, ...] = (None,), **state: Any) -> str:
+    """A change that is possible with these locks only."""
     cluster, guest = call.cluster, _running(call)
 
     async def work(task: Task) -> None:
         await cluster.hold(guest, task=task)
         try:
-            if guest.config_lock:
+            if guest.config_lock not in locks:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             await task.work(cluster.clock, 0)
             cluster.touch(guest)
@@ -293,7 +294,7 @@ def suspend(call: Call) -> str:
     if call.get("todisk"):
         call.require(f"/vms/{call['vmid']}", "VM.Config.Disk")
         return _hibernate(call)
-    return _simple(call, "qmpause", qmpstatus="paused")
+    return _simple(call, "qmpause", (None, "backup"), qmpstatus="paused")
 
 
 def _hibernate(call: Call) -> str:
@@ -303,6 +304,8 @@ def _hibernate(call: Call) -> str:
     async def work(task: Task) -> None:
         await cluster.hold(guest, task=task)
         try:
+            if guest.config_lock == "backup":
+                raise TaskError("cannot suspend to disk during backup")
             if guest.config_lock:
                 raise TaskError(f"VM is locked ({guest.config_lock})")
             cluster.set_config(guest, lock="suspending")
@@ -319,5 +322,5 @@ def _hibernate(call: Call) -> str:
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/status/resume")
 def resume(call: Call) -> str:
-    return _simple(call, "qmresume", qmpstatus="running")
+    return _simple(call, "qmresume", (None, "backup"), qmpstatus="running")
 
