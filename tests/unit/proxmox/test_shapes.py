@@ -60,6 +60,11 @@ def test_figures__are_numbers_however_they_are_written() -> None:
     assert found == {**row, "vmid": 104, "maxmem": 512, "template": True, "name": "77"}
 
 
+def test_optional_key_that_is_null__is_left_out() -> None:
+    task = {"upid": "UPID:pve1:1", "type": "qmcreate", "endtime": None}
+    assert checked("/cluster/tasks", [task]) == [{"upid": "UPID:pve1:1", "type": "qmcreate"}]
+
+
 @pytest.mark.parametrize("written", [512, "512", "current=512"])
 def test_memory_of_a_config__is_a_number_however_it_is_written(written: t.Any) -> None:
     assert checked("/nodes/pve1/qemu/100/config", {"memory": written}) == {"memory": 512}

@@ -30,7 +30,9 @@ class WrongShape(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A mapping with required keys, and optional keys, which may also be null; each with the kind of its value."""
+    """A mapping with required and optional keys, each with the kind of its value. An optional key that is null is left
+    out.
+    """
 
     required: Mapping[str, Kind] = field(default_factory=dict)
     optional: Mapping[str, Kind] = field(default_factory=dict)
@@ -49,6 +51,8 @@ class Row:
                 given = value.get(key)
                 if given is not None:
                     checked[key] = kind(given)
+                else:
+                    checked.pop(key, None)
         except WrongShape as error:
             raise WrongShape(f"{key}: {error}") from None
         return checked
