@@ -10,6 +10,8 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
+
 EMPTY = "-"
 GAP = "  "
 RIGHT_ALIGNED = frozenset({"VMID", "SCORE", "FIT", "ID", "GIB", "BEFORE", "PEAK", "AFTER", "OF"})
@@ -30,9 +32,9 @@ def width_for(width: int | None) -> int:
     """
     if width is not None:
         return max(int(width), LEAST)
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return max(int(columns) - TAKEN_BY_ANSIBLE, LEAST)
+    columns = whole_number(os.environ.get("COLUMNS"))
+    if columns:
+        return max(columns - TAKEN_BY_ANSIBLE, LEAST)
     for descriptor in (1, 2, 0):
         with contextlib.suppress(OSError):
             found = os.get_terminal_size(descriptor).columns

@@ -87,7 +87,7 @@ def _change_at(value: t.Any, place: Place, rng: random.Random) -> None:
         possible += [
             lambda: holder.__setitem__(key, -item),
             lambda: holder.__setitem__(key, str(item)),
-            lambda: holder.__setitem__(key, item + rng.choice([0.5, 1, 10**9])),
+            lambda: holder.__setitem__(key, item + rng.choice([0.5 if abs(item) < 1e300 else 0, 1, 10**9])),
         ]
     rng.choice(possible)()
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text helpers for messages."""
+"""Text helpers for messages, and numbers that are texts."""
 
 from __future__ import annotations
 
@@ -70,6 +70,12 @@ def first(items: Sequence[str], most: int) -> list[str]:
 def shortened(text: str, most: int = 100) -> str:
     """A text of any length for a message: its first characters if there are more than most."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def whole_number(text: object, digits: int = 18) -> int | None:
+    """The number that a text of at most so many ASCII digits is, else None: Python refuses to read the longest ones."""
+    written = str(text)
+    return int(written) if written.isascii() and written.isdecimal() and len(written) <= digits else None
 
 
 def number_text(value: float) -> str:

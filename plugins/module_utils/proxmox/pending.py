@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..engine.texts import whole_number
 from ..errors import ApiError
 from .api.failures import NotRecorded
 from .api.reader import Reader
@@ -78,4 +79,5 @@ def _rows(reader: Reader, node: str, vmid: int) -> list[Row]:
 def _shown(key: str, value: t.Any) -> t.Any:
     """Return a value for display. Some numbers are texts in a config."""
     shown = conversion_of(key).shown(value)
-    return int(shown) if isinstance(shown, str) and shown.isdecimal() else shown
+    number = whole_number(shown)
+    return shown if number is None else number

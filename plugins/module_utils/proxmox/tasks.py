@@ -14,6 +14,7 @@ import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..engine.texts import whole_number
 from ..errors import (
     ApiError,
     AuthenticationFailed,
@@ -120,8 +121,8 @@ def migrating(reader: Reader) -> frozenset[int]:
     user may see that.
     """
     rows = read_rows(reader, "/cluster/tasks") or ()
-    running = (str(row.get("id")) for row in rows if row.get("type") in MIGRATIONS and "endtime" not in row)
-    return frozenset(int(vmid) for vmid in running if vmid.isdecimal())
+    running = (row.get("id") for row in rows if row.get("type") in MIGRATIONS and "endtime" not in row)
+    return frozenset(vmid for vmid in map(whole_number, running) if vmid is not None)
 
 
 def latest_task(

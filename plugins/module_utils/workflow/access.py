@@ -17,6 +17,7 @@ from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
 from ..engine.standing_rules import StandingRules
+from ..engine.texts import whole_number
 from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
@@ -140,7 +141,7 @@ class Access:
             release = str(self.reader.get("/version").get("release", ""))
         except NotRecorded:
             return
-        numbers = tuple(int(part) for part in release.split(".") if part.isdecimal())
+        numbers = tuple(number for part in release.split(".") if (number := whole_number(part)) is not None)
         for name, since in sorted(newer.items()):
             if numbers < since:
                 raise InvalidRequest(

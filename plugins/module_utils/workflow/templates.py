@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
-from ..engine.texts import known
+from ..engine.texts import known, whole_number
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import CloneSource, Guest, Request, Template
 from ..proxmox.api.reader import Reader
@@ -62,8 +62,9 @@ class Templates:
 def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
     """The guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per node."""
     vms = [guest for guest in cluster if guest.kind == "qemu"]
-    if clone.source.isdecimal():
-        found = [guest for guest in vms if guest.vmid == int(clone.source)]
+    vmid = whole_number(clone.source)
+    if vmid is not None:
+        found = [guest for guest in vms if guest.vmid == vmid]
     else:
         found = sorted((guest for guest in vms if guest.name == clone.source), key=lambda guest: guest.vmid)
     if not found:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, changes, plan_of, size_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import OUTCOMES
 
 Data = Mapping[str, t.Any]
@@ -70,7 +71,8 @@ def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts C(pve2) before C(pve10)."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+    parts = ((whole_number(part), part) for part in re.split(r"(\d+)", name))
+    return [(0, part) if number is None else (number, "") for number, part in parts]
 
 
 def _cell(count: int, most: int) -> dict[str, int]:

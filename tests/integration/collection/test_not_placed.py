@@ -299,6 +299,7 @@ def test_what_is_to_be_absent__may_name_what_is_not_there_any_more(
         ({"node_regex": "pev.*"}, "NoNodesAvailable", "; no node matches 'pev.*', known: pve1, pve2, pve3"),
         ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "; no storage 'nope', known: "),
         ({"clone": "debain-13"}, "TemplateNotFound", "known templates: debian-13"),
+        ({"clone": "9" * 5000}, "TemplateNotFound", "known templates: debian-13"),
     ],
 )
 def test_name_that_the_cluster_does_not_have__is_told_with_those_that_it_has(

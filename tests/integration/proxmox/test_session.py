@@ -102,6 +102,7 @@ def test_nobody_listening__is_a_failed_connection(connect, options):
         ({"api_token_secret": None}, "api_token_secret"),
         ({"api_token_id": "other@pve!tok"}, "api_token_id"),
         ({"ca_path": "/no/such/file"}, "ca_path"),
+        ({"api_timeout": 10**5000}, "api_timeout: expected 1 to "),
     ],
 )
 def test_connection_option_that_cannot_be_right__is_named(connect, options, named):

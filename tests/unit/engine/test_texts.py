@@ -1,13 +1,18 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What messages say of names that do not exist."""
+"""What messages say of names that do not exist, and numbers of any length."""
 
 from __future__ import annotations
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import hint, known, number_text
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import (
+    hint,
+    known,
+    number_text,
+    whole_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +43,8 @@ def test_hint__is_empty_without_a_likely_name() -> None:
 def test_number_text__writes_numbers_that_python_refuses_to_write() -> None:
     assert [number_text(value) for value in (7, 70000000, 0.5)] == ["7", "70000000", "0.5"]
     assert number_text(-(10**5000)) == "a number of more than 15 digits"
+
+
+def test_whole_number__reads_what_python_reads_in_any_text() -> None:
+    assert [whole_number(text) for text in ("100", 7, "007", "9" * 18)] == [100, 7, 7, 10**18 - 1]
+    assert {whole_number(text) for text in ("", "-1", "1.5", "\u0661", "web-1", None, "9" * 19, "9" * 5000)} == {None}

@@ -283,7 +283,7 @@ def timeout(params: Mapping[str, t.Any]) -> int:
     given = params.get("api_timeout")
     seconds = _DEFAULT_TIMEOUT if given is None else int(given)
     if not 1 <= seconds <= _LONGEST_TIMEOUT:
-        raise InvalidRequest(f"api_timeout: expected 1 to {_LONGEST_TIMEOUT} seconds, got {seconds}")
+        raise InvalidRequest(f"api_timeout: expected 1 to {_LONGEST_TIMEOUT} seconds, got {number_text(seconds)}")
     return seconds
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ...engine.texts import whole_number
 from ...errors import ApiError, PermissionDenied
 from ...model import Guest, Snapshot
 from ..api.failures import NotRecorded
@@ -277,8 +278,7 @@ def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Pl
 
 def _vmid_of(task: Row) -> int | None:
     """Return the VMID that a task is about; for a clone, that of its source."""
-    text = task.get("id") or ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+    return whole_number(task.get("id"))
 
 
 def _tasks(reader: Reader) -> list[Row]:

@@ -14,6 +14,7 @@ import typing as t
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from ...engine.texts import whole_number
 from .conversions import Value
 from .drive_changes import compare_drive
 from .drives import Drive, media_of
@@ -112,9 +113,9 @@ class ChangeSet:
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:
         shown = conversion_of(key).shown
-        if isinstance(new, int) and isinstance(old, str) and old.isdecimal() and len(old) < 19:
+        if isinstance(new, int) and (number := whole_number(old)) is not None:
             # Some numbers are texts in a config.
-            old = int(old)
+            old = number
         self.changes[key] = {"old": shown(old), "new": shown(new)}
 
 

@@ -12,6 +12,7 @@ import ipaddress
 from contextlib import suppress
 
 from ...engine.devices import addresses
+from ...engine.texts import whole_number
 from .values import Property, PropertyKind
 
 _TEXT = Property()
@@ -45,7 +46,7 @@ def _is_address(text: str, version: int) -> bool:
 def _has_prefix(text: str, version: int, longest: int) -> bool:
     """Whether text is an address with a prefix that Proxmox VE accepts."""
     address, _slash, prefix = text.partition("/")
-    return _is_address(address, version) and prefix.isdecimal() and 8 <= int(prefix) <= longest
+    return _is_address(address, version) and 8 <= (whole_number(prefix) or 0) <= longest
 
 
 # --- devices and settings ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...engine.framework.status import Category, Status
 from ...engine.plugins.what_if import amount_text, missing_on
 from ...engine.scheduling_cycle import Scheduler
-from ...engine.texts import first, listed, of_one
+from ...engine.texts import first, listed, of_one, whole_number
 from ...engine.volumes import allowed, class_of
 from ...errors import CollectionError, LimitExceeded
 from ...model import MIB, Disk, Guest, Request
@@ -22,7 +22,7 @@ from ...proxmox.outcomes import allocations
 from ..job import Job
 from .plan import ExistingPlan
 
-COUNT_DIGITS = 10
+COUNT_DIGITS = 9
 """No number of vCPUs or MiB has more digits than this."""
 
 NODES_NAMED = 5
@@ -94,8 +94,8 @@ def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
 
 def _count(value: object, default: int) -> int:
     """A number in a config. A value that is no number counts as not set."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < COUNT_DIGITS else default
+    number = whole_number(value, COUNT_DIGITS)
+    return default if number is None else number
 
 
 def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:

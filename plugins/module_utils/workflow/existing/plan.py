@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...engine.texts import whole_number
 from ...errors import CollectionError, InvalidRequest
 from ...model import OFF, Guest
 from ...proxmox.making import described
@@ -152,7 +153,7 @@ class ExistingPlan:
             return
         config = self.config if "stop" in self.actions else self.config_after
         down = STARTUP.read(str(config.get("startup", ""))).get("down", "")
-        given = (int(down[:9]) if down.isdecimal() else 0) or SHUTDOWN_TIMEOUT
+        given = whole_number(down) or SHUTDOWN_TIMEOUT
         if timeout <= given:
             raise InvalidRequest(
                 f"timeout: {timeout:g} is not possible with force, expected more than {given}, the seconds that "

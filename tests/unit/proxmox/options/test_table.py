@@ -108,6 +108,7 @@ def test_password__is_sent_as_it_is_but_never_printed() -> None:
         ({"ipconfig": {"ip": "dhcp"}}, ["ipconfig.ip", "such as {ipconfig0: 'ip=192.0.2.10/24,gw=192.0.2.1'}"]),
         ({"ipconfig": {"ipconfig0": "dhcp"}}, ["ipconfig0", "'dhcp'", "such as ip=192.0.2.10/24,gw=192.0.2.1"]),
         ({"ipconfig": {"ipconfig0": "ip=192.0.2.10"}}, ["ipconfig0", "'192.0.2.10'", "prefix: 192.0.2.10/24"]),
+        ({"ipconfig": {"ipconfig0": f"ip=192.0.2.10/{'9' * 5000}"}}, ["ipconfig0", "prefix: 192.0.2.10/24"]),
         ({"ipconfig": {"ipconfig0": "ip6=2001:db8::1"}}, ["ipconfig0", "'2001:db8::1'", "auto, dhcp, or"]),
         ({"ipconfig": {"ipconfig0": "ipv4=dhcp"}}, ["ipconfig0", "gw, gw6, ip, ip6, such as ip=192.0.2.10/24"]),
         ({"sockets": 0}, ["sockets", "at least 1"]),
