@@ -102,7 +102,7 @@ class Leftovers(Lifecycle):
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Tell whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
-        created = re.search(r"\bctime=(\d+)", str(config.get("meta", "")))
+        created = re.search(r"\bctime=(\d{1,18})\b", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False
         rows = task_rows(self._session, making.task_node, making.task_id)

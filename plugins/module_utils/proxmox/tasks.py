@@ -252,7 +252,7 @@ class TaskFollower:
         if exitstatus == "OK":
             return TaskResult(task.text, task.node)
         log = self.log_tail(task.text)
-        warnings = re.fullmatch(r"WARNINGS: (\d+)", exitstatus)
+        warnings = re.fullmatch(r"WARNINGS: (\d{1,9})", exitstatus)
         if warnings:
             return TaskResult(task.text, task.node, warnings=int(warnings[1]), log=log)
         told = [line for line in log if exitstatus not in line]

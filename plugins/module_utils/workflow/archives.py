@@ -28,7 +28,7 @@ from .options.entries import Entry
 from .options.sources import Backup
 from .sources import check_drives, drives_from, sizes_from
 
-_OWNER = re.compile(r"/vzdump-qemu-(\d+)-|:backup/vm/(\d+)/")
+_OWNER = re.compile(r"/vzdump-qemu-(\d{1,9})-|:backup/vm/(\d{1,9})/")
 _KINDS_WITH_IDENTITY = {"net": (NET, "macaddr"), "smbios": (SMBIOS, "uuid")}
 
 ARCHIVE = "archive"

@@ -95,6 +95,7 @@ def test_addresses__name_pools_by_card() -> None:
         ({"ipconfig0": "lam"}, "addresses.ipconfig0: no pool 'lam' in address_pools, known: dmz, lan, lan6"),
         ({"net0": "lan"}, "addresses.net0: unknown key, expected ipconfig0 to ipconfig31"),
         ({"ipconfig32": "lan"}, "addresses.ipconfig32: unknown key"),
+        ({"ipconfig" + "9" * 5000: "lan"}, "addresses.ipconfig999"),
         ({"ipconfig0": ["lan", "dmz"]}, "addresses.ipconfig0: lan, dmz have the same IP version"),
         ({"ipconfig9": "lan"}, "addresses.ipconfig9: contradicts ipconfig.ipconfig9"),
     ],

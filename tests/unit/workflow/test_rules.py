@@ -175,6 +175,11 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
             "node_affinity.required[0].values: ['a'] is not valid, expected one whole number for operator Gt",
         ),
         (
+            {"node_affinity": expression(operator="Lt", values=["1" * 19])},
+            "node_affinity.required[0].values: ['1111111111111111111'] is not valid, "
+            "expected one whole number for operator Lt",
+        ),
+        (
             {"node_affinity": expression(operator="Exists", weight=5)},
             "node_affinity.required[0]: unknown key 'weight'; known keys: key, lasting, operator, values",
         ),

@@ -14,7 +14,7 @@ from ..api.reader import Reader, in_parallel
 from .rows import read_rows
 
 # On a directory storage, the name of a disk image follows the VMID of its VM and a slash.
-_IMAGE = re.compile(r"(?:\d+/)?(?:base|vm)-(\d+)-\S+")
+_IMAGE = re.compile(r"(?:\d+/)?(?:base|vm)-(\d{1,9})-\S+")
 _IN_ARCHIVE = re.compile(r"(import/[^/]+\.ova)/.+")
 
 

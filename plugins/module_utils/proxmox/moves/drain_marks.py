@@ -36,7 +36,7 @@ class DrainMarks:
                 raise
             return None
         match = _GUESTS.search(str(pool.get("comment") or ""))
-        return frozenset(int(vmid) for vmid in match[1].split(",") if vmid.strip()) if match else frozenset()
+        return frozenset(map(int, re.findall(r"\d{1,9}", match[1]))) if match else frozenset()
 
     def set(self, node: str, guests: Collection[int], *, marked: bool) -> bool:
         """Mark a node and add guests to those that return to it. Returns whether the mark changed.

@@ -374,5 +374,5 @@ def _together(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) ->
     """Return the guests that the HA manager moves along with it."""
     if _via(guest) != HA:
         return frozenset()
-    told = [re.fullmatch(r"(?:vm|ct):(\d+)", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
+    told = [re.fullmatch(r"(?:vm|ct):(\d{1,9})", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
     return kept_together(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

@@ -292,7 +292,7 @@ class PropertyKind:
 
 Interface: t.TypeAlias = "ipaddress.IPv4Interface | ipaddress.IPv6Interface"
 
-_CARD = re.compile(r"(?:ipconfig|net)(\d+)")
+_CARD = re.compile(r"(?:ipconfig|net)(\d{1,9})")
 _WITH_ADDRESS = ("ip", "ip6")
 
 

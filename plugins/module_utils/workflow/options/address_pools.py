@@ -98,7 +98,7 @@ def parse_addresses(where: str, option: t.Any, pools: Pools, ipconfig: Mapping[s
     wanted: dict[str, tuple[AddressPool, ...]] = {}
     for card, value in (option or {}).items():
         path = f"{where}.{card}"
-        found = re.fullmatch(r"ipconfig(\d+)", str(card))
+        found = re.fullmatch(r"ipconfig(\d{1,2})", str(card))
         if found is None or int(found[1]) > 31:
             raise InvalidRequest(f"{path}: unknown key, expected ipconfig0 to ipconfig31")
         if ipconfig.get(card) is not None:

@@ -195,7 +195,7 @@ def _expression(body: Fields) -> Expression:
         raise InvalidRequest(f"{where}: is missing, expected one value or more for operator {operator}")
     if operator in ("Exists", "DoesNotExist") and values:
         raise invalid(where, list(values), f"no values for operator {operator}")
-    if operator in ("Gt", "Lt") and not (len(values) == 1 and re.fullmatch(r"-?\d+", values[0])):
+    if operator in ("Gt", "Lt") and not (len(values) == 1 and re.fullmatch(r"-?\d{1,18}", values[0])):
         raise invalid(where, list(values), f"one whole number for operator {operator}")
     return Expression(
         key=body.needed("key", "the key of a node label, or node"),

@@ -109,7 +109,7 @@ class Series:
     def owns(self, guest: Guest) -> bool:
         """Tell whether a guest is a VM of this series, whatever its number."""
         before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
-        found = re.fullmatch(rf"{before}(\d+){after}", guest.name or "", re.ASCII)
+        found = re.fullmatch(rf"{before}(\d{{1,18}}){after}", guest.name or "", re.ASCII)
         return (
             found is not None
             and self.name(int(found[1])) == guest.name
