@@ -169,3 +169,8 @@ def test_identity__is_the_names_of_all_nodes_in_a_recording_without_the_authorit
 def test_vm_that_has_just_been_migrated__is_running():
     row = {"vmid": 101, "name": "web-1", "node": "pve1", "type": "qemu", "status": "postmigrate"}
     assert guest_of_row(row).status == "running"
+
+
+def test_tags_of_guests__are_read_as_proxmox_8_stores_them():
+    row = {"vmid": 101, "name": "web-1", "node": "pve1", "type": "qemu", "status": "running", "tags": "b, A;b"}
+    assert guest_of_row(row).tags == {"b", "A"}

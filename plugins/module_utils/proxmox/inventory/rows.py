@@ -17,6 +17,7 @@ from ...errors import ApiError, PermissionDenied
 from ...model import VMID_MAX, VMID_MIN, Guest, Node, Storage
 from ..api.failures import UNREADABLE, NotRecorded
 from ..api.reader import Reader
+from ..options.conversions import tags_of
 
 Row = Mapping[str, t.Any]
 
@@ -64,7 +65,7 @@ def guest_of_row(row: Row) -> Guest:
         template=bool(int(row.get("template") or 0)),
         cores=float(row.get("maxcpu") or row.get("cpus") or 0),
         memory=int(row.get("maxmem") or 0),
-        tags=frozenset(filter(None, re.split(r"[;,\s]+", row.get("tags") or ""))),
+        tags=tags_of(row.get("tags")),
         pool=row.get("pool"),
         lock=row.get("lock"),
         ha_managed=bool(row.get("hastate")),

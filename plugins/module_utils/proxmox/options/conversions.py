@@ -238,6 +238,11 @@ class Tags(Words):
         return {word.lower() for word in self.words(wanted)} == {word.lower() for word in self.words(current)}
 
 
+def tags_of(text: t.Any) -> frozenset[str]:
+    """Return the tags in a config, or in a row of C(/cluster/resources)."""
+    return frozenset(filter(None, Tags.words(text or "")))
+
+
 class Hotplug(Text):
     """A comma-separated list of features, C(1) for Proxmox's default, or C(0) for none."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
-from .conversions import Value
+from .conversions import Value, tags_of
 from .drives import SIZE_EXPECTED, Drive
 from .kinds import BOOT, CPU, IPCONFIG, NET
 from .table import to_api
@@ -91,7 +91,7 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
     cpu = CPU.read(str(options.get("cpu", "")))
     nets = [NET.read(str(value)) for key, value in options.items() if re.fullmatch(r"net\d+", key)]
     return {
-        "tags": frozenset(filter(None, str(options.get("tags", "")).split(";"))),
+        "tags": tags_of(options.get("tags")),
         "bridges": frozenset(net["bridge"] for net in nets if "bridge" in net),
         "cpu_type": cpu.get("cputype"),
         "cpu_flags": frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),

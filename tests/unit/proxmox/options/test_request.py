@@ -20,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.request import (
     create_parameters,
     import_resizes,
+    traits_of,
     vm_request,
 )
 
@@ -156,3 +157,7 @@ def test_device_never__takes_the_place_of_one_that_is_given() -> None:
 def test_imported_disk_of_a_given_size__is_to_be_resized_afterwards() -> None:
     scsi = {"scsi0": {"import_from": "local:import/x.qcow2", "size": 20}, "scsi1": ":0,import-from=local:import/y.raw"}
     assert import_resizes(vm_request({"name": "web", "scsi": scsi})) == {"scsi0": 20 * GIB}
+
+
+def test_traits__have_the_tags_that_proxmox_8_stores_as_they_were_given() -> None:
+    assert traits_of({"tags": "b, A;b"})["tags"] == {"b", "A"}
