@@ -21,8 +21,8 @@ from ..model import Archive, Decision, Template
 from .api.failures import AnswerLost, VMIDTaken
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
-from .leftovers import Leftovers, Making, identity_of
-from .lifecycle import LOOK_FOR, unfenced
+from .leftovers import Leftovers, Making
+from .lifecycle import LOOK_FOR, identity_of, unfenced
 from .making import (
     Adjust,
     Adjustment,

@@ -14,15 +14,13 @@ from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
 from .api.failures import VMIDTaken
 from .creations import removal_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, identity_of
 from .making import Ended, LeftBehind, Unknown
 from .outcomes import is_killed
 from .tasks import Upid, task_rows
 
 # Proxmox compares the full name, so a token of this user does not count as root.
 _ROOT = "root@pam"
-
-_Identity: t.TypeAlias = "tuple[str | None, ...]"
 
 R = t.TypeVar("R")
 
@@ -45,7 +43,7 @@ class Making:
 class Leftovers(Lifecycle):
     """Removes the remains of VMs that could not be made. May be used from many threads."""
 
-    def _removed_if_this_fails(self, making: Making, identity: _Identity, adjust: Callable[[], R]) -> R:
+    def _removed_if_this_fails(self, making: Making, identity: tuple[str | None, ...], adjust: Callable[[], R]) -> R:
         """Adjust the VM that this call has made. If that fails, delete the VM, provided its identity is unchanged."""
         try:
             return adjust()
@@ -128,8 +126,3 @@ class Leftovers(Lifecycle):
 def _is_stub(config: Mapping[str, t.Any]) -> bool:
     """Whether a config is one that a failed restore leaves behind."""
     return config.keys() <= {"memory", "digest"}
-
-
-def identity_of(config: Mapping[str, t.Any]) -> _Identity:
-    """Return what distinguishes this VM from any other that may later have its VMID."""
-    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))

@@ -30,8 +30,20 @@ FIND_AGAIN_AFTER = 1.0
 R = t.TypeVar("R")
 
 
+Config: t.TypeAlias = "Mapping[str, t.Any]"
+
+
 def unfenced() -> None:
     """A fence that never raises, for writes without a reservation."""
+
+
+def unchecked(_config: Config) -> None:
+    """A check that never raises."""
+
+
+def identity_of(config: Config) -> tuple[str | None, ...]:
+    """Return what distinguishes this VM from any other that may later have its VMID."""
+    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
 
 
 class Lifecycle:
@@ -172,50 +184,78 @@ class Lifecycle:
 
         join_ha(self._session, self._poller, vmid, intent, fence)
 
-    def delete(self, node: str, vmid: int, name: str | None = None) -> bool:
+    def delete(
+        self, node: str, vmid: int, name: str | None = None, check: Callable[[Config], None] = unchecked
+    ) -> bool:
         """Stop the VM if it runs, delete it with its disks, and remove it from HA, backup and replication jobs.
 
-        Returns False when there was no such VM.
+        Returns False when there was no such VM. check takes the VM's config, and raises if it must not be deleted.
+        Another VM that gets the VMID meanwhile is neither stopped nor deleted.
 
         Raises:
             VMIDConflict: the VM has another name than name (None: any).
-            ApiError: it is protected.
+            ApiError: it is protected, or its node does not find it although the cluster shows it there.
             NoQuorum: the cluster has no quorum; Proxmox would remove the disks and then fail to remove the VM.
             TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
         """
-        path = f"/nodes/{node}/qemu/{vmid}"
-        config = read_config(self._session, node, vmid)
-        if config is None:
-            row = self._row(vmid)
-            if row is None or row["type"] != "qemu" or row["node"] == node:
-                return False
-            # It was migrated after the caller looked it up.
-            return self.delete(row["node"], vmid, name)
+        found = self._located(node, vmid)
+        if found is None:
+            return False
+        node, config = found
         if name is not None and config.get("name", "") != name:
-            found = config.get("name", "")
-            raise VMIDConflict(f'VM {vmid} is called "{found}", not "{name}": not deleted', vmid=vmid, name=found)
+            other = config.get("name", "")
+            raise VMIDConflict(f'VM {vmid} is called "{other}", not "{name}": not deleted', vmid=vmid, name=other)
+        check(config)
         if config.get("protection"):
             raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
         self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
         current = self._current(node, vmid)
         if current is not None and current["status"] != "stopped":
-            node = self.stop(node, vmid, name)
-            path = f"/nodes/{node}/qemu/{vmid}"
+            node = self.stop(node, vmid, config.get("name"))
+        identity = identity_of(config)
 
-        def done() -> str | None:
-            return self._poller.until(lambda: "" if read_config(self._session, node, vmid) is None else None, LOOK_FOR)
+        def remaining() -> str | None:
+            """Return the VM's node; None when it is gone, also if another VM has its VMID by now."""
+            found = self._located(node, vmid)
+            return None if found is None or identity_of(found[1]) != identity else found[0]
 
-        try:
-            self._done_by_task(lambda: self._session.delete(path, purge=1), done)
-        except (ApiError, TaskFailed) as error:
-            if not is_missing(error.message):
-                raise
-            row = self._row(vmid)
-            if row is not None and row["node"] != node:
-                # It was migrated meanwhile.
-                return self.delete(row["node"], vmid, name)
-            # Otherwise another user or process has deleted it.
+        def gone() -> str | None:
+            return self._poller.until(lambda: "" if remaining() is None else None, LOOK_FOR)
+
+        def send() -> str:
+            return str(self._session.delete(f"/nodes/{node}/qemu/{vmid}", purge=1))
+
+        for tries_left in reversed(range(TRIES)):
+            now = remaining()
+            if now is None:
+                break
+            node = now
+            try:
+                self._done_by_task(send, gone)
+                break
+            except (ApiError, TaskFailed) as error:
+                # It was migrated meanwhile, or somebody else has deleted it.
+                if not (tries_left and is_missing(error.message)):
+                    raise
         return True
+
+    def _located(self, node: str, vmid: int) -> tuple[str, Config] | None:
+        """Return the VM's node and config, looked for on node first; None when there is no such VM.
+
+        A node whose cluster file system is just rejoining the cluster does not find its VMs for a moment. Raises
+        ApiError if it still does not after three attempts.
+        """
+        for _try in range(TRIES):
+            config = read_config(self._session, node, vmid)
+            if config is not None:
+                return node, config
+            row = self._row(vmid)
+            if row is None or row["type"] != "qemu":
+                return None
+            if row["node"] == node:
+                self._poller.sleep(FIND_AGAIN_AFTER)
+            node = row["node"]
+        raise ApiError(f"the cluster shows VM {vmid} on node {node}, which does not find it: not deleted", vmid=vmid)
 
     def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
         if allocations(changes):

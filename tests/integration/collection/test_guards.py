@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
+from support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +53,19 @@ def test_guard__holds_for_surplus(controller: Controller, cluster: SimulatedClus
     failed = controller.fail("RemovalRefused", vms=vms, only_pool="web")
     assert 'VM "ci-2" (151 on pve2) is not removed' in failed["msg"]
     assert {150, 151} <= set(cluster.state()["guests"])
+
+
+@pytest.mark.parametrize("guard", [{"only_tags": ["old"]}, {"only_pool": "web"}])
+def test_guard__holds_for_a_vm_that_got_the_vmid_meanwhile(
+    controller: Controller, cluster: SimulatedCluster, guard: dict[str, Any]
+) -> None:
+    cluster.fault(method="GET", path="/qemu/150/config$", count=1, delay=100)
+    running = controller.start("qemu_schedule", vmid=150, state="absent", **guard)
+    until(lambda: any(request["path"].endswith("/qemu/150/config") for request in cluster.requests()))
+    cluster.remove_guest(150)
+    cluster.add_guest(vmid=150, name="payroll", node="pve1", memory=512, status="running", tags=["prod"])
+
+    failed = running.result()
+
+    assert failed.get("error_code") == "RemovalRefused", failed
+    assert cluster.state()["guests"][150]["status"] == "running"

@@ -6,9 +6,14 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import typing as t
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
@@ -444,6 +449,55 @@ def test_vm__is_deleted_though_the_answer_was_lost(cluster, binder, when):
 
     assert binder.delete("pve1", 100)
     assert 100 not in cluster.state()["guests"]
+
+
+def replaced_during(cluster, method: str, path: str, act: Callable[[], bool], **fault: t.Any) -> bool:
+    """Act, and replace VM 100 or 101 by another one while the first request that fits is under way."""
+    cluster.fault(method=method, path=path, count=1, delay=30, **fault)
+    with ThreadPoolExecutor() as pool:
+        acting = pool.submit(act)
+        until(lambda: any(call.startswith(method) and re.search(path, call) for call in calls(cluster)))
+        vmid = int(re.findall(r"\d+", path)[0])
+        node = cluster.state()["guests"][vmid]["node"]
+        cluster.remove_guest(vmid)
+        cluster.add_guest(vmid=vmid, name="payroll", node=node, memory=512)
+        return acting.result()
+
+
+@pytest.mark.parametrize(
+    "fault", [{"drop": "before"}, {"task_error": "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout"}]
+)
+def test_delete_that_is_sent_again__leaves_a_vm_that_got_the_vmid_meanwhile(cluster, binder, fault):
+    delete = functools.partial(binder.delete, "pve1", 100, "app")
+
+    assert replaced_during(cluster, "DELETE", "/qemu/100$", delete, **fault)
+    assert config(cluster, 100)["name"] == "payroll"
+
+
+def test_delete__leaves_a_vm_that_got_the_vmid_while_the_former_one_was_stopped(cluster, binder):
+    delete = functools.partial(binder.delete, "pve2", 101)
+
+    assert replaced_during(cluster, "POST", "/qemu/101/status/stop$", delete)
+    assert config(cluster, 101)["name"] == "payroll"
+
+
+def fail_to_find(cluster, vmid: int, count: int) -> None:
+    message = f"Configuration file 'nodes/pve1/qemu-server/{vmid}.conf' does not exist"
+    cluster.fault(method="GET", path=f"/qemu/{vmid}/config$", count=count, status=500, message=message)
+
+
+def test_vm_that_its_node_does_not_find_for_a_moment__is_deleted(cluster, binder):
+    fail_to_find(cluster, 100, 2)
+
+    assert binder.delete("pve1", 100, "app") is True
+    assert 100 not in cluster.state()["guests"]
+
+
+def test_vm_that_its_node_does_not_find_for_long__is_not_called_absent(cluster, binder):
+    fail_to_find(cluster, 100, 9)
+
+    with pytest.raises(ApiError, match="the cluster shows VM 100 on node pve1, which does not find it: not deleted"):
+        binder.delete("pve1", 100, "app")
 
 
 def test_template_with_linked_clones__is_not_deleted(cluster, binder, session):

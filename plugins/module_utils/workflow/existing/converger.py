@@ -172,7 +172,7 @@ class Converger:
             slots = ", ".join(plan.changes.unplaced)
             raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
         if action == "delete":
-            return node, binder.delete(node, vmid, plan.entry.request.name or None)
+            return node, binder.delete(node, vmid, plan.entry.request.name or None, lambda now: self._guard(plan, now))
         if action == "finish":
             self._finish(plan, binder)
             return node, True
@@ -186,6 +186,15 @@ class Converger:
             return node, False
         node = self._shut_down(plan, node, binder, force=force)
         return node if action == "stop" else binder.start(node, vmid, plan.guest.name), True
+
+    def _guard(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
+        """Check the guard by what the VM has now: since it was planned, another VM may have got the VMID. Raises
+        RemovalRefused.
+        """
+        guard, guest = plan.entry.guard, replace(plan.guest, tags=traits_of(config)["tags"])
+        if guard.pool is not None:
+            guest = replace(guest, pool=(self._row(guest.vmid) or {}).get("pool"))
+        guard.check(plan.entry.label, guest)
 
     def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
         try:
@@ -242,11 +251,15 @@ class Converger:
 
     def _node_of(self, entry: Entry, guest: Guest) -> str:
         """The current node of a VM that is no longer on its known node."""
-        rows = self._reader.get("/cluster/resources", type="vm")
-        node = next((str(row["node"]) for row in rows if row.get("vmid") == guest.vmid), None)
-        if node in (None, guest.node):
+        row = self._row(guest.vmid)
+        if row is None or row["node"] == guest.node:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-        return str(node)
+        return str(row["node"])
+
+    def _row(self, vmid: int) -> Mapping[str, t.Any] | None:
+        """The guest's row in the cluster's list, where existence, node, tags, lock and pool show at once."""
+        rows = self._reader.get("/cluster/resources", type="vm")
+        return next((row for row in rows if row.get("vmid") == vmid), None)
 
     def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
         """The changes, plus that of the pool, which is not part of the config."""
