@@ -234,7 +234,7 @@ class Lifecycle:
                 self._done_by_task(send, gone)
                 break
             except (ApiError, TaskFailed) as error:
-                # It was migrated meanwhile, or somebody else has deleted it.
+                # It was migrated meanwhile, or another user or process has deleted it.
                 if not (tries_left and is_missing(error.message)):
                     raise
         return True

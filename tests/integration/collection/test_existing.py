@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 
 def config_of(cluster: SimulatedCluster, vmid: int) -> dict[str, Any]:
@@ -365,10 +368,14 @@ def test_vm_removed_and_created_in_two_runs__is_a_new_one(controller: Controller
     assert first["vmid"] == second["vmid"], "the lowest free one"
 
 
-def test_vm_that_somebody_else_has_just_removed__is_no_change(
+def test_vm_that_was_removed_after_the_inventory_was_read__is_no_change(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    gone = "Configuration file 'nodes/pve2/qemu-server/102.conf' does not exist"
-    cluster.fault(method="GET", path="/qemu/102/config$", status=500, message=gone)
-    result = controller.schedule(name="spare", state="absent")
+    read = "/qemu/102/config$"
+    cluster.fault(method="GET", path=read, count=1, delay=30)
+    with ThreadPoolExecutor() as pool:
+        absent = pool.submit(controller.schedule, name="spare", state="absent")
+        until(lambda: any(re.search(read, request["path"]) for request in cluster.requests()))
+        cluster.remove_guest(102)
+        result = absent.result()
     assert (result["changed"], result["vms"][0]["status"]) == (False, "absent")
