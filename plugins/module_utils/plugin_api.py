@@ -25,7 +25,6 @@ from .engine.framework.interface import (
     Subject,
     VMIDPlugin,
 )
-from .engine.framework.many_nodes import NOT_SHARED, PerNode, SharedPlugin
 from .engine.framework.status import (
     SKIP,
     SKIP_FILTER,
@@ -46,7 +45,6 @@ from .model import GIB, MIB, Guest, Node, Request
 __all__ = [
     "GIB",
     "MIB",
-    "NOT_SHARED",
     "SKIP",
     "SKIP_FILTER",
     "SKIP_SCORE",
@@ -63,7 +61,6 @@ __all__ = [
     "InvalidRequest",
     "Node",
     "NodeInfo",
-    "PerNode",
     "PermitPlugin",
     "PostFilterPlugin",
     "PreEnqueuePlugin",
@@ -73,7 +70,6 @@ __all__ = [
     "ReservePlugin",
     "ScorePlugin",
     "Setting",
-    "SharedPlugin",
     "Shortage",
     "Status",
     "Subject",

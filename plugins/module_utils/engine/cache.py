@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cluster as the scheduler sees it: the snapshot plus the decisions since then.
 
-The sums per node are updated incrementally, and every change is added to a journal, so that later evaluations need to
-look only at what has changed.
+The sums per node are updated with every change.
 """
 
 from __future__ import annotations
@@ -108,15 +107,6 @@ class NodeInfo:
         return self.node.name
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One entry of the journal: a guest came to a node, or left it."""
-
-    added: bool
-    guest: Guest
-    node: NodeInfo
-
-
 class ClusterState:
     """The snapshot with assumed decisions, like kube-scheduler's cache and its volume binder's AssumeCache.
 
@@ -124,7 +114,7 @@ class ClusterState:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
         repelling: the known anti-affinity rules of guests.
-        journal: the changes in order; append-only.
+        changed: the nodes that guests came to or left, in order; append-only.
         ha_rules: the HA rules by their members, decided VMs included.
     """
 
@@ -135,7 +125,7 @@ class ClusterState:
         ]
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
         self.repelling = RepellingTerms()
-        self.journal: list[Change] = []
+        self.changed: list[NodeInfo] = []
         self.ha_rules = RuleIndex(snapshot.ha_rules)
         self._by_name = {info.name: info for info in self.nodes}
         self._guests: dict[int, Guest] = {}
@@ -173,8 +163,8 @@ class ClusterState:
         return iter(self._guests.values())
 
     def kept(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
-        """What make derives from this cluster. make is called once per key; its result keeps itself up to date by the
-        journal.
+        """What make derives from this cluster. make is called once per key; its result keeps itself up to date by what
+        has changed.
         """
         if key not in self._derived:
             self._derived[key] = make(self)
@@ -269,7 +259,7 @@ class ClusterState:
         for driver, device in guest.devices:
             for use in info.devices:
                 use.count(driver, device, sign)
-        self.journal.append(Change(sign > 0, guest, info))
+        self.changed.append(info)
 
 
 def assumed_guest(decision: Decision) -> Guest:

@@ -19,7 +19,6 @@ from .framework.interface import CycleState, FilterPlugin, Plugin, ScorePlugin
 from .framework.many_nodes import FilterOfMany, ScoreOfMany
 from .framework.status import SKIPS, Code, Status
 from .profiles import Profile
-from .verdicts import POINTS, Scoring
 
 T = t.TypeVar("T")
 
@@ -98,7 +97,7 @@ def in_range(plugin: ScorePlugin, score: float) -> float:
     return score if score > 0.0 else 0.0
 
 
-def all_in_range(plugin: ScorePlugin, scores: list[float]) -> list[float]:
+def all_in_range(plugin: ScorePlugin, scores: Sequence[float]) -> Sequence[float]:
     """Check many scores; fast if all are valid."""
     invalid = [score for score in scores if not 0.0 <= score <= 100.0]
     return [in_range(plugin, score) for score in scores] if invalid else scores
@@ -126,10 +125,10 @@ def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: 
 
 
 def normalized(
-    plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: list[float]
-) -> list[float]:
+    plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: Sequence[float]
+) -> Sequence[float]:
     """The same scores within 0..100."""
-    made = guarded(plugin, plugin.normalize, state, request, nodes, raw)
+    made = guarded(plugin, plugin.normalize, state, request, nodes, list(raw))
     if len(made) != len(raw):
         raise failed(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
     return all_in_range(plugin, made)
@@ -140,7 +139,7 @@ def run_filters(
     request: Request,
     filters: Iterable[FilterPlugin],
     nodes: Sequence[NodeInfo],
-    rejections: list[Status | None] | dict[int, Status],
+    rejections: dict[int, Status],
 ) -> Sequence[NodeInfo]:
     """Let each filter evaluate the nodes that those before it accept. Store the rejections by the index of the node;
     return the nodes that all filters accept.
@@ -164,21 +163,6 @@ def run_filters(
                     rejections[info.index] = rejection
             nodes = left
     return nodes
-
-
-def run_scorers(
-    state: CycleState, request: Request, scorers: Iterable[Scoring], nodes: Sequence[NodeInfo]
-) -> Sequence[int]:
-    """Store the scores of the nodes; return their weighted sums in POINTS."""
-    totals = [0] * len(nodes)
-    with Blame() as blame:
-        for plugin, scores, weight in scorers:
-            blame.plugin = plugin
-            given = all_in_range(plugin, score_all(plugin, state, request, nodes))
-            for info, score in zip(nodes, given, strict=True):
-                scores[info.index] = score
-            totals = [total + round(weight * score * POINTS) for total, score in zip(totals, given, strict=True)]
-    return totals
 
 
 def raised(plugin: Plugin, error: Exception) -> PluginFailed:

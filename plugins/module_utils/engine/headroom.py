@@ -143,12 +143,12 @@ class Headroom:
     # --- keeping up ---
 
     def _catch_up(self) -> None:
-        journal = self._cluster.journal
-        if self._seen == len(journal):
+        changes = self._cluster.changed
+        if self._seen == len(changes):
             return
-        nodes = self._cluster.nodes if self._seen < 0 else [change.node for change in journal[self._seen :]]
+        nodes = self._cluster.nodes if self._seen < 0 else changes[self._seen :]
         changed = {info.index: info for info in nodes if info.node.online}
-        self._seen = len(journal)
+        self._seen = len(changes)
         self._suspect = -1
         self._answers = {}
         moved = [self._count(info) for info in changed.values()]

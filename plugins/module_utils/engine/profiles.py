@@ -31,7 +31,6 @@ from ..model import Request
 from .allocatable import Policy
 from .framework import interface as points
 from .framework.interface import Plugin, Setting, check_settings
-from .framework.many_nodes import PerNode, SharedPlugin
 from .texts import hint, known
 
 _ATTRIBUTES = frozenset(field.name for field in dataclasses.fields(Request))
@@ -101,21 +100,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """The plugins that a request concerns; idle names all others."""
+    """The plugins of a profile that a request concerns, by what they do for it.
 
-    idle: frozenset[str]
+    Attributes:
+        checking: those that check requests before a cluster is read.
+        scorers: the score plugins with a weight above 0.
+    """
+
     checking: Sequence[points.Plugin]
     pre_filters: Sequence[points.PreFilterPlugin]
-    sharing: Sequence[SharedPlugin]
-
-
-class Divided(t.NamedTuple):
-    """The filters and scores of a profile: those that share their verdicts on a request, and plain ones."""
-
-    shared_filters: Sequence[points.FilterPlugin]
-    shared_scorers: Sequence[points.ScorePlugin]
-    plain_filters: Sequence[points.FilterPlugin]
-    plain_scorers: Sequence[points.ScorePlugin]
+    filters: Sequence[points.FilterPlugin]
+    scorers: Sequence[points.ScorePlugin]
 
 
 class Profile:
@@ -124,10 +119,6 @@ class Profile:
     Attributes:
         weights: for each score plugin's name its weight.
         policy: the settings that all plugins share.
-        checking: the plugins that check requests before a cluster is read.
-        scorers: the score plugins with a weight above 0.
-        pre_filters: the plugins with a PreFilter.
-        sharing: the filters and scores whose verdicts are shared; keeping: those of them whose state is kept as well.
     """
 
     def __init__(self, name: str, registry: Registry, plugin_config: Mapping[str, t.Any] | None = None) -> None:
@@ -141,50 +132,27 @@ class Profile:
         self.policy = _policy_of(made, self._all)
         for plugin in self._all:
             plugin.policy = self.policy
-        self.checking = [p for p in self._all if type(p).pre_enqueue is not points.Plugin.pre_enqueue]
-        self._choosy = [plugin for plugin in self._all if plugin.about]
-        self._subjects = sorted({attribute for plugin in self._choosy for attribute in plugin.about})
+        self._subjects = sorted({attribute for plugin in self._all for attribute in plugin.about})
         self._concerned: dict[tuple[bool, ...], Concerned] = {}
-        scorers: list[points.ScorePlugin] = self.plugins("scores")
-        self.scorers = [plugin for plugin in scorers if self.weights[plugin.name] > 0]
-        self.pre_filters = [plugin for plugin in self._all if isinstance(plugin, points.PreFilterPlugin)]
-        asked = {*self.plugins("filters"), *self.scorers}
-        self.sharing = [p for p in self._all if isinstance(p, SharedPlugin) and p in asked]
-        before = frozenset[points.Plugin](self.pre_filters)
-        self.keeping = [p for p in self.sharing if p in before and not isinstance(p, PerNode)]
-        self._divided: dict[tuple[str, ...], Divided] = {}
 
     def concerned(self, request: Request) -> Concerned:
         """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
         sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
         found = self._concerned.get(sets)
         if found is None:
-            idle = frozenset(plugin.name for plugin in self._choosy if not points.concerns(plugin, request))
+            plugins = [plugin for plugin in self._all if points.concerns(plugin, request)]
+            scorers: list[points.ScorePlugin] = self.plugins("scores")
             found = self._concerned[sets] = Concerned(
-                idle,
-                [plugin for plugin in self.checking if plugin.name not in idle],
-                [plugin for plugin in self.pre_filters if plugin.name not in idle],
-                [plugin for plugin in self.sharing if plugin.name not in idle],
+                [p for p in plugins if type(p).pre_enqueue is not points.Plugin.pre_enqueue],
+                [p for p in plugins if isinstance(p, points.PreFilterPlugin)],
+                [p for p in self.plugins("filters") if p in plugins],
+                [p for p in scorers if p in plugins and self.weights[p.name] > 0],
             )
         return found
 
     def plugins(self, section: str) -> list[t.Any]:
         """The enabled plugins of a section of the plugin config."""
         return self._by_section[section]
-
-    def divided(self, alone: tuple[str, ...]) -> Divided:
-        """The filters and scores, divided. alone names sharing plugins whose verdicts on a request are not shared."""
-        if alone not in self._divided:
-            filters: list[points.FilterPlugin] = self.plugins("filters")
-            shares = {p.name for p in self._all if isinstance(p, SharedPlugin)}.difference(alone)
-            kept = [p for p in self.scorers if p.name in shares and _can_be_kept(p)]
-            self._divided[alone] = Divided(
-                [p for p in filters if p.name in shares],
-                kept,
-                [p for p in filters if p.name not in shares],
-                [p for p in self.scorers if p not in kept],
-            )
-        return self._divided[alone]
 
     def all(self) -> list[points.Plugin]:
         """Every plugin that is enabled somewhere, once."""
@@ -218,11 +186,6 @@ class Profile:
                     t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
                 )
         return plugin
-
-
-def _can_be_kept(scorer: points.ScorePlugin) -> bool:
-    """Whether a score can be kept: it is bounded, or its normalization depends on nothing but the scores."""
-    return scorer.bounded or scorer.by_score or type(scorer).normalize is points.ScorePlugin.normalize
 
 
 @functools.cache

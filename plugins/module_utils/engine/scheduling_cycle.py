@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 import typing as t
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from .framework.interface import (
     Draft,
     FilterPlugin,
     PermitPlugin,
+    Plugin,
     QueueSortPlugin,
     Requests,
     ReservePlugin,
@@ -32,12 +34,12 @@ from .framework.interface import (
 )
 from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, guarded, normalized, raw_scores, run_filters
-from .kept_verdicts import KeptVerdicts, Kind
 from .profiles import Profile, profile_of
 from .queue import Batch, Queued
-from .sharing import SharedVerdicts
-from .verdicts import POINTS, Outcome, PlainScores, Verdicts
+from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import AnyVMID, InvalidVMIDChoice, VMIDChoice, intersection
+
+P = t.TypeVar("P", bound=Plugin)
 
 
 @dataclass(slots=True)
@@ -45,32 +47,24 @@ class Cycle:
     """One request on its way through a cycle.
 
     Attributes:
-        kind: what it has in common with requests that share its verdicts.
-        shared: the verdicts of the plugins that share them.
-        filters, scorers: the plain plugins that apply to the request.
+        filters, scorers: the plugins that evaluate nodes for the request.
         refusing: the plugins whose PreFilter refused the request on every node, with their statuses.
-        rejections: those of plain filters, by node index.
-        passed: the nodes that passed all filters; None if no plain plugin has to evaluate each node.
+        rejections: the statuses of the filters, by node index.
+        passed: the nodes that passed all filters.
     """
 
     request: Request
-    kind: Kind
-    shared: SharedVerdicts
+    profile: Profile
     filters: Sequence[FilterPlugin]
     scorers: Sequence[ScorePlugin]
     state: CycleState
-    refusing: dict[str, Status]
+    refusing: Mapping[str, Status]
     rejections: dict[int, Status] = field(default_factory=dict)
-    passed: Sequence[NodeInfo] | None = None
-
-    @property
-    def profile(self) -> Profile:
-        return self.kind.profile
+    passed: Sequence[NodeInfo] = ()
 
     def verdicts(self, nodes: Sequence[NodeInfo]) -> Verdicts:
         """The verdicts on all nodes after Filter."""
-        refused = next(iter(self.refusing.values()), None)
-        return Verdicts(nodes, self.profile.weights, self.shared, self.rejections, refused)
+        return Verdicts(nodes, self.passed, self.rejections, next(iter(self.refusing.values()), None))
 
 
 class Scheduler:
@@ -81,16 +75,11 @@ class Scheduler:
         cluster: ClusterState,
         profiles: Mapping[str, Profile],
         default_profile: str = "balanced",
-        *,
-        sharing: bool = True,
     ) -> None:
-        """default_profile names the profile of requests that name none; it must be among profiles. Without sharing,
-        every plugin evaluates every node in every cycle, which takes longer and leads to the same decisions.
-        """
+        """default_profile names the profile of requests that name none; it must be among profiles."""
         self.cluster = cluster
         self.profiles = profiles
         self.default_profile = default_profile
-        self._kept = KeptVerdicts(cluster, sharing=sharing)
         self._turn = 0
 
     def profile(self, request: Request) -> Profile:
@@ -117,9 +106,7 @@ class Scheduler:
 
     def _run_pre_enqueue(self, request: Request) -> Status | None:
         """The status of the first PreEnqueue plugin that holds the request back."""
-        for plugin in self.profile(request).checking:
-            if not concerns(plugin, request):
-                continue
+        for plugin in self.profile(request).concerned(request).checking:
             status = asked(plugin, plugin.pre_enqueue, request)
             if status is not None:
                 return status
@@ -227,43 +214,34 @@ class Scheduler:
         return Outcome(request, decision=decision, looked=verdicts)
 
     def _run_pre_filter(self, request: Request, now: float) -> Cycle:
-        """Run PreFilter, and look up the verdicts that are shared with requests of the same kind."""
-        kind = self._kept.kind_of(self.profile(request), request)
-        shared = self._kept.of(kind)
+        """Run PreFilter. Its answers say which plugins evaluate nodes for the request."""
+        profile = self.profile(request)
+        concerned = profile.concerned(request)
         state = CycleState()
-        statuses: dict[str, Status | None] = {}
-        if shared is not None:
-            shared.restore(state)
-            statuses.update(shared.kept)
+        codes: dict[str, Code] = {}
         refusing: dict[str, Status] = {}
         with Blame() as blame:
-            for plugin in kind.concerned.pre_filters:
-                if plugin.name not in statuses:
-                    blame.plugin = plugin
-                    status = checked(plugin, plugin.pre_filter(state, request, self.cluster, now))
-                    statuses[plugin.name] = status
-                    if status is not None and status.code not in SKIPS:
+            for plugin in concerned.pre_filters:
+                blame.plugin = plugin
+                status = checked(plugin, plugin.pre_filter(state, request, self.cluster, now))
+                if status is not None:
+                    codes[plugin.name] = status.code
+                    if status.code not in SKIPS:
                         refusing[plugin.name] = status
-        codes = {name: status.code for name, status in statuses.items() if status is not None}
-        if shared is None or not shared.holds_for(codes):
-            shared = kind.begin(self.cluster, statuses, refusing, codes)
-        return Cycle(request, kind, shared, *kind.plain(codes), state, refusing)
+        filters = _left(concerned.filters, codes, Code.SKIP_SCORE)
+        return Cycle(request, profile, filters, _left(concerned.scorers, codes, Code.SKIP_FILTER), state, refusing)
 
     def _run_filter(self, cycle: Cycle) -> None:
-        """Bring the shared verdicts up to date, and run plain filters on the nodes that are left."""
-        self._kept.catch_up(cycle.kind, cycle.shared, cycle.state, cycle.request)
-        if cycle.refusing:
-            return
-        self._kept.keep(cycle.kind, cycle.shared)
-        if cycle.filters or cycle.scorers:
-            passing = cycle.shared.passing()
-            cycle.passed = run_filters(cycle.state, cycle.request, cycle.filters, passing, cycle.rejections)
+        """Let the filters evaluate every node, unless PreFilter refused the request."""
+        if not cycle.refusing:
+            nodes = self.cluster.nodes
+            cycle.passed = run_filters(cycle.state, cycle.request, cycle.filters, nodes, cycle.rejections)
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
         from .unknown_names import unknown_names
 
-        request, refusals = cycle.request, self._refusals(cycle)
+        request, refusals = cycle.request, self._refusals(cycle, self.cluster.nodes)
         findings = {
             plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
             for plugin in cycle.profile.plugins("post_filters")
@@ -285,29 +263,18 @@ class Scheduler:
 
     def _run_score(self, cycle: Cycle, verdicts: Verdicts) -> tuple[NodeInfo | None, float]:
         """Choose the node with the highest weighted mean of all scores; of equal ones the first by name."""
-        shared = cycle.shared
-        if cycle.refusing:
-            return None, 0.0
-        if cycle.passed is None:
-            best = shared.best(cycle.state, cycle.request)
-            return (None, 0.0) if best is None else (self.cluster.nodes[best[0]], verdicts.mean(best[1]))
         if not cycle.passed:
             return None, 0.0
-        totals = shared.totals(cycle.passed)
-        given: list[PlainScores] = []
-        for plugin in (*shared.ranked, *cycle.scorers):
-            raw = raw_scores(plugin, cycle.state, cycle.request, cycle.passed)
-            if plugin.bounded:
-                scores = all_in_range(plugin, raw)
-            else:
-                scores = normalized(plugin, cycle.state, cycle.request, cycle.passed, raw)
-            given.append(PlainScores(plugin, raw, scores))
-            weight = cycle.profile.weights[plugin.name]
-            totals = [total + round(weight * score * POINTS) for total, score in zip(totals, scores, strict=True)]
-        if given:
-            verdicts.add_scores(cycle.passed, given)
-        total, index = min(zip([-total for total in totals], [info.index for info in cycle.passed], strict=True))
-        return self.cluster.nodes[index], verdicts.mean(-total)
+        for plugin in cycle.scorers:
+            raw = array("d", raw_scores(plugin, cycle.state, cycle.request, cycle.passed))
+            scores: Sequence[float] = (
+                all_in_range(plugin, raw)
+                if plugin.bounded
+                else array("d", normalized(plugin, cycle.state, cycle.request, cycle.passed, raw))
+            )
+            verdicts.add(Scores(plugin.name, cycle.profile.weights[plugin.name], raw, scores))
+        best = verdicts.best(1)[0]
+        return self.cluster.node(best.node), best.score or 0.0
 
     def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
         """A node with its score; None when it was rejected."""
@@ -405,11 +372,11 @@ class Scheduler:
 
     # --- queries that place nothing ---
 
-    def refusals(self, request: Request, now: float = 0.0) -> Mapping[str, Mapping[str, Status]]:
-        """The statuses of all filters that refuse the request, by node and by plugin."""
-        cycle = self._run_pre_filter(request, now)
-        self._run_filter(cycle)
-        return self._refusals(cycle)
+    def refusals(
+        self, request: Request, now: float = 0.0, nodes: Sequence[NodeInfo] | None = None
+    ) -> Mapping[str, Mapping[str, Status]]:
+        """The statuses of all filters that refuse the request on these nodes, by default all, by node and by plugin."""
+        return self._refusals(self._run_pre_filter(request, now), self.cluster.nodes if nodes is None else nodes)
 
     def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
         """The score of every node that all filters let pass, by name."""
@@ -425,23 +392,28 @@ class Scheduler:
         Raises NoStorageAvailable.
         """
         info = self.cluster.node(node)
-        draft = Draft(request, node, 0.0)
-        cycle = self._run_pre_filter(request, now)
-        refused = self._run_reserve(cycle, info, draft) if info is not None else None
-        if info is None or refused is not None:
-            why = "is not there" if refused is None else refused.text
+        taken = None if info is None else self.drafted(request, info, now=now)
+        if taken is None or isinstance(taken, Status):
+            why = "is not there" if taken is None else taken.text
             raise NoStorageAvailable(f'no storage for VM "{request.name}": {node} {why}')
-        return draft.storages
+        return taken.storages
 
-    def _refusals(self, cycle: Cycle) -> dict[str, dict[str, Status]]:
+    def drafted(self, request: Request, node: NodeInfo, vmid: int = 0, now: float = 0.0) -> Draft | Status:
+        """What the request would take on a node, whatever the filters say of that node; or why it gets nothing."""
+        draft = Draft(request, node.name, 0.0, vmid)
+        return self._run_reserve(self._run_pre_filter(request, now), node, draft) or draft
+
+    def _refusals(self, cycle: Cycle, nodes: Sequence[NodeInfo]) -> dict[str, dict[str, Status]]:
         """The statuses of all filters that refuse a node, by node and by plugin."""
-        nodes = self.cluster.nodes
-        found = [dict(cycle.refusing) for _info in nodes]
-        known = cycle.shared.rejected()
-        for plugin in (*cycle.shared.filters, *cycle.filters):
-            refused = dict(known.get(plugin.name, {}))
-            others = [info for info in nodes if info.index not in refused] if refused else nodes
-            run_filters(cycle.state, cycle.request, [plugin], others, refused)
+        found = {info.index: dict(cycle.refusing) for info in nodes}
+        for plugin in cycle.filters:
+            refused: dict[int, Status] = {}
+            run_filters(cycle.state, cycle.request, [plugin], nodes, refused)
             for index, status in refused.items():
                 found[index][plugin.name] = status
-        return {info.name: by_plugin for info, by_plugin in zip(nodes, found, strict=True)}
+        return {info.name: found[info.index] for info in nodes}
+
+
+def _left(plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
+    """The plugins that PreFilter did not skip; other is the code that skips only another extension point."""
+    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, other)]

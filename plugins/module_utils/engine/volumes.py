@@ -77,16 +77,6 @@ def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, Storage
     if isinstance(made, Status):
         return made
     template, disks = made
-    return share_out(disks, node, classes, template)
-
-
-def share_out(
-    disks: Sequence[Disk], node: NodeInfo, classes: Mapping[str, StorageClass], template: Template | None = None
-) -> Binding | Status:
-    """Choose a storage of the node for each of the drives, or return why that is not possible. Raises InvalidRequest.
-
-    The largest drives come first.
-    """
     binding = Binding(template=template)
     for disk in disks:
         conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None
@@ -251,8 +241,6 @@ class _Search:
 
         If a later drive then does not fit, the drive before it goes to the storage with the next most space.
         """
-        if not disks:
-            return None
         (disk, wanted), *others = disks
         storages = self._candidates(disk, wanted)
         if not storages:
@@ -266,7 +254,7 @@ class _Search:
                 break
             self._tries_left -= 1
             self._binding.put(disk, name)
-            found = self.place(others)
+            found = self.place(others) if others else None
             if found is None:
                 return None
             conflict = conflict or found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 import typing as t
-from collections.abc import Hashable
 
 import pytest
 from support.small_cluster import cluster, node, scheduler, vm
@@ -24,12 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     ScorePlugin,
     VMIDPlugin,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.many_nodes import (
-    PerNode,
-    SharedPlugin,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Code, Status
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 
 VICTIM = "victim"
@@ -44,52 +38,6 @@ class Trap:
         if request.name == VICTIM:
             raise ZeroDivisionError("boom")
         return otherwise
-
-
-class Shared(Trap, SharedPlugin, FilterPlugin):
-    """Shares its verdicts, by the name of the VM."""
-
-    def signature(self, request: Request, cluster: t.Any) -> Hashable:
-        return request.name
-
-    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-        return None
-
-    def update(self, *args: t.Any) -> t.Iterable[t.Any]:
-        return ()
-
-    def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
-        return None
-
-
-class SignatureRaises(Shared):
-    def signature(self, request: Request, cluster: t.Any) -> Hashable:
-        return t.cast(Hashable, self.spring(request, request.name))
-
-
-class SignatureUnhashable(Shared):
-    def signature(self, request: Request, cluster: t.Any) -> Hashable:
-        return t.cast(Hashable, [] if request.name == VICTIM else request.name)
-
-
-class GroupRaises(Shared):
-    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-        return t.cast(Hashable, self.spring(request, node.name))
-
-
-class GroupUnhashable(Shared):
-    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-        return t.cast(Hashable, [] if request.name == VICTIM else node.name)
-
-
-class SharedFilterRaises(Shared):
-    def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
-        return t.cast("Status | None", self.spring(request))
-
-
-class GroupFilterRaises(SharedFilterRaises):
-    def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-        return "all"
 
 
 class PreEnqueueRaises(Trap, FilterPlugin):
@@ -120,13 +68,6 @@ class ScoreRaises(Trap, ScorePlugin):
         return t.cast(float, self.spring(request, 1.0))
 
 
-class SharedScoreRaises(PerNode, ScoreRaises):
-    bounded = True
-
-    def signature(self, request: Request, cluster: t.Any) -> Hashable:
-        return request.name
-
-
 class ScoreNotFinite(Trap, ScorePlugin):
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return math.inf if request.name == VICTIM else 1.0
@@ -139,18 +80,14 @@ class ScoreTooHigh(Trap, ScorePlugin):
         return 101.0 if request.name == VICTIM else 1.0
 
 
-class SharedScoreNegative(PerNode, ScorePlugin):
-    name = "Trap"
+class ScoreNegative(Trap, ScorePlugin):
     bounded = True
-
-    def signature(self, request: Request, cluster: t.Any) -> Hashable:
-        return request.name
 
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return -1.0 if request.name == VICTIM else 1.0
 
 
-class SharedScoreNotANumber(SharedScoreNegative):
+class ScoreNotANumber(ScoreNegative):
     def score(self, state: t.Any, request: Request, node: t.Any) -> float:
         return math.nan if request.name == VICTIM else 1.0
 
@@ -207,15 +144,10 @@ class PostFilterRaises(Trap, FilterPlugin, PostFilterPlugin):
 
 
 RAISING = [
-    SignatureRaises,
-    GroupRaises,
-    SharedFilterRaises,
-    GroupFilterRaises,
     PreEnqueueRaises,
     FilterRaises,
     PreFilterRaises,
     ScoreRaises,
-    SharedScoreRaises,
     NormalizeRaises,
     ReserveRaises,
     VMIDRaises,
@@ -225,13 +157,11 @@ RAISING = [
 ]
 BOUNDED = "expected 0..100; leave out 'bounded = True', and scores of any unit are normalized"
 WRONG: list[tuple[type[Plugin], str]] = [
-    (SignatureUnhashable, "TypeError: unhashable type: 'list'"),
-    (GroupUnhashable, "TypeError: unhashable type: 'list'"),
     (FilterAnswersText, "expected a Status or None, got 'no'"),
     (ScoreNotFinite, "score() answered inf, expected a finite number"),
     (ScoreTooHigh, f"score() answered 101.0, {BOUNDED}"),
-    (SharedScoreNegative, f"score() answered -1.0, {BOUNDED}"),
-    (SharedScoreNotANumber, f"score() answered nan, {BOUNDED}"),
+    (ScoreNegative, f"score() answered -1.0, {BOUNDED}"),
+    (ScoreNotANumber, "score() answered nan, expected a finite number"),
     (NormalizeLosesSome, "normalize() made 0 scores of 2"),
     (NormalizeForgets, "normalize() answered 412.0, expected 0..100"),
     (SortKeysDoNotCompare, "TypeError: '<' not supported between instances of 'str' and 'int'"),
@@ -271,45 +201,6 @@ def test_success__is_a_plain_yes() -> None:
             return Status(Code.SUCCESS)
 
     assert scheduler(cluster([node("pve1")]), own=[Yes]).schedule(vm()).decision is not None
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError("boom"), InvalidRequest("to the user")])
-@pytest.mark.parametrize("fails_at", [2, 3])
-def test_plugin_that_failed_in_the_midst_of_keeping_up__starts_afresh(fails_at: int, error: Exception) -> None:
-    calls: list[str] = []
-
-    class Counting(SharedPlugin, PreFilterPlugin, FilterPlugin):
-        """Counts in its state; raises once while it is told of a new VM."""
-
-        name = "Counting"
-
-        def signature(self, request: Request, cluster: t.Any) -> Hashable:
-            return None
-
-        def group(self, state: t.Any, request: Request, node: t.Any) -> Hashable:
-            return None
-
-        def pre_filter(self, state: t.Any, request: Request, state_of: t.Any, now: float) -> Status | None:
-            state[self.name] = sum(1 for _guest in state_of)
-            return None
-
-        def update(self, state: t.Any, *args: t.Any) -> t.Iterable[t.Any]:
-            state[self.name] += 1
-            calls.append("add")
-            if len(calls) == fails_at:
-                raise error
-            return ()
-
-        def filter(self, state: t.Any, request: Request, node: t.Any) -> Status | None:
-            seen.append(state[self.name])
-            return None
-
-    seen: list[int] = []
-    engine = scheduler(cluster([node("pve1")]), own=[Counting])
-    outcomes = engine.schedule_all([vm(f"vm-{number}") for number in range(6)])
-    assert [outcome.decision is not None for outcome in outcomes].count(False) == 1
-    assert seen == sorted(seen)
-    assert seen[-1] == 4
 
 
 def test_reserve_that_refuses_or_raises__leaves_nothing_behind() -> None:

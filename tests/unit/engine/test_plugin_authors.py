@@ -1,12 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What plugin authors are given: a small cluster, and the check of shared verdicts; and what sharing does for them."""
+"""What plugin authors are given: one import line and a small cluster; and what holds for every plugin."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Iterable
 
 import pytest
 
@@ -21,26 +20,17 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api 
     CycleState,
     Draft,
     FilterPlugin,
-    Guest,
     NodeInfo,
     PermitPlugin,
-    PerNode,
     PreFilterPlugin,
     Request,
     ReservePlugin,
     ScorePlugin,
-    SharedPlugin,
     Status,
     VMIDPlugin,
     unschedulable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import (
-    SmallCluster,
-    check_sharing,
-    guest,
-    node,
-    vm,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import SmallCluster, guest, node, vm
 
 
 class TwoPerNode(PreFilterPlugin, FilterPlugin):
@@ -56,66 +46,10 @@ class TwoPerNode(PreFilterPlugin, FilterPlugin):
         return None if state[self.name][node.name] < 2 else unschedulable("held two VMs")
 
 
-class FourInAll(PerNode, TwoPerNode):
-    """Looks at more than the node, and says that it does not."""
-
-    name = "FourInAll"
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
-
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        return None if sum(state[self.name].values()) < 4 else unschedulable("held four VMs together")
-
-
-class Counts(SharedPlugin, PreFilterPlugin, FilterPlugin):
-    """Counts by itself what FourInAll forgets."""
-
-    name = "Counts"
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return "all"
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        state[self.name] += sign
-        return ()
-
-    def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = sum(len(info.guests) for info in cluster.nodes)
-        return None
-
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        return None if state[self.name] < 4 else unschedulable("held four VMs together")
-
-
 def test_plain_plugin__sees_every_vm_that_was_placed_before() -> None:
     cluster = SmallCluster(node("a"), plugins=[TwoPerNode])
     placed = [cluster.place(vm(f"vm-{number}")).node for number in range(4)]
     assert placed == ["a", "a", None, None]
-
-
-def test_plain_plugin__leaves_the_verdicts_of_others_shared() -> None:
-    asked: list[str] = []
-
-    class Kept(PerNode, FilterPlugin):
-        name = "Kept"
-
-        def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-            return None
-
-        def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-            asked.append(node.name)
-            return None
-
-    cluster = SmallCluster(*(node(f"n{number}") for number in range(5)), plugins=[TwoPerNode, Kept])
-    for number in range(4):
-        cluster.place(vm(f"vm-{number}"))
-    assert asked == ["n0", "n1", "n2", "n3", "n4", "n0", "n1", "n2"], "all once, then those that a VM went to"
 
 
 def test_about__a_plugin_is_asked_about_requests_that_set_one_of_its_attributes_alone() -> None:
@@ -168,42 +102,6 @@ def test_about__names_attributes_that_requests_have() -> None:
 
     with pytest.raises(InvalidPluginConfig, match=r"plugin Misspelt \(test\) is about 'tag', which no request has"):
         SmallCluster(node("a"), plugins=[Misspelt])
-
-
-@pytest.mark.parametrize("plugin", [TwoPerNode, Counts])
-def test_check_sharing__passes_what_is_right(plugin: type[FilterPlugin]) -> None:
-    check_sharing(plugin, rounds=20)
-
-
-def test_check_sharing__finds_a_verdict_that_depends_on_more_than_it_tells() -> None:
-    with pytest.raises(
-        AssertionError, match=r"plugin FourInAll says something else .* share nothing.*\nnode: shared"
-    ) as told:
-        check_sharing(FourInAll)
-    assert "1. place Request(name=" in str(told.value)
-
-
-def test_check_sharing__holds_for_the_built_in_plugins() -> None:
-    check_sharing(next(plugin for plugin in BUILTIN if plugin.name == "VolumeBinding"), rounds=40, seed=7)
-
-
-def test_check_sharing__of_a_plugin_that_is_off_is_refused() -> None:
-    class Off(TwoPerNode):
-        name = "Off"
-        enabled = False
-
-    with pytest.raises(AssertionError, match="plugin Off does not run: enable it in plugin_config"):
-        check_sharing(Off)
-
-
-@pytest.mark.parametrize("missing", ["signature", "group", "update"])
-def test_shared_plugin__lacks_none_of_its_methods(missing: str) -> None:
-    body = {name: value for name, value in vars(Counts).items() if name != missing}
-    half = t.cast(
-        "type[FilterPlugin]", type("Half", (SharedPlugin, PreFilterPlugin, FilterPlugin), {**body, "name": "Half"})
-    )
-    with pytest.raises(InvalidPluginConfig, match=rf"plugin Half \(test\) lacks the method\(s\) {missing}"):
-        SmallCluster(node("a"), plugins=[half])
 
 
 class Celsius(ScorePlugin):

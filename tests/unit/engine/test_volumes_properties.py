@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,22 +15,12 @@ from support.small_cluster import cluster, node, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
-    NodeInfo,
     NodeStorage,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
-    CycleState,
-    Plugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
-    StorageBalance,
-    VolumeBinding,
-    VolumeGroups,
-    parse_storage_classes,
-)
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile, Registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import parse_storage_classes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
@@ -162,30 +152,9 @@ def requests(draw: st.DrawFn) -> list[Request]:
     ]
 
 
-class EachVolumeBinding(VolumeBinding):
-    """Asked about each node by itself."""
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-
-class EachStorageBalance(StorageBalance):
-    """Asked about each node by itself."""
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-
-EACH: dict[type[Plugin], type[Plugin]] = {VolumeBinding: EachVolumeBinding, StorageBalance: EachStorageBalance}
-PLUGINS = builtin_registry()
-EACH_NODE = Registry(EACH.get(plugin, plugin) for plugin in PLUGINS)
-
-
-def placed_on(
-    found: tuple[Storage, ...], config: Mapping[str, t.Any] = PROFILE, plugins: Registry = PLUGINS
-) -> Scheduler:
+def placed_on(found: tuple[Storage, ...], config: Mapping[str, t.Any] = PROFILE) -> Scheduler:
     state = cluster([node(name, cores=99, gib=999) for name in NODES], storages=found)
-    return Scheduler(state, {"balanced": Profile("balanced", plugins, config)})
+    return Scheduler(state, {"balanced": Profile("balanced", builtin_registry(), config)})
 
 
 def limit(wanted: StorageClass, seen: NodeStorage) -> float:
@@ -258,25 +227,11 @@ def test_same_cluster_and_requests__lead_to_the_same_storages(
     assert first == second
 
 
-@settings(max_examples=200, deadline=None)
-@given(storages(), requests())
-def test_nodes_of_one_view__get_the_same(found: tuple[Storage, ...], wanted: list[Request]) -> None:
-    nodes = cluster([node(name) for name in NODES], storages=found).nodes
-    for request in wanted:
-        groups, told = VolumeGroups(request, PARSED), dict[Hashable, t.Any]()
-        for info in nodes:
-            view = groups.group(info)
-            result = find_volumes(request, info, PARSED)
-            same = result if isinstance(result, Status) else (result.storages, result.bytes)
-            assert view is None or told.setdefault(view, same) == same
-
-
 @settings(max_examples=300, deadline=None)
 @given(storages(), runs(), st.sampled_from([PROFILE, PROFILE, BY_SPACE]))
-def test_what_nodes_share_of_an_evaluation__changes_no_decision(
+def test_storages_that_were_changed__lead_to_the_decisions_of_ones_counted_anew(
     found: tuple[Storage, ...], run: list[Request | int], config: dict[str, t.Any]
 ) -> None:
-    """Every outcome is that of a scheduler that has never evaluated anything and asks about each node by itself."""
     where = placed_on(found, config)
     placed: list[Decision] = []
     told: list[tuple[Outcome, tuple[NodeVerdict, ...]]] = []
@@ -285,7 +240,7 @@ def test_what_nodes_share_of_an_evaluation__changes_no_decision(
             if placed:
                 where.undo(placed.pop(step % len(placed)))
             continue
-        fresh = placed_on(found, config, EACH_NODE)
+        fresh = placed_on(found, config)
         for known in where.cluster:
             fresh.cluster.assume_guest(known)
         expected, outcome = fresh.schedule(step), where.schedule(step)

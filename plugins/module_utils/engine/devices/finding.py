@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import typing as t
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -60,24 +59,6 @@ def options_left(request: Request) -> dict[str, list[str]]:
         driver: [option for index in range(number) if (option := f"{prefix}{index}") not in request.options]
         for driver, (prefix, number) in OPTIONS.items()
     }
-
-
-def claims_signature(request: Request) -> Hashable:
-    """Everything in the request that find_devices looks at."""
-    if not request.devices:
-        return None
-    taken = frozenset(key for key in request.options if re.fullmatch(r"(hostpci|usb)\d+", key))
-    return tuple(map(_claim_signature, request.devices)), taken
-
-
-def _claim_signature(claim: DeviceClaim) -> Hashable:
-    own = (claim.name, claim.driver, claim.mapping, claim.count, claim.constraints, claim.match_attributes, claim.mdev)
-    return (
-        own,
-        claim.device_class,
-        tuple(sorted((key, str(value)) for key, value in claim.options.items())),
-        tuple(map(_claim_signature, claim.one_of)),
-    )
 
 
 @dataclass(slots=True)

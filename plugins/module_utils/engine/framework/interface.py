@@ -8,8 +8,7 @@ queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore), the 
 the scheduling cycle. A plugin is a class that inherits from one or several of these interfaces; it never knows the
 scheduler or another plugin.
 
-A plain plugin evaluates every node in every cycle. C(many_nodes) is for plugins that have to be fast on hundreds of
-nodes.
+A plugin evaluates every node in every cycle, one per call. C(many_nodes) is for plugins that evaluate many in one call.
 """
 
 from __future__ import annotations
@@ -159,12 +158,10 @@ class ScorePlugin(Plugin):
     Attributes:
         weight: the weight when the plugin config gives none.
         bounded: promises that score returns values within 0..100. Scores in any other unit are normalized.
-        by_score: promises that normalize, if the plugin overrides it, depends on nothing but the scores.
     """
 
     weight: t.ClassVar[float] = 1.0
     bounded: t.ClassVar[bool] = False
-    by_score: t.ClassVar[bool] = False
 
     @abc.abstractmethod
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float: ...

@@ -18,7 +18,7 @@ from ...plans import Mobility
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import Draft
 from ..framework.status import Category, Status
-from .admission import Admission
+from ..scheduling_cycle import Scheduler
 from .items import Item, Part, Position, as_guest, guest_part
 from .reach import Reach, Rows
 
@@ -46,11 +46,13 @@ class Board:
         trail: all changes so far, in order.
     """
 
-    def __init__(self, admission: Admission, closed: frozenset[str]) -> None:
-        self.admission = admission
-        self.state: ClusterState = admission.state
+    def __init__(self, scheduler: Scheduler, closed: frozenset[str], now: float) -> None:
+        """now is in seconds, on the clock of Request.created."""
+        self.scheduler = scheduler
+        self.now = now
+        self.state: ClusterState = scheduler.cluster
         self.nodes: Sequence[NodeInfo] = self.state.nodes
-        self.reach = Reach(admission, closed)
+        self.reach = Reach(scheduler, closed, now)
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
         policy = self.reach.policy
@@ -189,8 +191,8 @@ class Board:
             self._hide(part)
         info, found = self.nodes[node], None
         for part in item.parts:
-            answers = self.admission.refusals(part.request_on(info), (info,))
-            found = next((status for _info, status in answers if counts(status)), None)
+            refusals = self.scheduler.refusals(part.request_on(info), self.now, (info,))[info.name]
+            found = next(filter(counts, refusals.values()), None)
             if found is not None or len(item.parts) == 1:
                 break
             self._show(part, node)
@@ -265,7 +267,7 @@ class Board:
         request = part.request_on(info)
         taken: Draft | Status | None = None
         if request.disks or request.devices or request.clone is not None:
-            taken = self.admission.reserve(request, info, part.vmid)
+            taken = self.scheduler.drafted(request, info, part.vmid, self.now)
         pending: Mapping[tuple[str, str], int] = {}
         devices: tuple[tuple[str, str], ...] = ()
         if isinstance(taken, Draft):

@@ -22,7 +22,6 @@ from ..cache import ClusterState
 from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
-from .admission import Admission
 from .board import Board
 from .exact_model import Program, program
 from .goals import balance, bring_back, broken_now, consolidate, repair
@@ -92,7 +91,7 @@ class _Planner:
         copy = ClusterState(replace(state.snapshot, guests=tuple(state)))
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
-        self.board = Board(Admission(copy, self.scheduler.profile, now), goals.drain)
+        self.board = Board(self.scheduler, goals.drain, now)
         self.placer = Placer(self.board, bounds, self.by_score)
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
         self.stuck: list[Stuck] = []
@@ -135,7 +134,7 @@ class _Planner:
     def by_score(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
         """Return the nodes ordered by the profile's scores, best first."""
         self.board.show_all()
-        scores = self.scheduler.scores(item.parts[0].request, self.board.admission.now)
+        scores = self.scheduler.scores(item.parts[0].request, self.board.now)
         return sorted(nodes, key=lambda node: (-scores.get(self.board.nodes[node].name, -1.0), node))
 
     # --- what has to be placed ---

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...model import Node, Request
 from ..allocatable import Policy
 from ..cache import NodeInfo
-from ..framework.status import Status
-from .admission import Admission, lasting
+from ..framework.status import Category, Status
+from ..scheduling_cycle import Scheduler
 from .items import Item, Part
 
 NO_REQUEST = Request("")
@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 
 
 class Rows(t.NamedTuple):
-    """For one kind of item: what each node may allocate with it; negative where it may never be.
+    """For one item: what each node may allocate with it; negative where it may never be.
 
     nodes are the indexes of the nodes that it may use; refusals are the reasons against the rest, by index.
     """
@@ -44,16 +44,15 @@ class Reach:
         mean: the CPU and memory that an average node may allocate.
     """
 
-    def __init__(self, admission: Admission, closed: frozenset[str]) -> None:
-        self._admission = admission
-        self._nodes = admission.state.nodes
-        self.policy: Policy = admission.profile_of(NO_REQUEST).policy
+    def __init__(self, scheduler: Scheduler, closed: frozenset[str], now: float) -> None:
+        self._scheduler = scheduler
+        self._now = now
+        self._nodes = scheduler.cluster.nodes
+        self.policy: Policy = scheduler.profile(NO_REQUEST).policy
         self.closed = frozenset(info.index for info in self._nodes if info.name in closed)
         self.mean = self._means()
         self._rows: dict[int, Rows] = {}
-        self._rows_of: dict[Hashable, Rows] = {}
         self._open_rows: dict[int, Rows] = {}
-        self._closed_rows: dict[int, Rows] = {}
 
     def rows(self, item: Item) -> Rows:
         """Return which nodes the item may use, and how much each may allocate with it."""
@@ -70,7 +69,6 @@ class Reach:
         changed, self.closed = self.closed.symmetric_difference(nodes), frozenset(nodes)
         if changed:
             self._open_rows.clear()
-            self._closed_rows.clear()
         return changed
 
     def limits(self, node: int, *, enforced: bool = True) -> tuple[float, float]:
@@ -85,22 +83,12 @@ class Reach:
     # --- inside ---
 
     def _find_rows(self, item: Item) -> Rows:
-        if len(item.parts) == 1 and not item.not_to and not item.parts[0].mobility.disks:
-            request = item.parts[0].request
-            key = self._admission.shared(request)
-            if key is not None:
-                key = (key, request.cores, request.memory, item.new)
-                if key not in self._rows_of:
-                    self._rows_of[key] = self._made_rows(item)
-                return self._rows_of[key]
-        return self._made_rows(item)
-
-    def _made_rows(self, item: Item) -> Rows:
         refusals: dict[int, Status] = {}
         for part in item.parts:
-            for info in self._nodes:
-                for _info, status in self._admission.refusals(part.request_on(info), (info,)):
-                    if lasting(status):
+            for request, hosts in self._requests(part):
+                found = self._scheduler.refusals(request, self._now, hosts)
+                for info in hosts:
+                    for status in filter(lasting, found[info.name].values()):
                         refusals.setdefault(info.index, status)
         cpu, memory = [], []
         for info in self._nodes:
@@ -111,18 +99,20 @@ class Reach:
         nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
         return Rows(cpu, memory, nodes, refusals)
 
+    def _requests(self, part: Part) -> Iterable[tuple[Request, Sequence[NodeInfo]]]:
+        """What the filters check, and on which nodes."""
+        if not part.copied:
+            return [(part.request, self._nodes)]
+        return [(part.request_on(info), (info,)) for info in self._nodes]
+
     def _without_closed(self, rows: Rows) -> Rows:
-        """Return the rows without closed nodes. Alike items share them."""
-        found = self._closed_rows.get(id(rows))
-        if found is None:
-            cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
-            memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
-            nodes = [node for node in rows.nodes if node not in self.closed]
-            found = self._closed_rows[id(rows)] = Rows(cpu, memory, nodes, rows.refusals)
-        return found
+        """Return the rows without closed nodes."""
+        cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
+        memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
+        return Rows(cpu, memory, [node for node in rows.nodes if node not in self.closed], rows.refusals)
 
     def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
-        policy = self._admission.profile_of(part.request).policy
+        policy = self._scheduler.profile(part.request).policy
         return t.cast(
             "tuple[float, float]",
             tuple(
@@ -140,3 +130,8 @@ class Reach:
             sum(policy.cpu.allocatable(node) for node in online) / len(online) or 1.0,
             sum(policy.memory.allocatable(node) for node in online) / len(online) or 1.0,
         )
+
+
+def lasting(status: Status) -> bool:
+    """Return whether no move of guests can resolve the refusal."""
+    return not status.resolvable or status.category is Category.PLACEMENT

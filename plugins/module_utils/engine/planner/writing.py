@@ -56,7 +56,7 @@ def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[L
     score = 0.0
     if item.new:
         board.show_all()
-        score = scheduler.scores(item.parts[0].request, board.admission.now).get(board.nodes[target].name, 0.0)
+        score = scheduler.scores(item.parts[0].request, board.now).get(board.nodes[target].name, 0.0)
     if item.new or not _at_once(board, item):
         positions = [_position(board, item, part) for part in item.parts]
         return [

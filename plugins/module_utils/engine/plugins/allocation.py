@@ -8,13 +8,13 @@ from __future__ import annotations
 import bisect
 import math
 import typing as t
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InvalidPluginConfig
 from ...model import Request
-from ..cache import ClusterState, NodeInfo
+from ..cache import NodeInfo
 from ..framework.interface import CycleState, Event, Setting, check_settings
-from ..framework.many_nodes import NOT_SHARED, PerNode, ScoreOfMany
+from ..framework.many_nodes import ScoreOfMany
 from ..framework.status import Status
 from ..volumes import volumes_on
 
@@ -37,7 +37,7 @@ class Share(t.NamedTuple):
     used: float
 
 
-class AllocationScore(PerNode, ScoreOfMany):
+class AllocationScore(ScoreOfMany):
     """A score that depends only on how much of a node would be allocated with the request on it.
 
     Guests count by their configured size, even if stopped, as they may be started at any time; templates do not count.
@@ -56,11 +56,6 @@ class AllocationScore(PerNode, ScoreOfMany):
         without_storage = self.cpu_weight + self.memory_weight or 1.0
         self._cpu_part: float = self.cpu_weight / without_storage
         self._memory_part: float = self.memory_weight / without_storage
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        if self.storage_weight and (request.disks or request.clone):
-            return NOT_SHARED
-        return request.cores, request.memory, self.policy.ratios_of(request)
 
     def means(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], worth: Callable[[float], float]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 from ...model import Request
 from ..cache import ClusterState, NodeInfo
 from ..devices.supply import Supply
 from ..framework.interface import CycleState, Draft, Event, FilterPlugin, PreFilterPlugin, ReservePlugin, ScorePlugin
-from ..framework.many_nodes import PerNode
 from ..framework.status import SKIP, Category, Code, Status
 
 if t.TYPE_CHECKING:
@@ -34,7 +33,7 @@ class FindsDevices:
         return functools.partial(devices_on, matcher=Matcher())
 
 
-class DeviceClaims(FindsDevices, PerNode, FilterPlugin, ReservePlugin):
+class DeviceClaims(FindsDevices, FilterPlugin, ReservePlugin):
     """Rejects a node that cannot satisfy all device claims of the request.
 
     Devices come from the cluster's resource mappings. Devices that guests hold, running or not, and those of other
@@ -45,11 +44,6 @@ class DeviceClaims(FindsDevices, PerNode, FilterPlugin, ReservePlugin):
     category = Category.DEVICE
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
     about = ("devices",)
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        from ..devices.finding import claims_signature
-
-        return claims_signature(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = self.devices_on(state, request, node)
@@ -68,7 +62,7 @@ def _hopeful(refused: Status, node: NodeInfo) -> Status:
     return refused if node.node.online else refused._replace(code=Code.UNSCHEDULABLE)
 
 
-class DeviceScarcity(PerNode, PreFilterPlugin, ScorePlugin):
+class DeviceScarcity(PreFilterPlugin, ScorePlugin):
     """Scores a node for a VM that claims no devices: 100 without free devices, less the more free devices it has.
 
     The score is 100 / (1 + the sum over the node's mappings of free / (1 + free)). The first free device of a mapping
@@ -81,9 +75,6 @@ class DeviceScarcity(PerNode, PreFilterPlugin, ScorePlugin):
     weight = 0.5
     bounded = True
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return bool(request.devices)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return SKIP if request.devices or not cluster.snapshot.devices else None

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import abc
 import typing as t
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting
-from ..framework.many_nodes import FilterOfMany, PerNode
+from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, unschedulable
 from ..texts import vcpus
 
@@ -29,7 +29,7 @@ COMMON_SETTINGS: Mapping[str, Setting] = {
 }
 
 
-class Overcommit(PerNode, FilterOfMany):
+class Overcommit(FilterOfMany):
     """Rejects a node where more of a resource would be allocated than its limit allows.
 
     Attributes:
@@ -63,10 +63,6 @@ class Overcommit(PerNode, FilterOfMany):
     @abc.abstractmethod
     def text(self, wanted: float, allocatable: float) -> str:
         """The detail of a rejection: how much would be allocated of how much."""
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        limit: Limit = getattr(self.policy, self.resource)
-        return self.asked(request), limit.ratio_of(request)
 
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
@@ -160,7 +156,7 @@ class MemoryOvercommit(Overcommit):
 TOO_FEW_CPUS = "had fewer CPUs than the VM has vCPUs"
 
 
-class VCPULimit(PerNode, FilterPlugin):
+class VCPULimit(FilterPlugin):
     """Rejects a node that has fewer logical CPUs than the VM has vCPUs: C(cores) times C(sockets), even if C(vcpus) is
     lower.
 
@@ -171,9 +167,6 @@ class VCPULimit(PerNode, FilterPlugin):
     name = "VCPULimit"
     category = Category.CAPACITY
     events = frozenset({Event.NODE})
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return most_vcpus(request)
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         if fits(request, node.node):
@@ -195,7 +188,7 @@ TOO_MANY = "reached max_guests {}"
 TOO_MANY_TAGGED = "reached the limit {} of guests with tag '{}'"
 
 
-class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
+class GuestLimit(PreFilterPlugin, FilterPlugin):
     """Rejects a node that holds C(max_guests) guests already, or as many guests with one of the request's tags as
     C(tags) allows. No limit by default.
 
@@ -216,9 +209,6 @@ class GuestLimit(PerNode, PreFilterPlugin, FilterPlugin):
         self.tags: dict[str, int] = {
             tag: limit.check(f"{self.name}.config.tags.{tag}", value) for tag, value in config["tags"].items()
         }
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return frozenset(request.tags & self.tags.keys())
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         limits = state[self.name] = {tag: self.tags[tag] for tag in sorted(request.tags & self.tags.keys())}

@@ -5,29 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
-from ...model import Expression, Guest, Node, Request, Taint, Toleration
+from ...model import Expression, Node, Request, Taint, Toleration
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
-from ..framework.many_nodes import PerNode, SharedPlugin
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
-from ..node_selection import compiled_regex, matches, matches_all, wanted_regex
+from ..node_selection import compiled_regex, matches, matches_all
 from ..patterns.names import NamePattern
 
 OTHER_NAME = "didn't match the requested node name"
 
 
-class NodeName(PerNode, FilterPlugin):
+class NodeName(FilterPlugin):
     """Keeps only the node that C(node) names. A request without C(node) may go anywhere."""
 
     name = "NodeName"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
     about = ("node",)
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.node
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return None if request.node == node.name else unresolvable(OTHER_NAME)
@@ -36,7 +32,7 @@ class NodeName(PerNode, FilterPlugin):
 NO_MATCH = "didn't match node regex '{}'"
 
 
-class NodeRegex(PerNode, PreFilterPlugin, FilterPlugin):
+class NodeRegex(PreFilterPlugin, FilterPlugin):
     """Keeps the nodes whose whole name matches C(node_regex), or the context key C(node.qemu-scheduler/regex).
 
     The pattern is always anchored at both ends. A request without a pattern may go anywhere.
@@ -50,9 +46,6 @@ class NodeRegex(PerNode, PreFilterPlugin, FilterPlugin):
     def pre_enqueue(self, request: Request) -> Status | None:
         compiled_regex(request)
         return None
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return wanted_regex(request)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         state[self.name] = compiled_regex(request)
@@ -69,7 +62,7 @@ DRAINED = "were drained"
 NO_SIZE = "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
 
 
-class NodeReady(PerNode, FilterPlugin):
+class NodeReady(FilterPlugin):
     """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), nodes that
     C(node_drain) keeps free of guests, and nodes whose size Proxmox does not show to this user.
     """
@@ -77,9 +70,6 @@ class NodeReady(PerNode, FilterPlugin):
     name = "NodeReady"
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         if not node.node.online:
@@ -92,22 +82,10 @@ class NodeReady(PerNode, FilterPlugin):
         return None if node.node.memory else unschedulable(NO_SIZE)
 
 
-class _ComparesNodes(SharedPlugin):
-    """The base of plugins that compare the properties of all nodes in C(pre_filter). No guest changes these."""
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        return ()
-
-
 NO_AFFINITY = "didn't match the VM's node affinity"
 
 
-class NodeAffinity(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Keeps the nodes for which every required expression holds. Scores the weights of the preferred expressions that
     hold: 100 for the node where they sum up to most, 0 where none holds.
 
@@ -120,9 +98,6 @@ class NodeAffinity(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin):
     bounded = True
     events = frozenset({Event.NODE})
     about = ("node_required", "node_preferred")
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.node_required, request.node_preferred
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         preferred = request.node_preferred
@@ -151,7 +126,7 @@ HARD = "NoSchedule"
 SOFT = "PreferNoSchedule"
 
 
-class TaintToleration(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node with a C(NoSchedule) taint that the request does not tolerate. Scores 100 for a node without
     untolerated C(PreferNoSchedule) taints, 0 for the node of the cluster with the most of them.
     """
@@ -161,9 +136,6 @@ class TaintToleration(_ComparesNodes, PreFilterPlugin, FilterPlugin, ScorePlugin
     weight = 3.0
     bounded = True
     events = frozenset({Event.NODE})
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.tolerations
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         tainted = [info.node for info in cluster.nodes if info.node.taints]
@@ -204,7 +176,7 @@ def _unwelcome(request: Request, node: Node) -> int:
 NO_BRIDGE = "didn't have bridge '{}'"
 
 
-class NetworkBridge(PerNode, FilterPlugin):
+class NetworkBridge(FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
     Proxmox itself creates such a VM and only fails to start it. Off by default, as it costs a call per node each time;
@@ -216,9 +188,6 @@ class NetworkBridge(PerNode, FilterPlugin):
     events = frozenset({Event.NODE})
     reads = frozenset({Subject.BRIDGES})
     about = ("bridges",)
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.bridges
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         missing = missing_bridge(request.bridges, node.node)
@@ -238,7 +207,7 @@ COMMON_CPU_TYPES = frozenset({"host", "max", "kvm32", "kvm64", "qemu32", "qemu64
 _HYPER_V = "hv-"
 
 
-class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
+class CPUModel(PreFilterPlugin, FilterPlugin):
     """Rejects a node that cannot run the VM's CPU type, or lacks a CPU flag that the VM turns on.
 
     The types C(host), C(max), C(kvm32), C(kvm64), C(qemu32) and C(qemu64) run everywhere. A node whose CPU types or
@@ -250,9 +219,6 @@ class CPUModel(PerNode, PreFilterPlugin, FilterPlugin):
     events = frozenset({Event.NODE})
     reads = frozenset({Subject.CPU})
     about = ("cpu_type", "cpu_flags")
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.cpu_type, request.cpu_flags
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return SKIP if request.cpu_type in (None, *COMMON_CPU_TYPES) and not request.cpu_flags else None

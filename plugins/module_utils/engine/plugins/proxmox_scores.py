@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from ...model import Request
-from ..cache import ClusterState, NodeInfo
+from ..cache import NodeInfo
 from ..framework.interface import CycleState, ScorePlugin, Setting
-from ..framework.many_nodes import PerNode
 
 
-class FewestGuests(PerNode, ScorePlugin):
+class FewestGuests(ScorePlugin):
     """Scores 100 for the node with the fewest guests, 0 for the one with the most. Off by default.
 
     Guests count whether they run or not, templates do not. Sizes do not matter: the loss of a node takes the fewest
@@ -24,9 +23,6 @@ class FewestGuests(PerNode, ScorePlugin):
 
     name = "FewestGuests"
     enabled = False
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return float(-sum(not guest.template for guest in node.guests.values()))

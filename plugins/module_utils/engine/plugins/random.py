@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
 
 from ...model import Request
-from ..cache import ClusterState, NodeInfo
+from ..cache import NodeInfo
 from ..framework.interface import CycleState, Event, ScorePlugin, Setting
-from ..framework.many_nodes import PerNode
 
 
-class Random(PerNode, ScorePlugin):
+class Random(ScorePlugin):
     """Scores 0..100 at random; equal for the same C(seed), VM name and node name. Off by default."""
 
     name = "Random"
@@ -22,9 +20,6 @@ class Random(PerNode, ScorePlugin):
     bounded = True
     events = frozenset({Event.NODE})
     settings = {"seed": Setting("int", 0, "another seed gives another, equally repeatable, choice")}
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.name
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         text = f"{self.config['seed']}/{request.name}/{node.name}"

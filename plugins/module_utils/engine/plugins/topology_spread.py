@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from ...model import Guest, Request, SpreadConstraint
+from ...model import Request, SpreadConstraint
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
-from ..framework.many_nodes import SharedPlugin
 from ..framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
-from ..node_selection import NODE_KEY, asked_for, label, wanted_regex
-from ..selectors import selects, selects_request
-from ..topology import EvenCounts, nodes_by_domain
+from ..node_selection import asked_for, label
+from ..selectors import selects_request
+from ..topology import DomainCounts
 
 NO_LABEL = "didn't have label '{}' of a topology spread rule"
 SKEWED = "would break a topology spread rule over '{}'"
@@ -36,28 +34,21 @@ class Spread:
     """
 
     constraint: SpreadConstraint
-    counts: EvenCounts
+    counts: DomainCounts
     itself: int
     nodes: frozenset[int]
 
 
 @dataclass(slots=True)
 class Counted:
-    """What TopologySpread remembers about one kind of request: its constraints, and the weights of the soft ones.
-
-    Attributes:
-        domains: the nodes of each (label, value).
-        nodes: all of them.
-    """
+    """The constraints of a request, and the weights of the soft ones."""
 
     hard: list[Spread]
     soft: list[Spread]
     weights: list[float]
-    domains: Mapping[tuple[str, str], list[NodeInfo]]
-    nodes: Sequence[NodeInfo]
 
 
-class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node when the selected VMs in its topology domain would exceed those in the emptiest domain by more
     than C(max_skew), and nodes without the label. Constraints with C(schedule_anyway) are scored instead: 100 for the
     emptiest domain, less the more VMs there are.
@@ -69,31 +60,11 @@ class TopologySpread(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     name = "TopologySpread"
     weight = 2.0
     selective = True
-    by_score = True
     about = ("topology_spread",)
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        itself = tuple(selects_request(c.selector, request) for c in request.topology_spread)
-        return request.topology_spread, itself, request.node, wanted_regex(request), request.node_required
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        if _by_node(request):
-            return None
-        counted: Counted = state[self.name]
-        domains = tuple(label(node.node, constraint.topology_key) for constraint in request.topology_spread)
-        return domains, tuple(node.index in spread.nodes for spread in counted.soft)
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        turned = _count(state[self.name], guest, node, sign)
-        return turned if _by_node(request) else ()
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         hard, soft = _spreads(request, cluster, True), _spreads(request, cluster, False)
-        weights = [domain_weight(spread) for spread in soft]
-        domains = nodes_by_domain(cluster.nodes, [constraint.topology_key for constraint in request.topology_spread])
-        state[self.name] = Counted(hard, soft, weights, domains, cluster.nodes)
+        state[self.name] = Counted(hard, soft, [domain_weight(spread) for spread in soft])
         if not hard:
             return SKIP_FILTER
         return None if soft else SKIP_SCORE
@@ -151,11 +122,6 @@ def normalized(scores: Sequence[float]) -> list[float]:
     return [of(score) for score in scores]
 
 
-def _by_node(request: Request) -> bool:
-    """Whether every node is a domain of its own, so that nodes cannot be grouped."""
-    return any(constraint.topology_key == NODE_KEY for constraint in request.topology_spread)
-
-
 def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread]:
     constraints = [c for c in request.topology_spread if c.hard is hard]
     allowed = asked_for(request)
@@ -171,23 +137,5 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
 def _spread(request: Request, constraint: SpreadConstraint, cluster: ClusterState, indices: frozenset[int]) -> Spread:
     key, selector = constraint.topology_key, constraint.selector
     domains = (label(info.node, key) or "" for info in cluster.nodes if info.index in indices)
-    counts = EvenCounts(key, partial(selects, selector), domains)
-    counts.fill((guest, info) for guest, info in cluster.selected(selector) if info.index in indices)
-    return Spread(constraint, counts, int(selects_request(selector, request)), indices)
-
-
-def _count(counted: Counted, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
-    """Count guest in (sign 1) or out (-1); return the other nodes whose verdict may have changed."""
-    turned: list[NodeInfo] = []
-    for spread in (*counted.hard, *counted.soft):
-        if node.index not in spread.nodes:
-            continue
-        before = spread.counts.lowest
-        if spread.counts.change(guest, node.node, sign) is None:
-            continue
-        if spread.constraint.hard and spread.counts.lowest != before:
-            turned.extend(counted.nodes)
-        else:
-            key = spread.constraint.topology_key
-            turned.extend(counted.domains.get((key, label(node.node, key) or ""), ()))
-    return turned
+    counted = ((guest, info) for guest, info in cluster.selected(selector) if info.index in indices)
+    return Spread(constraint, DomainCounts(key, counted, domains), int(selects_request(selector, request)), indices)

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...model import Request
-from ..cache import ClusterState, NodeInfo
+from ..cache import NodeInfo
 from ..framework.interface import CycleState, Event, ScorePlugin, Setting, Subject
-from ..framework.many_nodes import PerNode
 
 
-class Utilization(PerNode, ScorePlugin):
+class Utilization(ScorePlugin):
     """Scores 100 for an idle node, 0 for one whose CPU and memory are fully in use and where tasks always wait. Off by
     default.
 
@@ -40,9 +39,6 @@ class Utilization(PerNode, ScorePlugin):
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
         self.reads = frozenset({Subject.PRESSURE} if config["pressure_weight"] else ())
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         host = node.node

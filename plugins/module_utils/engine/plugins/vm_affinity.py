@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from ...model import AffinityTerm, Guest, Node, Request
+from ...model import AffinityTerm, Node, Request
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
-from ..framework.many_nodes import SharedPlugin
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
 from ..node_selection import label
-from ..selectors import selects, selects_request
-from ..topology import DomainCounts, nodes_by_domain
+from ..selectors import selects_request
+from ..topology import DomainCounts
 
 NO_DOMAIN = "didn't have label '{}' of an affinity rule"
 NOT_WITH = "didn't hold the VMs that the VM must be with"
@@ -34,7 +31,7 @@ class Counted:
 
 @dataclass(slots=True)
 class Affinity:
-    """The state of VMAffinity for one kind of request.
+    """What the rules of a request, and those of guests about it, amount to.
 
     Attributes:
         attracting: the terms about VMs that the VM must be with.
@@ -42,8 +39,6 @@ class Affinity:
         repelled: the terms of other VMs that repel this VM; counted are the VMs that have the term.
         preferred: the preferred terms of both kinds.
         first_of_group: whether the VM itself is selected by all terms in attracting.
-        domains: the nodes of each (label, value).
-        nodes: all of them.
     """
 
     attracting: list[Counted]
@@ -51,11 +46,9 @@ class Affinity:
     repelled: list[Counted]
     preferred: list[Counted]
     first_of_group: bool
-    domains: Mapping[tuple[str, str], list[NodeInfo]]
-    nodes: Sequence[NodeInfo]
 
 
-class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
+class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects nodes outside of the topology domains of the VMs that the request has an affinity to, and nodes in the
     domains of those that it has an anti-affinity to. Scores preferred terms: each selected VM in the node's domain adds
     the term's weight, or subtracts it for anti-affinity; the best node gets 100 and the worst 0.
@@ -69,38 +62,18 @@ class VMAffinity(SharedPlugin, PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 2.0
     selective = True
 
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        if not request.affinity and not cluster.repelling:
-            return None
-        return request.affinity, is_first_of_group(request), frozenset(cluster.repelling.about(request))
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        return None
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        return count(state[self.name], guest, node, sign)
-
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         against = cluster.repelling.about(request)
         if not request.affinity and not against:
             return SKIP
         required = [term for term in request.affinity if term.required]
         affinity = state[self.name] = Affinity(
-            attracting=[_selected(term) for term in required if term.together],
-            repelling=[_selected(term) for term in required if not term.together],
-            repelled=[_having(term) for term in against],
-            preferred=[_selected(term) for term in request.affinity if not term.required],
+            attracting=[_selected(term, cluster) for term in required if term.together],
+            repelling=[_selected(term, cluster) for term in required if not term.together],
+            repelled=[_having(term, cluster) for term in against],
+            preferred=[_selected(term, cluster) for term in request.affinity if not term.required],
             first_of_group=is_first_of_group(request),
-            domains=nodes_by_domain(cluster.nodes, (term.topology_key for term in (*request.affinity, *against))),
-            nodes=cluster.nodes,
         )
-        for counted in (*affinity.attracting, *affinity.repelling, *affinity.preferred):
-            counted.counts.fill(cluster.selected(counted.term.selector))
-        for counted in affinity.repelled:
-            holders = cluster.repelling.holders(counted.term)
-            counted.counts.fill((guest, info) for guest in holders if (info := cluster.node(guest.node)) is not None)
         if not required and not against:
             return SKIP_FILTER
         return None if affinity.preferred else SKIP_SCORE
@@ -145,26 +118,6 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
     return None
 
 
-def count(affinity: Affinity, guest: Guest, node: NodeInfo, sign: int) -> Iterable[NodeInfo]:
-    """Count guest in (sign 1) or out (-1); return the other nodes where a required term holds now, or no
-    longer, where a rejection may name the guest that left, and where the preferred terms count differently.
-    """
-    turned: list[NodeInfo] = []
-    edge = max(sign, 0)
-    for counted in (*affinity.attracting, *affinity.repelling, *affinity.repelled):
-        now = counted.counts.change(guest, node.node, sign)
-        if counted.term.together and now is not None and counted.counts.total == edge:
-            turned.extend(affinity.nodes)
-        elif now == edge or (now is not None and sign < 0):
-            key = counted.term.topology_key
-            turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
-    for counted in affinity.preferred:
-        if counted.counts.change(guest, node.node, sign) is not None:
-            key = counted.term.topology_key
-            turned.extend(affinity.domains.get((key, label(node.node, key) or ""), ()))
-    return turned
-
-
 def _first(counted: Counted, host: Node) -> str:
     """One of the guests in the way."""
     guest = counted.counts.first(host)
@@ -175,10 +128,11 @@ def _may_be_first(affinity: Affinity) -> bool:
     return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
 
 
-def _selected(term: AffinityTerm) -> Counted:
-    counted: Callable[[Guest], bool] = partial(selects, term.selector)
-    return Counted(term, DomainCounts(term.topology_key, counted))
+def _selected(term: AffinityTerm, cluster: ClusterState) -> Counted:
+    return Counted(term, DomainCounts(term.topology_key, cluster.selected(term.selector)))
 
 
-def _having(term: AffinityTerm) -> Counted:
-    return Counted(term, DomainCounts(term.topology_key, lambda guest: term in guest.constraints.affinity))
+def _having(term: AffinityTerm, cluster: ClusterState) -> Counted:
+    holders = ((guest, cluster.node(guest.node)) for guest in cluster.repelling.holders(term))
+    known = ((guest, info) for guest, info in holders if info is not None)
+    return Counted(term, DomainCounts(term.topology_key, known))

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 import re
 import typing as t
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from ...errors import InvalidPluginConfig, InvalidRequest
-from ...model import GIB, Disk, Guest, Request, StorageClass
+from ...model import GIB, Disk, Request, StorageClass
 from ..cache import ClusterState, NodeInfo
 from ..cloning import source_for
 from ..framework.interface import (
@@ -28,38 +25,10 @@ from ..framework.interface import (
     Subject,
     check_settings,
 )
-from ..framework.many_nodes import PerNode, SharedPlugin
 from ..framework.status import SKIP, Category, Status
 from ..patterns import InvalidPattern
 from ..patterns.names import name_pattern
-from ..volumes import class_of, drives_on, in_gib, larger_than_asked, room, share_out, suitable, volumes_on
-
-
-class SharedByVolumes(SharedPlugin):
-    """A plugin whose verdicts depend on the storages that a request's drives go to. All of them share the groups.
-
-    Its C(pre_filter) calls C(find_groups).
-    """
-
-    regroups = True
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.disks, request.clone
-
-    def find_groups(self, state: CycleState, request: Request) -> None:
-        """Store the groups of the request in the state."""
-        state[self.name] = state.once(VolumeGroups, VolumeGroups, request, self.policy.storage_classes)
-
-    def group(self, state: CycleState, request: Request, node: NodeInfo) -> Hashable:
-        groups: VolumeGroups = state[self.name]
-        return state.once((VolumeGroups, node.index), groups.group, node)
-
-    def update(
-        self, state: CycleState, request: Request, guest: Guest, node: NodeInfo, sign: int
-    ) -> Iterable[NodeInfo]:
-        groups: VolumeGroups = state[self.name]
-        return groups.update(guest, node)
-
+from ..volumes import class_of, in_gib, larger_than_asked, volumes_on
 
 STORAGE_CLASS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
@@ -71,7 +40,7 @@ STORAGE_CLASS: Mapping[str, Setting] = {
 """The keys of one storage class in C(storage_classes)."""
 
 
-class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugin):
+class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     """Rejects a node without a storage for every drive: one that is active, has the content type and has enough space.
     Also rejects a node without an ISO image or an imported image of the request.
 
@@ -99,7 +68,6 @@ class VolumeBinding(SharedByVolumes, PreFilterPlugin, FilterPlugin, ReservePlugi
         return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        self.find_groups(state, request)
         for disk in request.disks:
             if disk.source is not None:
                 _check_image(disk, disk.source, cluster)
@@ -164,7 +132,7 @@ def _reserved(where: str, text: str | None) -> float:
     return float(match[1]) / 100 if match[2] else float(match[1]) * GIB
 
 
-class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
+class StorageBalance(PreFilterPlugin, ScorePlugin):
     """Scores the percentage that would be free on the storages of the request's drives once the drives are there; the
     mean over these storages.
 
@@ -177,7 +145,6 @@ class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
     about = ("disks", "clone")
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        self.find_groups(state, request)
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
@@ -192,7 +159,7 @@ class StorageBalance(SharedByVolumes, PreFilterPlugin, ScorePlugin):
         return 100.0 * sum(shares) / len(shares)
 
 
-class TemplateLocality(PerNode, FilterPlugin):
+class TemplateLocality(FilterPlugin):
     """Rejects a node that has no copy of the template, and to which Proxmox cannot clone a copy on another node.
 
     Proxmox clones to another node only if all volumes of the template, including an image in a CD-ROM drive, and the
@@ -204,129 +171,6 @@ class TemplateLocality(PerNode, FilterPlugin):
     events = frozenset({Event.NODE, Event.STORAGE})
     about = ("clone",)
 
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return request.clone
-
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = source_for(request.clone, node) if request.clone is not None else None
         return found if isinstance(found, Status) else None
-
-
-# --- groups of nodes that share verdicts ---
-
-
-@dataclass(slots=True)
-class View:
-    """Shared storages that several nodes see in the same way.
-
-    Attributes:
-        node: one of the nodes.
-        disks: the drives that shared storages may hold, largest first.
-        least: the least free space of the storages that the drives go to; minus infinity if a drive does not fit.
-        own: the negated free space of the largest local storage of each node, with the node; some entries are outdated.
-        number: identifies the group.
-    """
-
-    node: NodeInfo
-    disks: Sequence[Disk]
-    least: float
-    number: int
-    own: list[tuple[float, int, NodeInfo]] = field(default_factory=list)
-
-
-class VolumeGroups:
-    """The groups of nodes on which the drives of one kind of request go to the same shared storages.
-
-    A node belongs to its group as long as the shared storage of each drive has more free space than every suitable
-    local storage of the node. Drives that only local storages can hold do not depend on the shared ones: what they
-    leave there is part of what defines the group.
-    """
-
-    def __init__(self, request: Request, classes: Mapping[str, StorageClass]) -> None:
-        self._request = request
-        self._classes = classes
-        self._views: dict[Hashable, View] = {}
-
-    def group(self, node: NodeInfo) -> Hashable:
-        """The group of a node; None if its local storages count. Raises InvalidRequest."""
-        made = drives_on(self._request, node)
-        if isinstance(made, Status):
-            return made
-        own = -math.inf
-        seen: set[Hashable] = set()
-        local: list[Disk] = []
-        disks: list[Disk] = []
-        for disk in made[1]:
-            room_here, shared = self._candidates(disk, node)
-            if room_here != -math.inf and not shared:
-                local.append(disk)
-            else:
-                disks.append(disk)
-                seen |= shared
-                own = max(own, room_here)
-        if local and not disks:
-            return None
-        key = tuple(disks), frozenset(seen)
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = View(node, disks, self._least(node, disks), len(self._views))
-        if own != -math.inf:
-            if own >= view.least:
-                return None
-            heapq.heappush(view.own, (-own, node.index, node))
-        return (view.number, self._on_local(local, node)) if local else view.number
-
-    def _candidates(self, disk: Disk, node: NodeInfo) -> tuple[float, set[Hashable]]:
-        """The most room of the local storages that a drive could go to, minus infinity without any; and the shared
-        ones.
-        """
-        wanted = class_of(disk, self._classes)
-        if disk.storage is not None:
-            named = node.storages.get(disk.storage)
-            if named is not None and not named.use.shared:
-                return room(named, wanted, 0), set()
-            return -math.inf, {(disk.storage, named and (named.active, named.content))}
-        found = [(name, storage) for name, storage, _limit in suitable(node, disk.content, wanted)]
-        own = (room(storage, wanted, 0) for _name, storage in found if not storage.use.shared)
-        shared: set[Hashable] = {(name, s.active, s.content) for name, s in found if s.use.shared}
-        return max(own, default=-math.inf), shared
-
-    def _on_local(self, disks: Sequence[Disk], node: NodeInfo) -> Hashable:
-        """What the verdicts depend on of drives that only local storages of the node can hold."""
-        found = share_out(disks, node, self._classes)
-        if isinstance(found, Status):
-            return found
-        uses = [(name, node.storages[name].use) for name in sorted(set(found.storages.values()))]
-        return tuple((name, use.free - found.bytes.get(name, 0), use.total) for name, use in uses)
-
-    def update(self, guest: Guest, node: NodeInfo) -> list[NodeInfo]:
-        """The nodes whose local storages may count after a guest came to a node or left it."""
-        turned: list[NodeInfo] = []
-        pending = guest.storage_pending
-        if any((seen := node.storages.get(name)) is not None and seen.use.shared for name, _node in pending):
-            for view in self._views.values():
-                view.least = self._least(view.node, view.disks)
-                while view.own and -view.own[0][0] >= view.least:
-                    turned.append(heapq.heappop(view.own)[2])
-        return turned
-
-    def _least(self, node: NodeInfo, disks: Sequence[Disk]) -> float:
-        """The least free space of the shared storages that the drives go to, before each drive is put there."""
-        least = math.inf
-        taken: dict[str, int] = {}
-        for disk in disks:
-            if disk.storage is not None:
-                taken[disk.storage] = taken.get(disk.storage, 0) + disk.size
-        for disk in (disk for disk in disks if disk.storage is None):
-            wanted = class_of(disk, self._classes)
-            rooms = [
-                (-room(storage, wanted, taken.get(name, 0)), name)
-                for name, storage, _limit in suitable(node, disk.content, wanted)
-                if storage.use.shared and storage.active
-            ]
-            negated, name = min(rooms, default=(math.inf, ""))
-            if disk.size > max(-negated, 0):
-                return -math.inf
-            least = min(least, -negated)
-            taken[name] = taken.get(name, 0) + disk.size
-        return least

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...engine.law.steps import broken_step
-from ...engine.planner.admission import Admission
 from ...engine.planner.items import guest_part, with_disks
 from ...engine.profiles import Profile
+from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
@@ -126,13 +126,13 @@ class MoveGate:
         guests = [_as_planned(move, guest), *filter(None, map(state.get, move.together))]
         for each in guests:
             state.remove(each.vmid)
-        admission = Admission(state, lambda request: self._profile, time.time())
+        scheduler = Scheduler(state, {self._profile.name: self._profile}, self._profile.name)
         slots = {storage: slot for slot, storage in move.storages.items()}
         disks = [Disk(slot, move.copied, storage) for storage, slot in slots.items()]
         for each in guests:
             request = self._request(each, counted.snapshot)
-            refusal = admission.refusal(with_disks(request, disks) if each.vmid == move.vmid else request, target)
-            if refusal is not None:
+            request = with_disks(request, disks) if each.vmid == move.vmid else request
+            for refusal in scheduler.refusals(request, time.time(), (target,))[target.name].values():
                 raise stale(move, f"{move.target} {of_one(refusal.text)}")
             state.restore(replace(each, node=move.target))
         reasons = broken_step(with_stand_ins(cluster, counted.stand_ins), (), move, self._in_force)

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for every cluster and every run of requests: shared evaluations change no decision, no rule is broken."""
+"""What holds for every cluster and every run of requests: what the cluster counts is right, no rule is broken."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,7 +23,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     PreFilterPlugin,
     ScorePlugin,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.many_nodes import PerNode
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import (
     Status,
     unschedulable,
@@ -47,23 +46,13 @@ STEPS = st.lists(st.one_of(requests(), st.integers(0, 20)), min_size=1, max_size
 """A request is placed; a number takes back one of the decisions so far, if there are any."""
 
 
-def fresh(snapshot: Snapshot, shared: Scheduler, *, sharing: bool = True) -> Scheduler:
-    """A new scheduler, that never evaluated anything, over the state that shared has come to."""
+def fresh(snapshot: Snapshot, used: Scheduler) -> Scheduler:
+    """A new scheduler over the state that used has come to, counted from the start."""
     state = ClusterState(snapshot)
-    for known in shared.cluster:
+    for known in used.cluster:
         if known.status == "assumed":
             state.assume_guest(known)
-    return Scheduler(state, {"balanced": PROFILE}, sharing=sharing)
-
-
-def scores(outcome: Outcome) -> object:
-    """What each node that passed got: the same, whichever filter was asked first."""
-    return {verdict.node: (verdict.score, dict(verdict.scores)) for verdict in outcome.verdicts() if verdict.feasible}
-
-
-def told_of_nodes(where: Scheduler, request: Request) -> object:
-    outcome = where.schedule(request)
-    return outcome.decision, scores(outcome)
+    return Scheduler(state, {"balanced": PROFILE})
 
 
 def told(outcome: Outcome) -> object:
@@ -72,19 +61,19 @@ def told(outcome: Outcome) -> object:
 
 @settings(max_examples=300, deadline=None)
 @given(snapshots(), STEPS)
-def test_what_is_kept_between_requests__changes_no_decision(snapshot: Snapshot, steps: list[Request | int]) -> None:
-    shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
+def test_cluster_that_was_changed__leads_to_the_decisions_of_one_counted_anew(
+    snapshot: Snapshot, steps: list[Request | int]
+) -> None:
+    used = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
     placed: list[Decision] = []
     for step in steps:
         if isinstance(step, int):
             if placed:
-                shared.undo(placed.pop(step % len(placed)))
+                used.undo(placed.pop(step % len(placed)))
             continue
-        expected = told(fresh(snapshot, shared).schedule(step))
-        plain = told_of_nodes(fresh(snapshot, shared, sharing=False), step)
-        outcome = shared.schedule(step)
+        expected = told(fresh(snapshot, used).schedule(step))
+        outcome = used.schedule(step)
         assert told(outcome) == expected
-        assert (outcome.decision, scores(outcome)) == plain
         if outcome.decision is not None:
             placed.append(outcome.decision)
 
@@ -92,14 +81,14 @@ def test_what_is_kept_between_requests__changes_no_decision(snapshot: Snapshot, 
 @settings(max_examples=200, deadline=None)
 @given(snapshots(), STEPS)
 def test_no_decision__breaks_a_rule_or_a_limit(snapshot: Snapshot, steps: list[Request | int]) -> None:
-    shared = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
+    where = Scheduler(ClusterState(snapshot), {"balanced": PROFILE})
     placed: list[Decision] = []
     for step in steps:
         if isinstance(step, int):
             if placed:
-                shared.undo(placed.pop(step % len(placed)))
+                where.undo(placed.pop(step % len(placed)))
             continue
-        decision = shared.schedule(step).decision
+        decision = where.schedule(step).decision
         if decision is None:
             continue
         assert broken_rules(snapshot, placed, decision) == []
@@ -159,13 +148,10 @@ class Noise(ScorePlugin):
         return {"n1": 44.791666666666664, "n2": 44.79166666666667}[node.name]
 
 
-class SharedNoise(PerNode, Noise):
-    """The same, kept."""
+class BoundedNoise(Noise):
+    """The same, without normalization."""
 
     bounded = True
-
-    def signature(self, request: Request, cluster: ClusterState) -> Hashable:
-        return None
 
 
 class NormalizedNoise(Noise):
@@ -177,7 +163,7 @@ class NormalizedNoise(Noise):
         return scores
 
 
-@pytest.mark.parametrize("noise", [SharedNoise, NormalizedNoise])
+@pytest.mark.parametrize("noise", [BoundedNoise, NormalizedNoise])
 def test_ties__are_broken_by_name_and_not_by_the_last_digit(noise: type[Noise]) -> None:
     outcome = scheduler(cluster([node("n1"), node("n2")]), own=[noise]).schedule(vm())
     assert outcome.decision is not None
@@ -185,8 +171,7 @@ def test_ties__are_broken_by_name_and_not_by_the_last_digit(noise: type[Noise]) 
     assert outcome.message.endswith("level with n2")
 
 
-def test_evaluations__are_shared_only_among_requests_that_a_decided_vm_treats_alike() -> None:
-    """A plain VM was looked at before anything repelled it; the next one of its kind is repelled."""
+def test_plain_vm__is_repelled_by_a_vm_that_was_decided_before() -> None:
     where = scheduler(cluster([node("pve1", cores=64, gib=256), node("pve2")]))
     apart_from_db = AffinityTerm(False, Selector(name="db-.*"))
     wanted = [vm("db-1"), vm("web-1", affinity=(apart_from_db,)), vm("db-2"), vm("app-1")]
@@ -194,8 +179,7 @@ def test_evaluations__are_shared_only_among_requests_that_a_decided_vm_treats_al
     assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve1", "pve1"]
 
 
-def test_hard__spread_asks_each_domain_once_and_not_each_node() -> None:
-    """The nodes of a full rack are refused, in the verdicts as well, though only one of them was asked."""
+def test_hard_spread__refuses_every_node_of_a_full_rack() -> None:
     nodes = [node(f"pve{n}", labels={"rack": "a" if n < 3 else "b"}) for n in range(1, 5)]
     spread = SpreadConstraint("rack", Selector(name="web-.*"))
     where = scheduler(cluster(nodes))
@@ -205,7 +189,6 @@ def test_hard__spread_asks_each_domain_once_and_not_each_node() -> None:
 
 
 def test_full_shared_storage__is_told_of_each_node_that_nothing_else_rejects() -> None:
-    """Though only one of them was asked."""
     names = ("pve1", "pve2", "pve3")
     storages = [Storage("ceph", name, "rbd", shared=True, total=GIB) for name in names]
     where = scheduler(cluster([node("pve1"), node("pve2", cores=1), node("pve3")], storages=storages))
