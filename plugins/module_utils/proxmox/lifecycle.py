@@ -46,6 +46,12 @@ def identity_of(config: Config) -> tuple[str | None, ...]:
     return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
 
 
+def check_unprotected(vmid: int, config: Config) -> None:
+    """Raise ApiError if the VM is protected against deletion."""
+    if config.get("protection"):
+        raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
+
+
 class Lifecycle:
     """Changes existing VMs and waits until each change is complete. May be used from many threads.
 
@@ -206,8 +212,7 @@ class Lifecycle:
             other = config.get("name", "")
             raise VMIDConflict(f'VM {vmid} is called "{other}", not "{name}": not deleted', vmid=vmid, name=other)
         check(config)
-        if config.get("protection"):
-            raise ApiError(f"VM {vmid} is protected against deletion: set protection to false first", vmid=vmid)
+        check_unprotected(vmid, config)
         self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
         current = self._current(node, vmid)
         if current is not None and current["status"] != "stopped":

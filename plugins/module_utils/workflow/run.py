@@ -343,6 +343,7 @@ class Run:
                 plan = self._converger.plan(job.entry, guest, cluster)
                 if self._heeds_locks:
                     check_lock(plan)
+                    self._converger.check_removal(plan)
                 if self._force:
                     plan.check_forced(self._timeout)
                 job.plan = plan

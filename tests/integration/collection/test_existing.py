@@ -359,6 +359,21 @@ def test_protected_vm__is_not_removed(controller: Controller, cluster: Simulated
     assert controller.schedule(name="spare", state="absent")["changed"] is True
 
 
+def test_protected_vm__fails_check_mode_and_keeps_the_others_of_its_task(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(102, config={"protection": 1})
+    asked: dict[str, Any] = {"vms": [{"name": "app-1"}, {"name": "spare"}], "state": "absent"}
+    planned = controller.fail("ApiError", **asked, check=True)
+    failed = controller.fail("ApiError", **asked)
+    assert planned["msg"] == failed["msg"]
+    assert 'VM "spare": VM 102 is protected against deletion' in failed["msg"]
+    assert {100, 102} <= set(cluster.state()["guests"])
+    assert cluster.state()["guests"][100]["status"] == "running"
+    controller.fail("ApiError", **asked, all_or_nothing=False)
+    assert {100, 102} & set(cluster.state()["guests"]) == {102}
+
+
 def test_vm_removed_and_created_in_two_runs__is_a_new_one(controller: Controller, cluster: SimulatedCluster) -> None:
     first = controller.schedule(name="web-1", memory=1024, scsi={"scsi0": {"size": 4}})
     controller.schedule(name="web-1", state="absent")

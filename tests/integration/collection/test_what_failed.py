@@ -136,7 +136,7 @@ def test_vm_that_was_changed_and_is_no_template__is_a_change(
 
 
 def test_vm_that_was_not_removed__is_there(controller: Controller, cluster: SimulatedCluster) -> None:
-    cluster.set_guest(102, config={"protection": 1})
+    cluster.fault(method="DELETE", path="/qemu/102$", status=500, message="no removing today")
     failed = controller.fail("ApiError", name="spare", state="absent", diff=True)
     assert told(failed) == (False, [], ["delete"], "stopped")
     assert failed["node"] == cluster.state()["guests"][102]["node"]

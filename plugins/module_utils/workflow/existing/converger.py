@@ -25,7 +25,8 @@ from ...model import OFF, Guest, Request
 from ...proxmox.api.failures import AnswerLost, NotRecorded
 from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, is_unwritten
-from ...proxmox.inventory.freshness import BEING_MADE
+from ...proxmox.inventory.freshness import BEING_MADE, read_config
+from ...proxmox.lifecycle import check_unprotected
 from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
@@ -135,6 +136,13 @@ class Converger:
         elif _is_rebooted(plan):
             plan.actions.append("reboot")
         return plan
+
+    def check_removal(self, plan: ExistingPlan) -> None:
+        """Raise ApiError if the plan removes a VM that is protected against deletion."""
+        if "delete" in plan.actions:
+            with suppress(NotRecorded):
+                vmid = plan.guest.vmid
+                check_unprotected(vmid, read_config(self._reader, plan.guest.node, vmid) or {})
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:
         """Do what the plan says. force: stop a VM that does not shut down in time."""
