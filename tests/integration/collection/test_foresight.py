@@ -98,6 +98,8 @@ def test_what_is_there__is_accepted(planner: Controller) -> None:
         ({"ipconfig": {"ipconfig0": "ip=10.0.0.3/24,gw=10.0.0"}}, "ipconfig0.gw: '10.0.0' is not valid"),
         ({"vmid_range": ""}, "vmid_range: '' is not valid"),
         ({"vmid_regex": ""}, "vmid_regex: '' is not valid"),
+        ({"node": ""}, "node: '' is not valid, expected the name of a node, or leave it out"),
+        ({"clone": "debian", "storage": ""}, "storage: '' is not valid, expected the name of a storage"),
         ({"cpu": "{'cputype': 'host'}"}, "cpu.cputype: "),
         ({"cpu": ["host"]}, "cpu: "),
     ],

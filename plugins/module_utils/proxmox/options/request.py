@@ -31,8 +31,10 @@ _CONTEXT_KEYS = {
 _GATEWAYS = {"gw": "ip", "gw6": "ip6"}
 """The address that each gateway belongs to."""
 
-_PATTERNS = {
+_NEVER_EMPTY = {
+    "node": "the name of a node",
     "node_regex": "a regular expression",
+    "storage": "the name of a storage",
     "vmid_range": "VMIDs and ranges of them such as 100-199,300",
     "vmid_regex": "a regular expression",
 }
@@ -48,7 +50,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
 
     Raises InvalidRequest, which names option, value and what was expected.
     """
-    for option, expected in _PATTERNS.items():
+    for option, expected in _NEVER_EMPTY.items():
         if params.get(option) == "":
             raise invalid(option, "", f"{expected}, or leave it out")
     options = to_api(params)
