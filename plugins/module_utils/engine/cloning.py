@@ -50,7 +50,8 @@ def misplaced(request: Request, template: Template) -> Status | None:
         place = places.get(disk.slot)
         if place is not None and disk.storage not in (None, place):
             reason = MISPLACED.format(template.name, disk.slot, disk.storage)
-            return unresolvable(reason, f"it is made on '{place}'")
+            cure = "; set storage to have all drives elsewhere" if clone.full else ""
+            return unresolvable(reason, f"it is made on '{place}'{cure}")
     return None
 
 

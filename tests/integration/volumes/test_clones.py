@@ -106,9 +106,10 @@ def test_drives_that_the_template_has_otherwise__are_refused_before_anything_is_
     failed = controller.fail("InvalidRequest", name="copy", clone="cd-template", ide={"ide2": "ceph:8"})
     assert failed["msg"].startswith('VM "copy": ide2: is not possible in a clone of VM 902 (cd-template): ')
     failed = controller.fail("NoStorageAvailable", name="copy", clone="cd-template", scsi={"scsi0": "nfs:20"})
-    assert "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' (it is made on 'ceph')" in (
-        reasons(failed)["pve2"] or ""
-    )
+    assert (
+        "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' "
+        "(it is made on 'ceph'; set storage to have all drives elsewhere)"
+    ) in (reasons(failed)["pve2"] or "")
     assert writes(cluster) == []
 
 

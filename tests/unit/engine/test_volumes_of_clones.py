@@ -163,11 +163,11 @@ def test_full_clone__takes_all_drives_to_the_storage_that_is_asked_for() -> None
     assert found.bytes == {"data": GIB + 8 * MIB}
 
 
-@pytest.mark.parametrize("clone", [{"full": True}, {"full": False}])
-def test_drive_of_the_template__does_not_go_to_another_storage_by_itself(clone: dict[str, t.Any]) -> None:
-    found = bound(Disk("scsi0", 10 * GIB, "data"), **clone)
+@pytest.mark.parametrize(("full", "cure"), [(True, "; set storage to have all drives elsewhere"), (False, "")])
+def test_drive_of_the_template__does_not_go_to_another_storage_by_itself(full: bool, cure: str) -> None:
+    found = bound(Disk("scsi0", 10 * GIB, "data"), full=full)
     assert found == unresolvable(
-        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", "it is made on 'ceph'"
+        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", f"it is made on 'ceph'{cure}"
     )
 
 
