@@ -17,7 +17,7 @@ from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.making import Created
-from ..proxmox.options.request import ha_cautions, option_cautions
+from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .existing.matching import unclear
@@ -292,6 +292,7 @@ class Run:
             if job.state is not State.DECIDED or job.decision is None:
                 continue
             job.warn(*ha_cautions(job.decision, placement.snapshot.storages))
+            job.warn(*device_cautions(job.decision.request))
             if job.entry.clone is None and job.entry.backup is None:
                 # A clone or a restored VM also has options that were not requested.
                 job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))

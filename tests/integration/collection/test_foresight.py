@@ -141,6 +141,22 @@ def test_config_that_hardly_works__is_warned_of(
     assert warning.startswith(f'VM "{name}": {text}')
 
 
+@pytest.mark.parametrize("device", [{"hostpci": {"hostpci0": "mapping=gpu"}}, {"usb": {"usb0": "mapping=key,usb3=1"}}])
+def test_device_that_the_node_is_chosen_without_regard_to__is_warned_of(
+    planner: Controller, device: dict[str, Any]
+) -> None:
+    (warning,) = planner.schedule(name="web-1", **device, check=True)["warnings"]
+    option = next(iter(*device.values()))
+    assert warning.startswith(f'VM "web-1": the node was chosen without regard to {option}, and may lack the device')
+    for chosen in ({"node": "pve1"}, {"node_regex": "pve[12]"}):
+        assert planner.schedule(name="web-1", **device, **chosen, check=True)["warnings"] == []
+
+
+@pytest.mark.parametrize("device", [{"usb": {"usb0": "spice"}}, {"usb": {"usb0": ""}}, {"hostpci": {"hostpci0": ""}}])
+def test_device_of_no_node__is_not_warned_of(planner: Controller, device: dict[str, Any]) -> None:
+    assert planner.schedule(name="web-1", **device, check=True)["warnings"] == []
+
+
 def test_mapping__of_properties_is_sent_as_proxmox_takes_it(planner: Controller) -> None:
     result = planner.schedule(name="spare", cpu={"cputype": "host", "flags": "+aes"}, update=True, check=True)
     assert result["vms"][0]["drift"]["cpu"] == {"old": None, "new": "host,flags=+aes"}

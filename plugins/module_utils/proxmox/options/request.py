@@ -14,7 +14,7 @@ from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .conversions import Value, tags_of
 from .drives import SIZE_EXPECTED, Drive
-from .kinds import BOOT, CPU, IPCONFIG, NET
+from .kinds import BOOT, CPU, IPCONFIG, NET, USB
 from .table import to_api
 from .values import invalid, number, such_as
 
@@ -236,6 +236,27 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
                     f"card; remove {gateway}"
                 )
     return cautions
+
+
+def device_cautions(request: Request) -> list[str]:
+    """A warning if a new VM names devices, which only some nodes have, and does not say which nodes."""
+    if request.node is not None or request.node_regex is not None or request.node_required:
+        return []
+    named = [
+        option
+        for option, value in sorted(request.options.items())
+        if value
+        and (
+            re.fullmatch(r"hostpci\d+", option)
+            or (re.fullmatch(r"usb\d+", option) and USB.read(str(value)).get("host") != "spice")
+        )
+    ]
+    if not named:
+        return []
+    return [
+        f"the node was chosen without regard to {', '.join(named)}, and may lack the device: claim it with devices "
+        "instead, or set node"
+    ]
 
 
 def ha_cautions(decision: Decision, storages: Iterable[Storage]) -> list[str]:
