@@ -16,7 +16,7 @@ def test_recipes__run_as_written(tmp_path: Path) -> None:
     assert run.code == 0, run.output
     kafka = run.of("Four replicas over two racks, evenly")["vms"]
     assert sorted(vm["node"] in ("pve1", "pve3") for vm in kafka) == [False, False, True, True]
-    assert run.of("A VM that exists and is to have more memory")["vms"][0]["actions"] == ["update"]
-    fleet = run.of("What is missing, has drifted, is pending or broken, and what no list manages")
+    assert run.of("More memory for an existing VM")["vms"][0]["actions"] == ["update"]
+    fleet = run.of("Compare the list, and find VMs that are not in it")
     assert {vm["name"]: vm["state"] for vm in fleet["vms"]}["forum-web-3"] == "missing"
     assert [vm["actions"] for vm in run.of("One web server less")["vms"]] == [[], [], [], ["delete"]]
