@@ -20,7 +20,7 @@ def test_fleets__run_as_written(tmp_path: Path) -> None:
     run = run_page(PAGE, tmp_path)
     assert run.code == 0, run.output
     assert "requires a TPM" not in run.output
-    assert len({vm["node"] for vm in run.of("VMs from an image that one of the storages has")["vms"]}) >= 1
+    assert len({vm["node"] for vm in run.of("VMs from a cloud image on a storage")["vms"]}) >= 1
 
 
 @pytest.mark.parametrize("playbook", ["together.yml", "apart.yml"])
