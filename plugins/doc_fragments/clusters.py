@@ -13,10 +13,10 @@ class ModuleDocFragment:
 options:
   clusters:
     description:
-      - Several clusters, each with its own credentials, to choose from for each VM. All of them are read at the same
-        time. Each decides by itself whether and where a VM fits.
-      - Of the clusters where a VM fits, the one is chosen that preferred rules between clusters rate highest, then the
-        one whose best node has the highest score. An existing VM stays on its cluster.
+      - Several clusters to choose from for each VM. All of them are read at the same time. Each cluster decides by
+        itself whether and where a VM fits.
+      - Of the clusters where a VM fits, preferred rules between clusters decide, then the highest score of a node. An
+        existing VM stays on its cluster.
       - Rules with the C(topology_key) V(cluster), or with one of the labels of the clusters, hold between clusters.
       - VMIDs and reservations are separate for each cluster. The result and the tables name the cluster of each VM.
       - The connection options at the top level are defaults for all clusters, except O(api_host).
@@ -70,8 +70,8 @@ options:
   when_unreachable:
     description:
       - What to do with a VM that was not found, while some of the O(clusters) that it may be on cannot be reached.
-      - With V(fail), the VM fails with C(ClusterUnreachable), as it may exist there. Existing VMs on the other clusters
-        are not affected, nor VMs whose C(cluster) names only clusters that can be reached.
+      - With V(fail), the VM fails with C(ClusterUnreachable), as it may exist there. This does not affect existing VMs
+        on the other clusters, or VMs whose C(cluster) names only clusters that can be reached.
       - With V(skip), the VM is placed on the other clusters. Set it only if none of the VMs of the task can be on the
         cluster that cannot be reached. A VM that is being created there according to the ledger still fails.
     type: str

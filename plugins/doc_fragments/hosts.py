@@ -19,7 +19,7 @@ options:
         configurations, one API request each, and reservations of other processes count as well.
       - An existing VM keeps its address. If it has none, it does not get one, and a warning is returned. Prefix,
         gateway and name servers are compared with those of the pool, and applied with O(update).
-      - In the networks of all pools, a static address in O(ipconfig) that another guest has is an error.
+      - A static address in O(ipconfig) must not belong to another guest. This is checked in the networks of all pools.
     type: dict
     version_added: 1.1.0
   host_groups:
@@ -39,8 +39,7 @@ options:
     description:
       - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
         with C(all_or_nothing) removes nothing.
-      - Use it if your list of VMs may be outdated. It protects a VM that has a name or VMID of the list but is another
-        one.
+      - Use it if your list of VMs may be outdated. It protects other VMs that have a name or VMID of the list.
     type: list
     elements: str
     version_added: 1.1.0
@@ -86,7 +85,7 @@ options:
   surplus:
     description:
       - What to do with surplus VMs. These are existing VMs whose name is O(name) with a number that no entry of the
-        task has. They remain when O(count) is decreased.
+        task has, for example after O(count) was decreased.
       - With V(keep), the default, a warning names them.
       - With V(absent) they are removed with their disks, as with O(state=absent).
       - Only VMs with all O(tags) and in the O(pool) of the entry are considered, if it sets them.

@@ -20,8 +20,8 @@ options:
     type: str
   vmid:
     description:
-      - VMID of the existing VM, or for the new VM. A new VM without it gets the lowest free VMID that O(vmid_range) and
-        O(vmid_regex) allow.
+      - VMID of the existing VM, or VMID for the new VM. A new VM without it gets the lowest free VMID that
+        O(vmid_range) and O(vmid_regex) allow.
       - It is an error if the VMID belongs to a guest with another name or to a container, or if O(vmid_range) or
         O(vmid_regex) does not allow it.
     type: int
@@ -36,7 +36,7 @@ options:
       - Name or VMID of the VM or template to clone if the VM does not exist. The other options are then applied to the
         clone, and disks with a larger size are grown.
       - Several templates may have the same name, one on each node. The clone is made from the copy on the chosen node.
-      - It must exist in check mode, too, also if an earlier task of the play would make it.
+      - Check mode also requires that it exists, even if an earlier task of the play would create it.
     type: str
   archive:
     description:
@@ -44,7 +44,7 @@ options:
         V(nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst), or a VMID, such as V(100), for the latest backup of
         this VM, or V(nas:100) for the latest one on the storage C(nas).
       - The other options then replace those of the backup, and disks with a larger size are grown. Options that are not
-        given are as in the backup.
+        given keep the values of the backup.
       - The VM is placed by the sizes in the backup, on a node that sees the backup. All disks of the backup are
         restored to one storage, the one in O(storage) or of a drive, or else the one with the most room.
       - An existing VM is never overwritten. To reset a VM to a backup, remove it first.
@@ -86,7 +86,7 @@ options:
       - V(restarted) shuts a running VM down and starts it, which is a change in every run, and starts a stopped VM. A
         new VM is created and started.
       - V(paused) stops the CPUs of a running VM. Its memory stays in use.
-      - V(suspended) writes the memory of a running VM to disk and stops it. V(started) continues from there.
+      - V(suspended) writes the memory of a running VM to disk and stops it. V(started) resumes it.
       - A VM that does not run cannot be paused or suspended.
     type: str
     choices: [present, started, stopped, absent, restarted, paused, suspended]
@@ -96,8 +96,8 @@ options:
       - Whether to change an existing VM that has drifted from the request. Otherwise the drift is returned as C(drift)
         with a warning.
       - Only the parameters that differ are sent. Disks are grown, and moved to the storage or storage class that is
-        given for them, but never shrunk or replaced. If the request requires that, the task fails and does not change
-        the VM.
+        given for them, but never shrunk or replaced. If the request would require that, the task fails and does not
+        change the VM.
       - Some changes to a running VM, such as its cores, take effect only after the VM is stopped and started. Such a
         pending change is not drift. Every run returns pending changes as C(pending) with a warning. See
         O(apply_pending).
@@ -106,8 +106,8 @@ options:
     default: false
   limits:
     description:
-      - What to do before an existing VM grows or starts, or one of its disks is moved, if its node would reject it as a
-        new VM. CPU and memory limits, free storage space and the placement rules of the VM are checked.
+      - What to do if an existing VM is to grow or start, or one of its disks is to move, but its node would reject it
+        as a new VM. The CPU and memory limits, the free storage space and the placement rules of the VM are checked.
       - With V(enforce) the VM fails and is not changed. The message states how much room the node has and which other
         nodes could run the VM.
       - With V(warn) the VM is changed and started, and a warning names the exceeded limit.

@@ -63,14 +63,14 @@ options:
   timeout:
     description:
       - Timeout of one move, in seconds. After the timeout the migration continues. The error names its UPID.
-      - Also the maximum time that the task waits, in total, for moves that other tasks or users have started. Guests
-        that are still being moved then are reported as stuck.
+      - Also the maximum total time to wait for moves that other tasks or users have started. Guests that are still
+        being moved after that are reported as stuck.
     type: int
     default: 3600
   on_failure:
     description:
-      - What to do after a move failed, or when the cluster is not as planned. In both cases no new move starts, and
-        those that are under way are followed to their end.
+      - What to do if a move fails, or if the cluster is not as planned. No new move starts, and the task waits for
+        those that are under way.
       - With V(replan), a new plan is made from the present state. With V(stop), the task ends.
     type: str
     choices: [replan, stop]
@@ -81,12 +81,11 @@ options:
     type: path
   apply:
     description:
-      - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(plan) of another
-        task, also as JSON text.
+      - A plan to carry out exactly. Either the path of a file that was written with O(plan_file), or RV(plan) of
+        another task, also as JSON text.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed.
-      - Moves of the plan that have been made already are not made again. A plan that was interrupted is completed by
-        applying it again.
+      - Moves that have been made already are not made again. To complete an interrupted plan, apply it again.
     type: raw
   progress_file:
     description:

@@ -26,7 +26,8 @@ options:
     type: str
   cluster:
     description:
-      - For tasks with C(clusters), the names of those that the VM may be on, all of them when this is not given.
+      - For tasks with C(clusters), the names of the clusters that the VM may be on. All clusters when this is not
+        given.
       - The VM is searched for, and placed, on these clusters only. Changing the names does not move an existing VM.
     type: list
     elements: str
@@ -44,7 +45,7 @@ options:
   context:
     description:
       - The context keys of qemu-scheduler (C(node.qemu-scheduler/regex), C(vmid.qemu-scheduler/range) and
-        C(vmid.qemu-scheduler/regex)), and any keys that other plugins read.
+        C(vmid.qemu-scheduler/regex)), and keys that plugins read, for example C(delay) in seconds.
       - It is an error to set an unknown key of qemu-scheduler, or a key that contradicts the corresponding option.
     type: dict
   affinity:
@@ -61,7 +62,7 @@ options:
     suboptions:
       type:
         description:
-          - V(affinity) selects the domain of the selected VMs, V(anti-affinity) excludes it.
+          - V(affinity) places the VM in the domain of the selected VMs, V(anti-affinity) outside of it.
           - V(with) and V(apart) are older names of V(affinity) and V(anti-affinity).
         type: str
         choices: [affinity, anti-affinity, with, apart]
@@ -212,7 +213,7 @@ options:
         description: The taint's value.
         type: str
       effect:
-        description: Tolerate only taints with this effect. Taints of both when this is not given.
+        description: Tolerate only taints with this effect. Taints with either effect when this is not given.
         type: str
         choices: [NoSchedule, PreferNoSchedule]
   ha:
@@ -260,8 +261,7 @@ options:
     default: '0'
   scheduling_gates:
     description:
-      - Gates that hold the VM back. The VM is placed only when all of them are open. The run lists the open ones in
-        C(open_gates).
+      - Gates that hold the VM back. The VM is placed only if C(open_gates) lists all of them.
     type: list
     elements: str
   profile:

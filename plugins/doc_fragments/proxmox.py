@@ -17,59 +17,59 @@ options:
       - The first reachable node is used. If it fails, even in the middle of a run, the next one in the list is used. A
         write whose response was lost is never sent to another node. All nodes must belong to the same cluster.
       - An entry may include a port, as in V(pve1.example.com:443).
-      - Taken from the environment variable E(PROXMOX_HOST) when it is not set, where commas separate several nodes.
+      - If it is not set, the environment variable E(PROXMOX_HOST) is used, in which commas separate several nodes.
     type: list
     elements: str
   api_port:
     description:
       - Port of the API.
-      - Taken from the environment variable E(PROXMOX_PORT) when it is not set, and V(8006) without that.
+      - If it is not set, the environment variable E(PROXMOX_PORT) is used, or else V(8006).
     type: int
   api_user:
     description:
       - The user to log in as, with the realm, for example V(ansible@pve).
-      - Taken from the environment variable E(PROXMOX_USER) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_USER) is used.
     type: str
   api_password:
     description:
       - The password of O(api_user). If a token is given as well, the password is used.
-      - Taken from the environment variable E(PROXMOX_PASSWORD) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_PASSWORD) is used.
     type: str
   api_token_id:
     description:
       - Name of an API token of O(api_user), for example V(scheduler). Requires O(api_token_secret).
-      - Taken from the environment variable E(PROXMOX_TOKEN_ID) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_TOKEN_ID) is used.
       - With a token, no login request is needed.
     type: str
   api_token_secret:
     description:
       - The secret of the API token.
-      - Taken from the environment variable E(PROXMOX_TOKEN_SECRET) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_TOKEN_SECRET) is used.
     type: str
   validate_certs:
     description:
       - Whether the TLS certificate of O(api_host) must be valid.
       - With V(false), an attacker between the controller and the cluster can read the credentials. For a cluster that
         uses its own certificate authority, set O(ca_path) instead.
-      - Taken from the environment variable E(PROXMOX_VALIDATE_CERTS) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_VALIDATE_CERTS) is used.
     type: bool
     default: true
   ca_path:
     description:
       - File or directory with the CA certificates to trust instead of the system's.
       - Proxmox VE stores the certificate of the cluster's own authority in C(/etc/pve/pve-root-ca.pem).
-      - Taken from the environment variable E(PROXMOX_CA_PATH) when it is not set.
+      - If it is not set, the environment variable E(PROXMOX_CA_PATH) is used.
     type: path
   api_timeout:
     description:
       - Timeout of one request in seconds, from connecting to the end of the response.
-      - With several nodes in O(api_host), the timeout for connecting to a node is 5 seconds as long as there is another
-        node to try.
-      - Taken from the environment variable E(PROXMOX_TIMEOUT) when it is not set.
+      - With several nodes in O(api_host), connecting to a node may take 5 seconds, unless it is the last one.
+      - If it is not set, the environment variable E(PROXMOX_TIMEOUT) is used.
     type: int
     default: 30
 requirements:
   - python >= 3.11
+  - proxmoxer >= 2.0
   - requests
 """
 

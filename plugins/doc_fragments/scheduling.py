@@ -127,9 +127,9 @@ options:
   search_time:
     description:
       - Maximum length of one search for places or for moves, in seconds.
-      - A second stands for 100,000 steps of the search, however long these take. So the result does not depend on
-        the speed of the machine.
-      - New VMs are placed one after the other first. A search only follows if that leaves VMs without a node.
+      - 100,000 steps of the search count as a second, however long they take, so that the result does not depend on the
+        speed of the machine.
+      - New VMs are first placed one after the other. A search follows only if that leaves VMs without a node.
     type: float
     default: 2.0
     version_added: 1.1.0

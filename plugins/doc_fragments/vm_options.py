@@ -185,7 +185,7 @@ options:
     type: str
   hugepages:
     description:
-      - Size in MiB of the huge pages that back the VM's memory.
+      - Size in MiB of the huge pages that back the VM's memory. Only C(root@pam) with its password may set it.
     type: str
     choices: [any, '2', '1024']
   ide:

@@ -75,8 +75,8 @@ total:
   sample: 37
 limited_by:
   description:
-    - The reason for which most nodes reject the next VM. V(cpu), V(memory), V(storage), the name of another plugin, or
-      an error code. Null if counting stopped at 10000.
+    - Why most nodes reject the next VM. V(cpu), V(memory), V(storage), the name of another plugin, or an error code.
+      Null if counting stopped at 10000 VMs.
   returned: success
   type: str
   sample: memory

@@ -11,10 +11,10 @@ module: cluster_rebalance
 short_description: Move guests of a Proxmox VE cluster to repair rules, to balance nodes, or to empty nodes
 version_added: 1.1.0
 description:
-  - Moves guests by a plan that reaches the O(goals) with as few moves as possible. A cluster that meets them needs no
-    move, and the task changes nothing.
-  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). Each moment of the plan respects
-    them, with guests that are being migrated counted on both nodes.
+  - Moves guests by a plan that reaches the O(goals) with as few moves as possible. Does not change a cluster that meets
+    them.
+  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). The plan respects them at every
+    moment. Guests that are being migrated count on both nodes.
   - Moves no guest to a node that M(qemu_scheduler.proxmox.node_drain) keeps free of guests.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan. Its keys are described in the documentation of the plan document.
+  description: The plan. The page on the plan document of this collection describes its keys.
   returned: success, and on failure after the plan was made
   type: dict
 moves:

@@ -109,7 +109,7 @@ vms:
       sample: running
     state:
       description:
-        - What is true of the VM. If several apply, the first of the following.
+        - The state of the VM. If several apply, the first of these.
         - V(failed), it could not be compared. C(error) states why.
         - V(missing), it does not exist. C(error) is set if it could not be placed now.
         - V(unwanted), it exists, but the list or C(surplus) wants it absent.

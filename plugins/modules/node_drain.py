@@ -13,11 +13,11 @@ version_added: 1.1.0
 description:
   - Moves all guests of the nodes to other nodes, by a plan that needs as few moves as possible. Where the other nodes
     are too full, other guests are moved first to make room.
-  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). Each moment of the plan respects
-    them, with guests that are being migrated counted on both nodes.
-  - HA resources are moved by the HA manager, and the task waits until they have arrived.
+  - Uses the placement rules and limits of M(qemu_scheduler.proxmox.qemu_schedule). The plan respects them at every
+    moment. Guests that are being migrated count on both nodes.
+  - The HA manager moves HA resources, and the task waits until they have arrived.
   - Marks the nodes before anything moves. As long as a node is marked, the modules of this collection place no new VM
-    there. The mark is an empty pool named C(drained-node-NODE), visible to everybody in the cluster.
+    there. The mark is an empty pool named C(drained-node-NODE).
   - A guest that cannot be moved stays. It is reported in RV(stuck) with the reason and a cure, and the task fails.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
@@ -32,15 +32,16 @@ options:
   state:
     description:
       - V(drained) empties the nodes and keeps new guests off them.
-      - V(active) moves the guests that were drained from the nodes back, and then removes the marks. Guests that cannot
-        move back stay where they are, with a warning.
+      - V(active) moves the drained guests back to the nodes, and then removes the marks. Guests that cannot move back
+        stay where they are, with a warning.
     type: str
     choices: [drained, active]
     default: drained
   prove:
     description:
-      - Whether a solver checks the plan. The plan then states in C(optimal) whether no plan has fewer moves, in
-        C(moves_lower_bound) the fewest moves of any plan, and in C(impossible) whether there is no complete plan.
+      - Whether a solver compares the plan with the optimum. In the plan, C(optimal) then states whether it is proved
+        that no plan has fewer moves. C(moves_lower_bound) is a number below which no plan has moves, and C(impossible)
+        states whether no plan reaches the goal.
       - Requires the Python package highspy. The solver runs for up to ten seconds.
     type: bool
     default: false
@@ -86,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan. Its keys are described in the documentation of the plan document.
+  description: The plan. The page on the plan document of this collection describes its keys.
   returned: success, and on failure after the plan was made
   type: dict
 moves:

@@ -12,8 +12,8 @@ short_description: Report whether nodes of a Proxmox VE cluster are healthy
 version_added: 1.1.0
 description:
   - Checks for each node that it is online, that the cluster has quorum, that the services of Proxmox VE run, that its
-    storages are active, that its clock agrees with the node that answers, and that its HA manager responds. If the
-    cluster has Ceph, its health is checked as well. Flags such as C(noout) are not a problem.
+    storages are active, that its clock agrees with that of the node that answers, and that its HA manager responds. On
+    clusters with Ceph, also checks the health of Ceph. Flags such as C(noout) are not a problem.
   - Optionally waits until all nodes are healthy, for example after a reboot.
   - Requires C(Sys.Audit) on C(/). Storages are checked with C(Datastore.Audit). What cannot be read is reported in
     C(unchecked), and does not make a node unhealthy.

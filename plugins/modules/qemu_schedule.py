@@ -12,10 +12,11 @@ short_description: Place and create VMs in a Proxmox VE cluster, and explain eac
 version_added: 1.0.0
 description:
   - Chooses the node, the VMID, the storage of each disk and the passthrough devices for each VM, and creates the VM.
-  - Finds an existing VM by O(vmid) or else by O(name). It keeps its node and its VMID. A second run changes nothing.
+  - Finds an existing VM by O(vmid) or else by O(name). The VM keeps its node and its VMID. A second run changes
+    nothing.
   - Decides about all VMs of a task together before it writes anything. Each decision takes the previous ones into
     account.
-  - The options of a VM are those of M(community.proxmox.proxmox_kvm). Omit C(node).
+  - The options of a VM have the names of those of M(community.proxmox.proxmox_kvm). Omit O(node).
   - With O(clusters), chooses among several clusters as well. O(make_room), O(plan_file) and O(apply) are for tasks
     about one cluster.
 author:
@@ -36,24 +37,25 @@ options:
     default: true
   decision_nodes:
     description:
-      - Number of nodes up to which each decision reports every node of the cluster. On a larger cluster it reports the
-        five best nodes, and the rejected nodes by reason.
+      - Maximum number of nodes of a cluster for which each decision reports every node. On a larger cluster it reports
+        the five best nodes, and the rejected nodes by reason.
     type: int
     default: 50
     version_added: 1.1.0
   force:
     description:
-      - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE, 60
-        seconds or C(down) of its O(startup). With a O(timeout) that is not longer, the VM fails and is not changed.
+      - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE,
+        which is 60 seconds or C(down) of its O(startup). O(timeout) must be longer than that. Otherwise the VM fails
+        and is not changed.
     type: bool
     default: false
   make_room:
     description:
-      - Moves other guests if VMs fit nowhere, so that they fit. An empty mapping permits it with the defaults. Without
-        this option no guest is moved, and the error names the moves that would help, if there are any.
+      - Moves other guests to make room for VMs that fit nowhere. An empty mapping permits this with the defaults.
+        Without this option, no guest is moved, and the error names moves that may help, if there are any.
       - Guests move only if all VMs of the task fit afterwards. VMs that no change of the cluster can make fit, such as
         one that is larger than every node, do not count.
-      - In check mode, RV(plan) has the moves. With O(snapshot), no moves are planned.
+      - In check mode, RV(plan) contains the moves. With O(snapshot), no moves are planned.
     type: dict
     version_added: 1.1.0
     suboptions:
@@ -130,22 +132,22 @@ options:
     default: 0
   plan_file:
     description:
-      - File to write the plan to, as JSON, in check mode and otherwise before a VM is created or changed and before a
-        guest is moved. Not written if a VM fails.
-      - The plan contains each VM with its actions, for a new VM the decision, and the moves of O(make_room). It
+      - File to write the plan to, as JSON, also in check mode. It is written before anything changes in the cluster,
+        and is not written if a VM fails.
+      - The plan contains the actions for each VM, the decision about each new VM, and the moves of O(make_room). It
         contains no secrets.
     type: path
     version_added: 1.1.0
   apply:
     description:
-      - A plan to carry out exactly, as a path of a file that was written with O(plan_file), or as RV(vm_plan) of
-        another task, also as JSON text. The VMs and their options must be those that the plan was made for. Secrets are
-        taken from the task.
+      - A plan to carry out exactly. Either the path of a file that was written with O(plan_file), or RV(vm_plan) of
+        another task, also as JSON text. The VMs and their options must be those of the plan. Secrets are taken from the
+        task.
       - The task fails with C(PlanStale) before anything is written if the cluster is no longer as the plan assumes. The
         message states what changed. O(all_or_nothing) is always in force.
-      - A plan that moves guests requires O(make_room). Exactly these moves are made, within its C(parallel), C(bwlimit)
-        and C(timeout), before anything else is done. If one fails, no VM is created.
-      - A plan that was carried out in part is completed. One that was carried out completely changes nothing.
+      - A plan that moves guests requires O(make_room), whose C(parallel), C(bwlimit) and C(timeout) apply. Exactly
+        these moves are made, before anything else. If one fails, no VM is created.
+      - An interrupted plan is completed. Applying a completed plan again changes nothing.
     type: raw
     version_added: 1.1.0
   progress_file:
@@ -359,8 +361,8 @@ vms:
       sample: [db, web]
     host:
       description:
-        - The VM as a host of an inventory. C(groups) are O(host_groups). C(vars) are O(host_vars), C(ansible_user) from
-          O(ciuser), and C(ansible_host) from the first static address in O(ipconfig).
+        - The VM as a host of an inventory. C(groups) contains O(host_groups). C(vars) contains O(host_vars),
+          C(ansible_user) from O(ciuser), and C(ansible_host) from the first static address in O(ipconfig).
       type: dict
       sample: {groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
       version_added: 1.1.0
@@ -393,7 +395,7 @@ vms:
       sample: [MemoryOvercommit]
     limit_broken:
       description:
-        - The limit of its node that the VM exceeds because another scheduler chose the same node at the same time.
+        - The exceeded limit of the node, if another scheduler chose the same node at the same time.
         - Checked only without a shared ledger, see O(reservations).
       type: str
     error:
@@ -562,7 +564,7 @@ nodes:
       type: list
       elements: dict
 plan:
-  description: The plan of moves of O(make_room). Its keys are described in the documentation of the plan document.
+  description: The plan of moves of O(make_room). The page on the plan document of this collection describes its keys.
   returned: when guests were or would be moved
   type: dict
   version_added: 1.1.0
@@ -575,8 +577,8 @@ moves:
   version_added: 1.1.0
 vm_plan:
   description:
-    - What the task is about to do with each VM, and which guests it moves before, as O(plan_file) contains it and
-      O(apply) takes it.
+    - The plan that O(plan_file) writes and O(apply) carries out, with the actions for each VM and the moves of other
+      guests.
     - The page on the plan document of this collection describes its keys.
   returned: in check mode, with O(plan_file) and with O(apply), if no VM failed
   type: dict
