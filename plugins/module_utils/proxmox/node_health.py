@@ -58,7 +58,7 @@ def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
     for number, name in enumerate(names):
         if name not in online:
             raise InvalidRequest(
-                f"name[{number}]: {name!r} is no node of the cluster; its nodes: {known(online, name)}"
+                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(online, name)}"
             )
     shared = NodeHealth("")
     if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):

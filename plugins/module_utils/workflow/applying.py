@@ -79,7 +79,7 @@ class Approved:
             _check_request(vm, asked_of(entry) or {})
             held.append(_held(entry, vm))
         if planned:
-            raise InvalidRequest(f"apply: {planned[0].label} is in the plan, and this task does not ask for it")
+            raise InvalidRequest(f"apply: {planned[0].label} is in the plan, but not in this task")
         surplus = [vm for vm in self.plan.vms if vm.request is None]
         return held + [
             Entry(position, vm_request({"name": vm.name, "vmid": vm.vmid}), "absent", guard=guard)
@@ -119,7 +119,7 @@ def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
     for option in sorted({*before, *asked}):
         if before.get(option) != asked.get(option):
             raise InvalidRequest(
-                f"apply: {option} of {planned.label} is {_shown(asked.get(option))}, and the plan was made for "
+                f"apply: {option} of {planned.label} is {_shown(asked.get(option))}, but the plan was made for "
                 f"{_shown(before.get(option))}; make the plan again",
                 option=option,
             )
@@ -134,7 +134,7 @@ def _held(entry: Entry, planned: PlannedVM) -> Entry:
         return replace(entry, request=_with_drives(request, planned.storages))
     cards = {key: text for key, text in planned.addresses.items() if key.startswith("ipconfig")}
     if cards.keys() != entry.addresses.keys() or planned.addresses.keys() & request.options.keys():
-        raise InvalidRequest(f"apply: the addresses of {planned.label} are not those that the task asks for")
+        raise InvalidRequest(f"apply: the addresses of {planned.label} differ from those of the task")
     request = replace(
         request,
         node=planned.node,

@@ -128,7 +128,7 @@ def _agreed(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | 
     if len(set(named.values())) > 1:
         told = listed([f"{name} for {option}" for option, name in named.items()])
         raise InvalidRequest(
-            f"archive: Proxmox VE restores all disks of a backup to one {what}, requested are {told}, for "
+            f"archive: Proxmox VE restores all disks of a backup to one {what}, but the task names {told}, for "
             f"{entry.label}; move disks with update=true afterwards"
         )
     return next(iter(named.values()), None)

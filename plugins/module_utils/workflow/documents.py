@@ -64,7 +64,7 @@ def unsealed(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
         raise wrong(where, document, "a plan")
     if document.get("format") != kind:
         found = shortened(repr(document.get("format")))
-        raise InvalidRequest(f"{where}: is no plan for this module: format is {found}, expected {kind!r}")
+        raise InvalidRequest(f"{where}: is not a plan for this module: format is {found}, expected {kind!r}")
     if document.get("version") != VERSION:
         raise wrong(f"{where}.version", document.get("version"), f"{VERSION}; make the plan again")
     if "digest" not in document:
@@ -93,7 +93,7 @@ def read_document(source: t.Any, option: str) -> t.Any:
             raise InvalidRequest(f"{option}: {source} is too large for a plan")
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: {reason}") from error
 
 

@@ -24,7 +24,7 @@ def write_json(option: str, dest: str, data: Mapping[str, t.Any]) -> None:
     try:
         path = Path(dest).expanduser()
         if path.exists() and not path.is_file():
-            raise ValueError("it is no plain file")
+            raise ValueError("it is not a regular file")
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:

@@ -48,8 +48,8 @@ def _affinity_tag(where: str, term: AffinityTerm, request: Request) -> str:
         raise invalid(f"{where}.lasting", True, "a rule that is required and has the topology_key node")
     if not selects_request(term.selector, request):
         raise InvalidRequest(
-            f"{where}.lasting: the rule does not select the VM itself, expected one that selects all VMs which are to"
-            " have its tag"
+            f"{where}.lasting: the rule does not select the VM itself, expected one that selects all VMs that get"
+            " its tag"
         )
     name = _name_of(term.selector)
     if not name:

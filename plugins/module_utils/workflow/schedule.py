@@ -173,4 +173,4 @@ def _check_host_vars(entry: Entry) -> None:
     for key in entry.host_vars:
         if not str(key).isidentifier():
             expected = "an identifier of letters, digits and underscores"
-            raise InvalidRequest(f"host_vars: {key!r} of {entry.label} is no variable name, expected {expected}")
+            raise InvalidRequest(f"host_vars: {key!r} of {entry.label} is not a variable name, expected {expected}")

@@ -288,7 +288,7 @@ def read_plan(source: t.Any, option: str) -> VMPlan:
     """Return the plan that an option holds, or that is in the file which it names.
 
     Raises InvalidRequest, which names the option and the key: for another format or version, a key that is missing,
-    unknown or of the wrong type, a VM that is there twice, and a digest that is not the document's.
+    unknown or of the wrong type, a VM that is listed twice, and a digest that is not the document's.
     """
     document = read_document(source, option)
     plan: VMPlan = record(VMPlan, PLAN)(option, unsealed(document, FORMAT, option))
@@ -297,12 +297,12 @@ def read_plan(source: t.Any, option: str) -> VMPlan:
         where = f"{option}.vms[{number}]"
         identity = {key for key in (vm.name, vm.vmid) if key}
         if identity & seen:
-            raise InvalidRequest(f"{where}: {vm.label} is there twice")
+            raise InvalidRequest(f"{where}: {vm.label} is listed twice")
         if vm.actions and (vm.vmid is None or vm.node is None):
             raise InvalidRequest(f"{where}: {vm.label} has actions, but no VMID or no node")
         unknown = sorted(set(vm.after) - {move.id for move in plan.moves})
         if unknown:
-            raise InvalidRequest(f"{where}.after: {unknown[0]} is no move of the plan")
+            raise InvalidRequest(f"{where}.after: {unknown[0]} is not a move of the plan")
         seen |= identity
     check_moves(plan.moves, plan.premises, option)
     check_digest(document, option)

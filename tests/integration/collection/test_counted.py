@@ -84,7 +84,7 @@ def test_host__has_groups_variables_and_how_to_log_in(planner: Controller) -> No
 
 def test_host_vars__are_names_of_variables(planner: Controller) -> None:
     failed = planner.fail("InvalidRequest", name="web-1", host_vars={"http-port": 1}, check=True)
-    assert failed["msg"].startswith("host_vars: 'http-port' of VM \"web-1\" is no variable name")
+    assert failed["msg"].startswith("host_vars: 'http-port' of VM \"web-1\" is not a variable name")
 
 
 def test_capacity__counts_every_vm_of_a_count(planner: Controller) -> None:

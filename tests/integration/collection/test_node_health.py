@@ -84,4 +84,4 @@ def test_node_that_comes_back__ends_the_wait(start: Start, control: Control) -> 
 
 def test_unknown_node__is_named_with_those_that_exist(start: Start, control: Control) -> None:
     failed = control(start(NODES)).fail("InvalidRequest", "node_health_info", name=["pve7"])
-    assert "name[0]: 'pve7' is no node of the cluster; its nodes: pve1, pve2, pve3" in failed["msg"]
+    assert "name[0]: 'pve7' is not a node of the cluster; its nodes: pve1, pve2, pve3" in failed["msg"]

@@ -165,7 +165,7 @@ def test_drain__of_a_node_that_there_is_not(cluster: SimulatedCluster, controlle
     result = drain(controller, name=["pve9"])
 
     assert result["error_code"] == "InvalidRequest"
-    assert result["msg"].startswith("name: 'pve9' is no node; the cluster's nodes: pve1, pve2, pve3")
+    assert result["msg"].startswith("name: 'pve9' is not a node; the cluster's nodes: pve1, pve2, pve3")
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,7 @@ def test_apply__goes_on_where_a_killed_run_has_left_the_plan(
     assert not drain(controller, apply=file)["changed"]
 
 
-def test_apply__brings_guests_back_that_a_killed_run_has_not(
-    cluster: SimulatedCluster, controller: Controller
-) -> None:
+def test_apply__brings_guests_back_that_a_killed_run_has_not(cluster: SimulatedCluster, controller: Controller) -> None:
     before = on(cluster, "pve1")
     drain(controller)
     plan = controller.run("node_drain", check=True, **DRAIN, state="active")["plan"]
@@ -262,7 +260,7 @@ def test_apply__is_refused_for_other_nodes(cluster: SimulatedCluster, controller
 
     result = drain(controller, name=["pve2"], apply=file)
 
-    assert result["msg"] == "apply: the plan is to drain pve1, and this task is to drain pve2"
+    assert result["msg"] == "apply: the plan is to drain pve1, but this task is to drain pve2"
     assert not writes(cluster)
 
 
@@ -304,9 +302,7 @@ def test_drain__stops_after_a_failure_when_it_shall(cluster: SimulatedCluster, c
     assert len(posts(cluster)) == 1
 
 
-def test_drain__names_every_guest_that_stays_after_a_failure(
-    cluster: SimulatedCluster, controller: Controller
-) -> None:
+def test_drain__names_every_guest_that_stays_after_a_failure(cluster: SimulatedCluster, controller: Controller) -> None:
     cluster.set_guest(102, config={"ide2": "local:iso/boot.iso,media=cdrom"})
     cluster.fault(method="POST", path=MIGRATIONS, task_error="migration aborted")
 

@@ -38,7 +38,7 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert stats["qemu_scheduler_plan"] == plan
 
     other = play("provision", {**VMS, "qemu_vms": VMS["qemu_vms"][:1], "provision_apply": str(file)})
-    assert other.last["msg"] == 'apply: VM "db-1" is in the plan, and this task does not ask for it'
+    assert other.last["msg"] == 'apply: VM "db-1" is in the plan, but not in this task'
     provisioned = play("provision", {**VMS, "provision_apply": plan})
     assert provisioned.code == 0, provisioned.output
     assert "changed=1 " in provisioned.output
@@ -67,9 +67,7 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert "changed=0 " in play("teardown", VMS).output
 
 
-def test_drift__fails_a_scheduled_job_and_writes_nothing(
-    cluster: SimulatedCluster, play: Play, tmp_path: Path
-) -> None:
+def test_drift__fails_a_scheduled_job_and_writes_nothing(cluster: SimulatedCluster, play: Play, tmp_path: Path) -> None:
     before = cluster.state()["guests"]
     missing = play("drift", VMS)
     assert missing.code != 0
@@ -113,8 +111,12 @@ def test_plan__is_made_from_a_recording_without_a_cluster(play: Play, tmp_path: 
     recording = tmp_path / "cluster.json"
     task = {"qemu_scheduler.proxmox.cluster_snapshot_info": {"dest": str(recording)}}
     assert play([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]).code == 0
-    planned = play("plan", {**VMS, "qemu_options": {**VMS["qemu_options"], "api_host": "nowhere.invalid"}},
-                   "-e", f"provision_snapshot={recording}")
+    planned = play(
+        "plan",
+        {**VMS, "qemu_options": {**VMS["qemu_options"], "api_host": "nowhere.invalid"}},
+        "-e",
+        f"provision_snapshot={recording}",
+    )
     assert planned.code == 0, planned.output
     assert re.search(r"web-1 +create\+start +pve4", planned.output)
     shapes = [{"name": "s", "memory": 8192}]
@@ -160,8 +162,12 @@ def test_page__is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path)
 
 def test_mistake__is_told_once_and_without_the_nodes(play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    run = play("plan", {"qemu_vms": [{"name": "web-1", "clone": "debain-13"}], "provision_explain": False},
-               "-e", f"provision_page={page}")
+    run = play(
+        "plan",
+        {"qemu_vms": [{"name": "web-1", "clone": "debain-13"}], "provision_explain": False},
+        "-e",
+        f"provision_page={page}",
+    )
     assert run.code != 0
     shown = run.output.partition("Check that no VM failed")[0]
     assert shown.count("TemplateNotFound") == 1, shown

@@ -142,7 +142,7 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
             {"rolling_maintenance_progress_file": "/no/such/progress.json"},
             "Destination directory /no/such does not exist",
         ),
-        ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is no node of the cluster"),
+        ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is not a node of the cluster"),
     ],
 )
 def test_mistake__is_found_before_guests_move(

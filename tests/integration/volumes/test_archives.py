@@ -109,8 +109,10 @@ def test_latest_backup__is_restored_once_with_what_the_task_changes(
     assert applied["vms"][0]["storages"] == planned["vms"][0]["storages"]
     result = controller.schedule(**asked)
     assert (result["vms"][0]["actions"], result["vms"][0]["status"]) == (["restore", "start"], "running")
-    assert result["vms"][0]["storages"] == planned["vms"][0]["storages"] == dict.fromkeys(
-        ["ide2", "scsi0", "scsi1"], result["vms"][0]["storages"]["scsi0"]
+    assert (
+        result["vms"][0]["storages"]
+        == planned["vms"][0]["storages"]
+        == dict.fromkeys(["ide2", "scsi0", "scsi1"], result["vms"][0]["storages"]["scsi0"])
     )
     config = restored(cluster, result)
     shown = {key: config[key] for key in ("name", "memory", "cores", "description")}
@@ -198,7 +200,7 @@ def test_backup__is_restored_where_it_can_be_read_and_fits(controller: Controlle
         (
             {"archive": "170", "storage": "ceph", "scsi": {"scsi0": {"storage": "thick"}}},
             "InvalidRequest",
-            "restores all disks of a backup to one storage, requested are ceph for storage and thick for scsi0",
+            "restores all disks of a backup to one storage, but the task names ceph for storage and thick for scsi0",
         ),
     ],
 )

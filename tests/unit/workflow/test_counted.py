@@ -71,7 +71,7 @@ def test_count__keeps_the_other_options_and_the_order() -> None:
         ({"name": "web-{n}", "count": -1}, "vms[0].count: -1 is not possible, expected 0 to 1000"),
         ({"name": "web-{n}", "count": 1001}, "vms[0].count: 1001 is not possible, expected 0 to 1000"),
         ({"name": "web-{n}", "count": 1, "count_start": -1}, "vms[0].count_start: -1 is not possible"),
-        ({"name": "web-{n}", "count": 1, "vmid": 100}, "vms[0].vmid: 100 is one VMID, expected none with count"),
+        ({"name": "web-{n}", "count": 1, "vmid": 100}, "vms[0].vmid: 100 cannot be combined with count"),
         ({"name": "web-{n}"}, "vms[0].count: is missing"),
         ({"name": "web", "surplus": "absent"}, "vms[0].surplus: 'absent' requires count"),
         ({"name": "web", "count_start": 1}, "vms[0].count_start: 1 requires count"),

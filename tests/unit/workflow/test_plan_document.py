@@ -60,12 +60,12 @@ def test_plan_document__has_the_keys_that_its_page_tells() -> None:
     ("path", "value", "message"),
     [
         (("version",), 2, "apply.version: 2 is not possible, expected 1"),
-        (("format",), "x", "apply: is no plan for this module: format is 'x'"),
+        (("format",), "x", "apply: is not a plan for this module: format is 'x'"),
         (("moves", 0, "to"), 5, "apply.moves[0].to: 5 is not possible, expected a text"),
         (("moves", 0, "how"), "fly", "apply.moves[0].how: 'fly' is not possible, expected one of live"),
         (("moves", 0, "speed"), 5, "apply.moves[0].speed: is not a key of this version"),
         (("moves", 1, "id"), 1, "apply.moves: two have the same id"),
-        (("moves", 1, "after"), [7], "apply.moves: 2 waits for 7, which there is not"),
+        (("moves", 1, "after"), [7], "apply.moves: 2 waits for 7, which is not a move of the plan"),
         (("moves", 0, "after"), [2], "apply.moves: [1, 2] wait for each other"),
         (("moves", 0, "memory"), -1, "apply.moves[0].memory: -1 is not possible"),
         (("nodes", "pve2", "peak"), None, "apply.nodes.pve2.peak: None is not possible, expected a mapping"),
@@ -115,7 +115,7 @@ def test_a_file_without_a_plan__is_refused(tmp_path: Path, text: str) -> None:
 
 def test_plan_as_json_text__is_read() -> None:
     assert read_plan(json.dumps(document()), "apply") == plan_of(document(), "apply")
-    with pytest.raises(InvalidRequest, match=r"^apply: cannot read .{99,110}\.\.\.: it is no JSON$"):
+    with pytest.raises(InvalidRequest, match=r"^apply: cannot read .{99,110}\.\.\.: it is not JSON$"):
         read_plan(str(document()), "apply")
 
 

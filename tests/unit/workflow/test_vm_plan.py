@@ -103,20 +103,20 @@ def test_plan__has_the_keys_that_its_page_tells() -> None:
     ("path", "value", "message"),
     [
         ((), None, "apply: None is not possible, expected a plan"),
-        ((), {"vms": []}, "apply: is no plan for this module: format is None"),
-        (("format",), plan_document.FORMAT, "apply: is no plan for this module: format is 'qemu_scheduler"),
+        ((), {"vms": []}, "apply: is not a plan for this module: format is None"),
+        (("format",), plan_document.FORMAT, "apply: is not a plan for this module: format is 'qemu_scheduler"),
         (("version",), 2, "apply.version: 2 is not possible, expected 1"),
         (("vms",), {}, "apply.vms: {} is not possible, expected a list"),
         (("vms", 0), "web-1", "apply.vms[0]: 'web-1' is not possible, expected a mapping"),
         (("vms", 0, "vmid"), 99, "apply.vms[0].vmid: 99 is not possible, expected a VMID from 100"),
         (("vms", 0, "vmid"), None, 'apply.vms[0]: VM "web-1" has actions, but no VMID or no node'),
-        (("vms", 0, "vmid"), 105, 'apply.vms[1]: VM "old-1" is there twice'),
+        (("vms", 0, "vmid"), 105, 'apply.vms[1]: VM "old-1" is listed twice'),
         (("vms", 0, "actions"), ["destroy"], "apply.vms[0].actions[0]: 'destroy' is not possible, expected"),
         (("vms", 0, "addresses"), {"args": "-x"}, "apply.vms[0].addresses: ['args'] is not possible, expected ip"),
         (("vms", 0, "template", "node"), 5, "apply.vms[0].template.node: 5 is not possible, expected a text"),
         (("vms", 0, "speed"), 5, "apply.vms[0].speed: is not a key of this version"),
         (("vms", 1, "changes", "cores"), 5, "apply.vms[1].changes.cores: 5 is not possible, expected a mapping"),
-        (("vms", 0, "after"), [2], "apply.vms[0].after: 2 is no move of the plan"),
+        (("vms", 0, "after"), [2], "apply.vms[0].after: 2 is not a move of the plan"),
         (("moves", 0, "after"), [1], "apply.moves: [1] wait for each other"),
         (("moves", 0, "together"), [301], "apply.assumes.guests: lacks 301, which is moved"),
         (("vms", 0, "node"), "pve3", "apply.digest: is not that of the plan, which was changed after it was made"),
@@ -150,10 +150,10 @@ def test_entries__are_held_to_the_plan() -> None:
 @pytest.mark.parametrize(
     ("bodies", "message"),
     [
-        ([{**WEB, "memory": 4096}, OLD], 'apply: memory of VM "web-1" is 4096, and the plan was made for 2048'),
-        ([{**WEB, "tags": ["x"]}, OLD], """apply: tags of VM "web-1" is ['x'], and the plan was made for unset"""),
-        ([WEB, {**OLD, "state": "present"}], 'apply: state of VM "old-1" is present, and the plan was made for absent'),
-        ([WEB], 'apply: VM "old-1" is in the plan, and this task does not ask for it'),
+        ([{**WEB, "memory": 4096}, OLD], 'apply: memory of VM "web-1" is 4096, but the plan was made for 2048'),
+        ([{**WEB, "tags": ["x"]}, OLD], """apply: tags of VM "web-1" is ['x'], but the plan was made for unset"""),
+        ([WEB, {**OLD, "state": "present"}], 'apply: state of VM "old-1" is present, but the plan was made for absent'),
+        ([WEB], 'apply: VM "old-1" is in the plan, but not in this task'),
         ([WEB, OLD, {"name": "new"}], 'apply: VM "new" is not in the plan'),
         ([WEB, OLD, {"name": "surplus-3"}], 'apply: VM "surplus-3" is not in the plan'),
     ],
@@ -170,7 +170,7 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed["vms"][0]["addresses"]["ipconfig1"] = "ip=dhcp"
     changed = sealed(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
-    with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" are not those that the task asks for'):
+    with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those of the task'):
         Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), Guard())
 
 

@@ -112,7 +112,7 @@ class Drain:
         there = {node.name for node in snapshot.nodes}
         for name in self._names:
             if name not in there:
-                raise InvalidRequest(f"name: {name!r} is no node; the cluster's nodes: {known(there, name)}")
+                raise InvalidRequest(f"name: {name!r} is not a node; the cluster's nodes: {known(there, name)}")
         self._marked = frozenset(node.name for node in snapshot.nodes if node.drained) & set(self._names)
         if not self.active:
             for name in self._names:

@@ -141,7 +141,7 @@ def check_moves(moves: Sequence[Move], premises: Premises, where: str) -> None:
     for move in moves:
         unknown = sorted(waits[move.id] - waits.keys())
         if unknown:
-            raise InvalidRequest(f"{where}.moves: {move.id} waits for {unknown[0]}, which there is not")
+            raise InvalidRequest(f"{where}.moves: {move.id} waits for {unknown[0]}, which is not a move of the plan")
     while waits:
         free = {number for number, after in waits.items() if not after & waits.keys()}
         if not free:

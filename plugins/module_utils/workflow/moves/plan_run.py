@@ -102,7 +102,7 @@ class PlanRun:
             sight = self._looked()
         wanted = in_words(sight.goals)
         if plan.goal != wanted and sight.goals != Goals():
-            raise InvalidRequest(f"apply: the plan is to {plan.goal}, and this task is to {wanted}")
+            raise InvalidRequest(f"apply: the plan is to {plan.goal}, but this task is to {wanted}")
         rest = rest_of(plan, premises, sight.state)
         changed = changes_since(rest.plan, rest.premises, rest.state)
         if changed:

@@ -116,7 +116,7 @@ class RoomMaker:
         """
         options, access = self._options, self._access
         if options is None:
-            raise InvalidRequest("apply: guests move by this plan, which the task does not permit: set make_room")
+            raise InvalidRequest("apply: this plan moves guests, expected a task with make_room")
         access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
         exactly = replace(options, apply=approved.document)
         look = live_look(access, lambda snapshot: Goals())

@@ -176,7 +176,7 @@ def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) 
     if start is not None:
         check_range(f"{where}count_start", start, 0)
     if body.get("vmid") is not None:
-        raise InvalidRequest(f"{where}vmid: {body['vmid']} is one VMID, expected none with count; see vmid_range")
+        raise InvalidRequest(f"{where}vmid: {body['vmid']} cannot be combined with count; use vmid_range")
     if len(_NUMBER.findall(name or "")) != 1:
         raise InvalidRequest(
             f"{where}name: {name!r} has no place for the number; with count, expected one {{n}}, for example web-{{n}} "
