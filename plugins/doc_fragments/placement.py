@@ -34,7 +34,8 @@ options:
     version_added: 1.1.0
   vmid_range:
     description:
-      - The VMIDs to choose from, both ends included, for example V(100-150). The lowest free one is used.
+      - The VMIDs to choose from, both ends included, for example V(100-150) or V(100-150,200). The lowest free one is
+        used.
     type: str
   vmid_regex:
     description:

@@ -145,7 +145,7 @@ class PluginFailed(CollectionError):
 
 
 class ConnectionFailed(CollectionError):
-    """Proxmox could not be reached, did not respond in time or not like its API, or its certificate was not trusted.
+    """Proxmox could not be reached, did not respond in time, sent an invalid response, or has an untrusted certificate.
 
     Cure: check C(api_host), C(api_port) and C(api_timeout). For a private CA, set C(ca_path).
     """

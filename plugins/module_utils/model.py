@@ -19,16 +19,14 @@ VMID_MIN = 100
 VMID_MAX = 999_999_999
 
 OFF = frozenset({"stopped", "unknown"})
-"""The statuses of guests that use no CPU or memory of their node, as far as is known. QEMU has many words for the
-others.
+"""The statuses of guests that use no CPU or memory of their node, as far as is known. QEMU has many statuses for other
+guests.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """The placement rules of a request. Proxmox stores none of them but the HA rule; the fields are those of
-    Request.
-    """
+    """The placement rules of a request, with the fields of Request. Proxmox stores only the HA rule."""
 
     affinity: tuple[AffinityTerm, ...] = ()
     topology_spread: tuple[SpreadConstraint, ...] = ()
@@ -93,12 +91,12 @@ class Node:
 class Guest:
     """One VM (kind C(qemu)) or container (kind C(lxc)) that exists, is being created, or is assumed.
 
-    name is None while Proxmox does not show it yet. status is the word of Proxmox (running, stopped, paused, unknown,
-    ...), or C(assumed) for a VM that is decided and not yet shown by the cluster. storage_pending maps (storage, node)
-    to bytes that this guest will take and that the storage does not yet count as used; devices are those on its node,
-    as (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for
-    VMs that a run requests or has decided. ha_state is the HA manager's word for what it does with the guest, empty if
-    it does not manage the guest.
+    name is None while Proxmox does not show it yet. status is that of Proxmox (running, stopped, paused, unknown, ...),
+    or C(assumed) for a VM that is decided and not yet shown by the cluster. storage_pending maps (storage, node) to
+    bytes that this guest will take and that the storage does not yet count as used; devices are those on its node, as
+    (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for VMs
+    that a run requests or has decided. ha_state is the state of the guest in the HA manager, empty if it does not
+    manage the guest.
     """
 
     vmid: int
@@ -133,8 +131,8 @@ class Guest:
 class Storage:
     """One storage as one node sees it. A shared storage appears once per node, with the same total and used.
 
-    content holds the words of Proxmox (images, rootdir, iso, import, ...); active is False if it is disabled or
-    unreachable.
+    content contains the content types of Proxmox (images, rootdir, iso, import, ...); active is False if it is disabled
+    or unreachable.
     """
 
     name: str
@@ -149,7 +147,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One passthrough device of a resource mapping on one node.
+    """One passthrough device of a resource mapping on one node. driver is C(pci) or C(usb).
 
     id is unique on the node (the PCI address or USB path); capacity is how many VMs it can serve at once (1, or the
     number of available instances of an mdev type); attributes are those that constraints may refer to. fault is the
@@ -328,9 +326,9 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One node expression in the words of Kubernetes.
+    """One node expression as in Kubernetes.
 
-    operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight only matters in preferences.
+    operator: In, NotIn, Exists, DoesNotExist, Gt, Lt. weight (1..100) counts only in preferences.
     """
 
     key: str
@@ -402,7 +400,7 @@ class HAIntent:
 
 @dataclass(frozen=True, slots=True)
 class GangRef:
-    """The group of a VM: at least min_available of its members are placed together, or none is."""
+    """The group of a VM: at least min_available of its members (0: all) are placed together, or none is."""
 
     name: str
     min_available: int = 0
@@ -410,7 +408,7 @@ class GangRef:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One VM that the user asks for.
+    """One VM that the user requests.
 
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
     sockets) if that is more. memory is in bytes. vmid is set if the user fixed it. running tells whether the VM will
@@ -489,8 +487,8 @@ class Decision:
     """The outcome for one request that could be placed.
 
     storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will
-    take there. template is the guest to clone from, if any. score is that of the node. turn is the number of the
-    decision among those that its scheduler made.
+    take there. template is the guest to clone from, if any. score (0..100) is that of the node. turn is the number of
+    the decision among those of its scheduler.
     """
 
     request: Request

@@ -18,18 +18,18 @@ from .model import GIB, Guest, Node, Request, Snapshot
 
 
 def node(name: str, cores: int = 8, gib: float = 32, **fields: t.Any) -> Node:
-    """A node with so many logical CPUs and so much memory; fields are those of model.Node."""
+    """A node with this many logical CPUs and GiB of memory; fields are those of model.Node."""
     return Node(name, cores=cores, memory=int(gib * GIB), **fields)
 
 
 def guest(vmid: int, node: str, cores: float = 1, gib: float = 1, **fields: t.Any) -> Guest:
-    """A running VM called C(vm-VMID); fields are those of model.Guest."""
+    """A running VM called C(vm-VMID), with this many vCPUs and GiB of memory; fields are those of model.Guest."""
     fields = {"name": f"vm-{vmid}", "status": "running", **fields}
     return Guest(vmid, node=node, cores=cores, memory=int(gib * GIB), **fields)
 
 
 def vm(name: str = "new", cores: float = 1, gib: float = 1, **fields: t.Any) -> Request:
-    """A requested VM; fields are those of model.Request."""
+    """A requested VM with this many vCPUs and GiB of memory; fields are those of model.Request."""
     return Request(name, cores=cores, memory=int(gib * GIB), **fields)
 
 
@@ -37,8 +37,8 @@ class Placed:
     """The outcome for one VM.
 
     Attributes:
-        node: where it goes; None when no node took it.
-        message: the sentence that the user reads.
+        node: the name of the chosen node; None if no node is feasible.
+        message: the decision or the error in one sentence.
         outcome: the complete outcome.
     """
 

@@ -13,11 +13,11 @@ description:
   - An event is sent when a problem begins, not each time that it is seen. The first reading sends an event for each
     problem that exists at that time.
   - Each event has a C(type). The page events in the documentation lists the types and the keys of each.
-  - If capacity, rules or O(vms) cannot be checked, an event of the type C(check_failed) tells why, and the other checks
-    go on.
+  - If capacity, rules or O(vms) cannot be checked, an event of the type C(check_failed) states why. The other checks
+    continue.
   - A reading is one request, and one to three more if rules are watched on a cluster that uses HA. Comparing O(vms)
-    costs about one request per VM. If capacity or rules look other than before, the nodes where guests changed
-    recently are asked whether that is so.
+    costs about one request per VM. If capacity or rules seem to have changed, the nodes where guests changed
+    recently are read as well.
 options:
   interval:
     description: Time between two readings, in seconds.

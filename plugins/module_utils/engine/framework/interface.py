@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a plugin is made of: the extension points, its settings, and what it works on during a scheduling cycle.
 
-The extension points stand in the order in which a request passes them. C(PreEnqueue) and C(QueueSort) belong to the
+The extension points are in the order in which a request passes them. C(PreEnqueue) and C(QueueSort) belong to the
 queue; C(PreFilter), C(Filter), C(PostFilter), C(Score), C(NormalizeScore), the VMID point, C(Reserve) and C(Permit) to
 the scheduling cycle. A plugin is a class that inherits from one or several of these interfaces; it never knows the
 scheduler or another plugin.
@@ -40,8 +40,8 @@ class Event(enum.Enum):
 
 
 class Subject(enum.Enum):
-    """Data that is read only if a plugin asks for it, as each costs API requests. Nodes, guests and storages are always
-    read.
+    """Data that is read only if a plugin names it in C(reads), because it costs API requests. Nodes, guests and
+    storages are always read.
     """
 
     BRIDGES = "bridges"
@@ -63,8 +63,9 @@ class Plugin(abc.ABC):
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. If only plugins of Category.STORAGE and Category.PLACEMENT reject the
             nodes, the error is NoStorageAvailable.
-        selective: whether only those VMs of a run can make it accept a request that the request's own rules select.
-        reads: what it needs besides nodes, guests and storages. What no plugin needs is not read from Proxmox VE.
+        selective: whether a request that it rejected can fit only after a VM was placed that the request's own rules
+            select.
+        reads: the data that it needs besides nodes, guests and storages.
         policy: the settings that all plugins of the profile share. Set before the plugin is called.
         sets: the values that this plugin's config sets in the policy, by attribute of the policy.
     """
@@ -98,11 +99,11 @@ def concerns(plugin: Plugin, request: Request) -> bool:
 
 
 class PreEnqueuePlugin(Plugin):
-    """May hold a request out of the active queue."""
+    """Can hold a request back before it enters the active queue."""
 
     @abc.abstractmethod
     def pre_enqueue(self, request: Request) -> Status | None:
-        """The status that holds the request back; None lets it in."""
+        """Return the status that holds the request back, or None. Raises InvalidRequest as in Plugin."""
 
 
 class QueueSortPlugin(Plugin):
@@ -125,8 +126,8 @@ class PreFilterPlugin(Plugin):
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         """Store what Filter and Score need in C(state[self.name]).
 
-        SKIP skips this plugin's Filter and Score, SKIP_FILTER or SKIP_SCORE one of them; another status refuses every
-        node.
+        Return None, SKIP to skip this plugin's Filter and Score, SKIP_FILTER or SKIP_SCORE to skip one of them, or a
+        status that rejects every node. now is the time in seconds, on the clock of Request.created.
         """
 
 
@@ -135,7 +136,7 @@ class FilterPlugin(Plugin):
 
     @abc.abstractmethod
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        """None if the node is suitable, else the status with the reason."""
+        """Return None if the node is suitable, else the status with the reason."""
 
 
 class PostFilterPlugin(Plugin):
@@ -145,10 +146,10 @@ class PostFilterPlugin(Plugin):
     def post_filter(
         self, request: Request, cluster: ClusterState, refusals: Mapping[str, Mapping[str, Status]]
     ) -> Mapping[str, t.Any]:
-        """Return findings by key. C(summary), if it is among them, ends the error message: one sentence that says what
-        would have to change.
+        """Return findings by key. The error message ends with C(summary), if present: one sentence that states what
+        would make the VM fit.
 
-        refusals has, for each node, the statuses of all plugins that refuse it, not only of the first.
+        refusals maps each node to the statuses of all plugins that reject it, by the name of the plugin.
         """
 
 
@@ -156,15 +157,16 @@ class ScorePlugin(Plugin):
     """Gives one node a number; more is better.
 
     Attributes:
-        weight: the weight when the plugin config gives none.
-        bounded: promises that score returns values within 0..100. Scores in any other unit are normalized.
+        weight: the default weight.
+        bounded: whether score returns only values within 0..100, which are not normalized.
     """
 
     weight: t.ClassVar[float] = 1.0
     bounded: t.ClassVar[bool] = False
 
     @abc.abstractmethod
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float: ...
+    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+        """Return a number in any unit, or within 0..100 if the plugin is bounded. More is better."""
 
     def normalize(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
@@ -196,7 +198,7 @@ class ReservePlugin(Plugin):
     @abc.abstractmethod
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         """Write what the request takes into draft. It counts as soon as the decision is assumed, and is released with
-        it.
+        it. Return None, or a status that rejects the request.
         """
 
 
@@ -211,11 +213,11 @@ class PermitPlugin(Plugin):
         waiting: Requests,
         failed: Requests,
     ) -> Status | None:
-        """placed: the requests that this run has placed so far, this one included; waiting: those that may still be
-        placed; failed: those that could not be placed, or are held back.
+        """Return None, WAIT, or a status that rejects the decision.
 
-        A request that got WAIT is checked again when no other request is left to decide. If it is still not permitted,
-        its decision is taken back.
+        placed are the requests that this run has placed so far, this one included; waiting those that may still be
+        placed; failed those that could not be placed, or are held back. After WAIT, permit is called again when no
+        other request is left to decide. If it still does not return None, the decision is taken back.
         """
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status with which a plugin answers: a code of kube-scheduler, the plugin, and the reason for the user."""
+"""The status that a plugin returns: a code of kube-scheduler, the plugin, and the reason for the user."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Shortage(t.NamedTuple):
 
 
 class Status(t.NamedTuple):
-    """A plugin's answer. The plain success is C(None).
+    """What a plugin returns. None means success.
 
     Attributes:
         reason: completes the sentence "3 node(s) ..."; equal for all nodes that fail in the same way.
         detail: the facts of this node ("26.0 of 32.0 GiB would be used"), or empty.
         shortages: the missing amounts, if these are all that the node lacks.
-        until: the time at which the answer changes by itself, in seconds on the clock of Request.created; None if it
+        until: the time at which the verdict changes by itself, in seconds on the clock of Request.created; None if it
             does not.
-        plugin, category: the name and the category of the plugin that answers. The framework fills them in.
+        plugin, category: the name and the category of the plugin. The framework sets them.
     """
 
     code: Code
@@ -78,12 +78,12 @@ class Status(t.NamedTuple):
 
 
 def unschedulable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
-    """Reject a node; a change in the cluster may help."""
+    """Reject a node. A change in the cluster may help. reason and detail are those of Status."""
     return Status(Code.UNSCHEDULABLE, reason, detail, () if shortage is None else (shortage,))
 
 
 def unresolvable(reason: str, detail: str = "", shortage: Shortage | None = None) -> Status:
-    """Reject a node for good: no change of the cluster's guests can help."""
+    """Reject a node for good: no change in the cluster can help, so the run does not wait for one."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason, detail, () if shortage is None else (shortage,))
 
 

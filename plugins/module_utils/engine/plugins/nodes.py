@@ -89,7 +89,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Keeps the nodes for which every required expression holds. Scores the weights of the preferred expressions that
     hold: 100 for the node where they sum up to most, 0 where none holds.
 
-    Expressions are about the labels that C(nodes) gives; C(node) is the name of the node itself.
+    Expressions refer to the labels in C(nodes). The label C(node) is the name of the node.
     """
 
     name = "NodeAffinity"
@@ -179,8 +179,8 @@ NO_BRIDGE = "didn't have bridge '{}'"
 class NetworkBridge(FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
-    Proxmox itself creates such a VM and only fails to start it. Off by default, as it costs a call per node each time;
-    a node whose bridges could not be read is accepted.
+    Proxmox creates such a VM, but cannot start it. Off by default, because it costs one API request per node. A node
+    whose bridges cannot be read is accepted.
     """
 
     name = "NetworkBridge"

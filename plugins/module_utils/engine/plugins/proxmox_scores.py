@@ -46,7 +46,7 @@ class ProxmoxStatic(ScorePlugin):
 
     name = "ProxmoxStatic"
     enabled = False
-    settings = {"ha_only": Setting("bool", False, "count only the guests that the HA manager looks after")}
+    settings = {"ha_only": Setting("bool", False, "count only HA resources")}
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         """The part of the memory that would be used; CPU and the other nodes come in when all are compared."""

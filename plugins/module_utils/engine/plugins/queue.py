@@ -69,7 +69,7 @@ DELAYED = "had to wait for the delay of {:g} s"
 class Delay(PreFilterPlugin):
     """Holds back a VM whose context has C(delay) until that many seconds have passed since the request was made.
 
-    If the run may wait so long (C(wait_for_capacity)), it places the VM when the delay is over.
+    If C(wait_for_capacity) is long enough, the run places the VM when the delay is over.
     """
 
     name = "Delay"

@@ -19,7 +19,7 @@ class Random(ScorePlugin):
     enabled = False
     bounded = True
     events = frozenset({Event.NODE})
-    settings = {"seed": Setting("int", 0, "another seed gives another, equally repeatable, choice")}
+    settings = {"seed": Setting("int", 0, "a different seed gives a different, equally repeatable choice")}
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         text = f"{self.config['seed']}/{request.name}/{node.name}"

@@ -18,10 +18,10 @@ class Utilization(ScorePlugin):
     default.
 
     The weighted mean of measured CPU use, memory use and pressure. Pressure is the fraction of time in which tasks on
-    the node waited for CPU, memory or disk, the highest of the three, over the last five minutes. Reading it takes one
-    call per node and Sys.Audit there. A node that does not report it, as before Proxmox VE 9, is scored by CPU and
-    memory only. Decided VMs that the measured use cannot include yet count with their full size, so that one run does
-    not place all VMs on the same idle node.
+    the node waited for CPU, memory or disk, the highest of the three, over the last five minutes. Reading it costs one
+    API request per node and requires Sys.Audit there. A node that does not report it, as before Proxmox VE 9, is scored
+    by CPU and memory only. Decided VMs that the measured use cannot include yet count with their full size, so that one
+    run does not place all VMs on the same idle node.
     """
 
     name = "Utilization"

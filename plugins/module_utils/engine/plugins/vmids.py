@@ -16,7 +16,7 @@ RANGE_KEY = "vmid.qemu-scheduler/range"
 class Range(VMIDPlugin):
     """The lowest free VMID in C(vmid_range), or in the context key C(vmid.qemu-scheduler/range).
 
-    Written C(100-150), both ends included.
+    A range is written C(100-150), both ends included; several are separated by commas, as in C(100-150,200).
     """
 
     name = "Range"

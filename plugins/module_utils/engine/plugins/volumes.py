@@ -46,7 +46,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
 
     A drive that names its storage needs that one; a drive that names none, or a storage class, gets the storage with
     the most space left. Bytes of other decisions count. A shared storage is counted once for the cluster. The run does
-    not wait for a drive that even the empty storage could not hold. A drive that is smaller than its image is an error.
+    not wait for a drive that is larger than the empty storage. A drive that is smaller than its image is an error.
     """
 
     name = "VolumeBinding"
