@@ -78,15 +78,15 @@ def show_vms(cluster: SimulatedCluster, env: dict[str, str]) -> None:
     before, page = set(cluster.state()["guests"]), BUILD / "demo.html"
     given = ["-e", f"@{VMS.relative_to(CHECKOUT)}"]
 
-    title("1. Place and create six VMs", "Which node, VMID and storage each gets, and why, is in the table.")
+    title("1. Place and create six VMs", "The table shows the node, VMID and storage of each VM, and why.")
     play("provision", env, given, "-e", f"provision_page={page}")
     created = set(cluster.state()["guests"]) - before
 
-    title("2. The same again", "The VMs are there, so nothing is to be done: changed=0.")
+    title("2. Run it again", "The VMs exist, so nothing changes: changed=0.")
     if "changed=0" not in play("provision", env, given):
         raise DemoFailed("the second run changed something")
 
-    title("3. Remove them", "The same file of VMs says which.")
+    title("3. Remove them", "The same file lists the VMs.")
     play("teardown", env, given)
     if set(cluster.state()["guests"]) != before:
         raise DemoFailed("what was created was not what was removed")
@@ -97,7 +97,7 @@ def show_vms(cluster: SimulatedCluster, env: dict[str, str]) -> None:
         f"The VMs of this demo:\n    {VMS.relative_to(CHECKOUT)}\n"
         "Empty a node for maintenance:\n    make demo-drain\n"
         "On a cluster of your own, set PROXMOX_HOST, PROXMOX_USER, PROXMOX_TOKEN_ID and PROXMOX_TOKEN_SECRET,\n"
-        "and look before you create:\n    ansible-playbook qemu_scheduler.proxmox.plan -e @vms.yml"
+        "and show the plan before you create anything:\n    ansible-playbook qemu_scheduler.proxmox.plan -e @vms.yml"
     )
 
 
@@ -124,8 +124,8 @@ def show_drain(cluster: SimulatedCluster, env: dict[str, str]) -> None:
 
     title("What next")
     print(
-        f"The page of step 2, with all moves and what they did to the nodes:\n    {page}\n"
-        "Upgrade or reboot node after node, each drained meanwhile:\n"
+        f"The page of step 2, with all moves and their effect on the nodes:\n    {page}\n"
+        "Upgrade or reboot one node after the other, each drained meanwhile:\n"
         "    ansible-doc -t role qemu_scheduler.proxmox.rolling_maintenance"
     )
 

@@ -16,7 +16,7 @@ description:
     nothing.
   - Decides about all VMs of a task together before it writes anything. Each decision takes the previous ones into
     account.
-  - The options of a VM have the names of those of M(community.proxmox.proxmox_kvm). Omit O(node).
+  - The options of a VM are named as in M(community.proxmox.proxmox_kvm). Omit O(node).
   - With O(clusters), chooses among several clusters as well. O(make_room), O(plan_file) and O(apply) are for tasks
     about one cluster.
 author:
