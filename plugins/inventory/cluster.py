@@ -87,7 +87,7 @@ notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
   - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses, per source,
     cluster and user. It keeps no configuration that could not be read, and no agent that did not answer. If an option
-    asks for something that the cache lacks, everything is read again, so that it is of the same moment.
+    needs data that the cache lacks, the plugin reads everything again, so that all data is of the same time.
   - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
     that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
     not see the tasks of other users, and reads the guests of every node.

@@ -12,9 +12,9 @@ short_description: Record a Proxmox VE cluster for offline decisions
 version_added: 1.0.0
 description:
   - Reads everything that a placement decision may depend on, and returns the API responses by path.
-  - Every module of this collection that decides accepts the recording as
-    O(qemu_scheduler.proxmox.qemu_schedule#module:snapshot). Use it to reproduce a decision without the cluster, or
-    attach it to a bug report.
+  - M(qemu_scheduler.proxmox.qemu_schedule), M(qemu_scheduler.proxmox.capacity_info),
+    M(qemu_scheduler.proxmox.fleet_info) and M(qemu_scheduler.proxmox.vmid_pick) accept the recording as C(snapshot).
+    Use it to reproduce a decision without the cluster, or attach it to a bug report.
   - The recording contains the names of nodes, guests, storages and pools. It contains no passwords, SSH keys or tokens.
 author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
