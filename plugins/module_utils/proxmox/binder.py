@@ -22,7 +22,7 @@ from .api.failures import AnswerLost, VMIDTaken
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .leftovers import Leftovers, Making
-from .lifecycle import LOOK_FOR, identity_of, unfenced
+from .lifecycle import LOOK_FOR, unfenced
 from .making import (
     Adjust,
     Adjustment,
@@ -97,9 +97,11 @@ class Binder(Leftovers):
         if later or resizes:
             config = self._config_of(making)
             growing, kept = _growing(resizes or {}, config)
-            adjustment = Adjustment(later, growing)
             ending = self._removed_if_this_fails(
-                making, identity_of(config), lambda: self._adjust(node, making.vmid, adjustment, ending)
+                making,
+                config,
+                lambda: Adjustment(later, growing),
+                lambda adjustment: self._adjust(node, making.vmid, adjustment, ending),
             )
         return self._ended(making, result, ending, kept, running=request.running)
 
@@ -219,8 +221,9 @@ class Binder(Leftovers):
             config = self._config_of(making)
             ending = self._removed_if_this_fails(
                 making,
-                identity_of(config),
-                lambda: self._adjust(making.node, making.vmid, adjust(described(config, ending.description)), ending),
+                config,
+                lambda: adjust(described(config, ending.description)),
+                lambda adjustment: self._adjust(making.node, making.vmid, adjustment, ending),
             )
         return self._ended(making, result, ending, running=running)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
@@ -15,7 +15,7 @@ from .api.failures import VMIDTaken
 from .creations import removal_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .lifecycle import Lifecycle, identity_of
-from .making import Ended, LeftBehind, Unknown
+from .making import Adjustment, Ended, LeftBehind, Unknown
 from .outcomes import is_killed
 from .tasks import Upid, task_rows
 
@@ -43,14 +43,28 @@ class Making:
 class Leftovers(Lifecycle):
     """Removes the remains of VMs that could not be made. May be used from many threads."""
 
-    def _removed_if_this_fails(self, making: Making, identity: tuple[str | None, ...], adjust: Callable[[], R]) -> R:
-        """Adjust the VM that this call has made. If that fails, delete the VM, provided its identity is unchanged."""
+    def _removed_if_this_fails(
+        self,
+        making: Making,
+        config: Mapping[str, t.Any],
+        work_out: Callable[[], Adjustment],
+        apply: Callable[[Adjustment], R],
+    ) -> R:
+        """Adjust the VM that this call has made, with this config. If that fails, delete the VM, unless another one has
+        its VMID by then.
+        """
+        changed: set[str] = set()
         try:
-            return adjust()
+            adjustment = work_out()
+            # From now on, some of the changes may be in effect.
+            changed = {*adjustment.changes, *str(adjustment.changes.get("delete", "")).split(",")}
+            return apply(adjustment)
         except TaskTimeout as error:
             raise Ended(Unknown(making.vmid, making.node, error, begun=True)) from error
         except CollectionError as error:
-            self._remove(making, error, lambda config: identity_of(config) == identity)
+            self._remove(
+                making, error, lambda now: _identity_without(changed, now) == _identity_without(changed, config)
+            )
             raise
 
     def _remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
@@ -121,6 +135,10 @@ class Leftovers(Lifecycle):
             self.delete(making.node, making.vmid)
         except CollectionError as second:
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
+
+
+def _identity_without(keys: Collection[str], config: Mapping[str, t.Any]) -> tuple[str | None, ...]:
+    return identity_of({key: value for key, value in config.items() if key not in keys})
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:

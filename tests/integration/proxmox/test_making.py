@@ -426,6 +426,19 @@ def test_clone_that_cannot_be_adjusted__is_removed_again(cluster, binder, adjust
     assert 200 not in cluster.state()["guests"]
 
 
+def test_clone__is_removed_although_its_uuid_was_changed_before_the_adjustment_failed(cluster, binder):
+    cluster.fault(method="PUT", path="/qemu/200/resize", status=500, message="storage is out of order")
+    changes = {
+        "smbios1": "uuid=4b5a1f0e-5b0a-4e3c-9c1e-6d2f7a8b9c0d",
+        "scsi1": "shared:0,import-from=local:import/debian.qcow2",
+    }
+
+    with pytest.raises(ApiError, match="out of order"):
+        clone(binder, changes=changes, resizes={"scsi1": 5 * GIB})
+
+    assert 200 not in cluster.state()["guests"]
+
+
 def test_clone__is_removed_when_the_adjustment_cannot_be_worked_out(cluster, binder):
     def adjust(config: t.Any) -> Adjustment:
         raise InvalidRequest("scsi0: smaller than the template's")
