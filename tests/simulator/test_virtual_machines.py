@@ -332,3 +332,27 @@ def test_digest_from_before_a_change__is_refused() -> None:
         assert response.reason == "checksum mismatch (file change by other user?)"
 
     in_lab("9.2", work)
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"ciuser": "joe\nann"}, "unable to parse value of 'ciuser' - property contains a line feed"),
+        ({"boot": "order=scsi0;scsi7"}, "invalid bootorder: device 'scsi7' does not exist'"),
+    ],
+)
+def test_change_that_proxmox_refuses__is_not_made(params: dict[str, Any], reason: str) -> None:
+    async def work(lab: Lab) -> None:
+        refused = await lab.ask("PUT", "/nodes/pve1/qemu/101/config", params)
+        assert (refused.status, (await refused.json())["message"].strip()) == (500, reason)
+        assert not params.items() & (await stored(lab, 101)).items()
+
+    in_lab("9.2", work)
+
+
+def test_text__is_stored_without_whitespace_around_it() -> None:
+    async def work(lab: Lab) -> None:
+        await lab.ask("PUT", "/nodes/pve1/qemu/101/config", {"ciuser": " joe\t"})
+        assert (await stored(lab, 101))["ciuser"] == "joe"
+
+    in_lab("9.2", work)

@@ -130,7 +130,6 @@ def test_error_in_rules_and_devices__names_the_vm(planner: Controller, asked: di
         ({"ostype": "win11", "tpmstate0": {"version": "2.0"}}, "ostype is win11 and bios is not ovmf"),
         ({"ipconfig": {"ipconfig0": "ip=dhcp,gw=192.0.2.1"}}, "ipconfig0 has gw together with ip=dhcp"),
         ({"ipconfig": {"ipconfig0": "ip6=auto,gw6=2001:db8::1"}}, "ipconfig0 has gw6 together with ip6=auto"),
-        ({"boot": "order=scsi0;scsi7"}, "boot names scsi7, which the VM does not have"),
     ],
 )
 def test_config_that_hardly_works__is_warned_of(
@@ -155,6 +154,17 @@ def test_device_that_the_node_is_chosen_without_regard_to__is_warned_of(
 @pytest.mark.parametrize("device", [{"usb": {"usb0": "spice"}}, {"usb": {"usb0": ""}}, {"hostpci": {"hostpci0": ""}}])
 def test_device_of_no_node__is_not_warned_of(planner: Controller, device: dict[str, Any]) -> None:
     assert planner.schedule(name="web-1", **device, check=True)["warnings"] == []
+
+
+def test_boot_order_with_a_missing_device__is_warned_of_at_creation_and_refused_afterwards(
+    planner: Controller,
+) -> None:
+    """Proxmox VE accepts it only when a VM is created."""
+    asked: dict[str, Any] = {"boot": "order=scsi0;scsi7", "scsi": {"scsi0": {"size": 16}}, "update": True}
+    (warning,) = planner.schedule(name="web-1", check=True, **asked)["warnings"]
+    assert warning == 'VM "web-1": boot names scsi7, which the VM does not have'
+    failed = planner.fail("DriftNotApplicable", name="spare", check=True, **asked)
+    assert failed["msg"] == 'VM "spare" cannot be updated: boot: it names scsi7, which the VM does not have'
 
 
 def test_mapping__of_properties_is_sent_as_proxmox_takes_it(planner: Controller) -> None:

@@ -99,11 +99,20 @@ async def _apply(
         made = await drives.create_drives(cluster, guest, new, None)
     except TaskError as error:
         raise die(str(error)) from None
+    _check_boot_order(guest, options)
     before = str(guest.config.get("boot", ""))
     for option, value in {**options, **made}.items():
         _set(cluster, guest, option, value)
     _append_media(cluster, guest, before, options)
     cluster.touch(guest)
+
+
+def _check_boot_order(guest: Guest, options: dict[str, Any]) -> None:
+    """Unlike the creation of a VM, a change refuses an order with a device that the VM does not have."""
+    order = str(options.get("boot", ""))
+    for device in order.removeprefix("order=").split(";") if order.startswith("order=") else ():
+        if device not in {*guest.config, *guest.pending, *options}:
+            raise die(f"invalid bootorder: device '{device}' does not exist'")
 
 
 def _append_media(cluster: Cluster, guest: Guest, before: str, options: dict[str, Any]) -> None:
@@ -127,8 +136,6 @@ def _needs_allocation(guest: Guest, option: str, value: Any) -> bool:
 def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
     if option == "tags":
         value = _tags(cluster, str(value))
-    elif option in ("description", "cpuunits"):
-        value = normalised(cluster, option, value)
     elif re.fullmatch(r"net\d+", option):
         parts, old = parse_net(str(value)), parse_net(str(guest.config.get(option, "")))
         if "macaddr" not in parts and "macaddr" in old:
@@ -139,6 +146,8 @@ def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
     elif is_drive(option) and option in guest.config:
         _replace_drive(guest, option, str(value))
         value = _with_size(guest, option, str(value))
+    else:
+        value = normalised(cluster, option, value)
     guest.pending.pop(option, None)
     unplugged = option in _IMMEDIATE or not guest.running
     hotplug = is_drive(option) or re.fullmatch(r"(?:net|unused)\d+", option) is not None

@@ -81,7 +81,7 @@ async def _write(call: Call, guest: Guest, options: dict[str, Any], task: Task) 
         cluster.remove_guest(guest)
         if isinstance(error, OrderedFailure):
             raise
-        status = f"{error.status} " if isinstance(error, ApiError) else ""
+        status = f"{error.status} " if isinstance(error, ApiError) and error.status != 500 else ""
         raise TaskError(f"unable to create VM {vmid} - {status}{error}") from None
     except Killed:
         raise
@@ -118,10 +118,12 @@ def normalised(cluster: Any, key: str, value: Any) -> Any:
     """One option as Proxmox stores it: a network card without a MAC address gets one, say."""
     if key == "description":
         return str(value).rstrip()
+    if re.search(r"[\r\n]", str(value)):
+        raise die(f"unable to parse value of '{key}' - property contains a line feed")
     if key == "cpuunits":
         return min(int(value), 10_000)
     if re.fullmatch(r"net\d+", key):
         parts = parse_net(str(value))
         parts.setdefault("macaddr", cluster.random_mac())
         return render_net(parts)
-    return value
+    return value.strip() if isinstance(value, str) else value

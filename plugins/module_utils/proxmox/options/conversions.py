@@ -61,19 +61,19 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Text(Conversion):
-    """A text that Proxmox keeps as it is."""
+    """A text of one line that Proxmox keeps as it is, without whitespace around it."""
 
-    pattern: str | None = None
-    expected: str = ""
+    pattern: str = r"[^\r\n]*"
+    expected: str = "a text of one line"
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        text = str(value)
-        if text and self.pattern and not re.fullmatch(self.pattern, text):
+        text = str(value).strip()
+        if text and not re.fullmatch(self.pattern, text):
             raise invalid(option, value, self.expected)
         return text
 
 
-class Description(Text):
+class Description(Conversion):
     """A text of several lines, without trailing whitespace, which Proxmox removes."""
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:

@@ -18,6 +18,7 @@ from ...engine.texts import whole_number
 from .conversions import Value
 from .drive_changes import compare_drive
 from .drives import Drive, media_of
+from .kinds import absent_boot_devices
 from .table import conversion_of, default_of
 from .values import Secret, boolean
 
@@ -142,6 +143,11 @@ def compare(
             found.compare_drive(value, None if current is None else str(current), storage, displaced=key in displaced)
         else:
             found.compare_option(key, value, current)
+    if "boot" in found.parameters:
+        given = {key for key, value in wanted.items() if value != ""}
+        missing = absent_boot_devices(wanted["boot"], (config.keys() | given) - set(found.delete))
+        if missing:
+            found.unappliable["boot"] = f"it names {', '.join(missing)}, which the VM does not have"
     if media_of(found.parameters) and wanted.get("boot"):
         # Proxmox appends CD drives to the boot order when they get a medium, so set the order again.
         found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))

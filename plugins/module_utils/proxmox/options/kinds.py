@@ -9,6 +9,7 @@ If the API schema has no default, the one here is what Proxmox does when the pro
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from contextlib import suppress
 
 from ...engine.devices import addresses
@@ -89,6 +90,14 @@ BOOT = PropertyKind(
     },
     default_key="legacy",
 )
+
+
+def absent_boot_devices(boot: object, present: Collection[str]) -> list[str]:
+    """Return the devices that a boot order names and that are not present."""
+    order = BOOT.read(str(boot or "")).get("order", "")
+    return sorted({device.strip() for device in order.split(";")} - {""} - set(present))
+
+
 CICUSTOM = PropertyKind("cicustom", {"meta": _TEXT, "network": _TEXT, "user": _TEXT, "vendor": _TEXT})
 CPU = PropertyKind(
     "cpu",
@@ -181,7 +190,8 @@ NET = PropertyKind(
         "model": _choice(*NET_MODELS),
         "bridge": _TEXT,
         "firewall": _OFF,
-        "host-tunnel": _OFF,
+        # What Proxmox assumes depends on the version of the machine type.
+        "host-tunnel": _FLAG,
         "link_down": _OFF,
         "macaddr": _MAC,
         "mtu": Property("integer", minimum=1, maximum=65520),

@@ -14,7 +14,7 @@ from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .conversions import Value, tags_of
 from .drives import SIZE_EXPECTED, Drive
-from .kinds import BOOT, CPU, IPCONFIG, NET, USB
+from .kinds import CPU, IPCONFIG, NET, USB, absent_boot_devices
 from .table import to_api
 from .values import invalid, number, such_as
 
@@ -223,8 +223,7 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
         if config.get("bios") != "ovmf":
             cautions.append("ostype is win11 and bios is not ovmf: Windows 11 requires UEFI")
     if "boot" in wanted:
-        order = BOOT.read(str(config.get("boot") or "")).get("order", "")
-        missing = sorted({device.strip() for device in order.split(";")} - {""} - config.keys())
+        missing = absent_boot_devices(config.get("boot"), config.keys())
         if missing:
             cautions.append(f"boot names {', '.join(missing)}, which the VM does not have")
     for card, properties in _cards(wanted):

@@ -84,6 +84,7 @@ def test_vm_compared_with_what_created_it__shows_no_drift() -> None:
         ({"description": "hello\nworld\n"}, CHANGED),
         ({"description": "hello\nworld \n\t\n"}, CHANGED),
         ({"cpuunits": 20000}, {"cpuunits": 10000}),
+        ({"args": "-no-reboot\n", "ciuser": " joe "}, {"args": "-no-reboot", "ciuser": "joe"}),
         ({"description": ""}, RUNNER),
         ({"tags": ["Lab", "core", "lab"]}, CHANGED),
         ({"tags": []}, {"tags": " "}),
@@ -108,6 +109,11 @@ def test_another_spelling_of_the_same__is_no_drift(params: dict[str, t.Any], con
         ({"tags": ["web"]}, RUNNER, {"tags": "web"}),
         ({"agent": "1,fstrim_cloned_disks=1"}, RUNNER, {"agent": "1,fstrim_cloned_disks=1"}),
         ({"net": {"net0": "virtio,bridge=vmbr1"}}, RUNNER, {"net0": "virtio=BC:24:11:68:E1:F0,bridge=vmbr1"}),
+        (
+            {"net": {"net0": "virtio,bridge=vmbr0,host-tunnel=0"}},
+            RUNNER,
+            {"net0": "virtio=BC:24:11:68:E1:F0,bridge=vmbr0,host-tunnel=0"},
+        ),
         ({"net": {"net0": "e1000,bridge=vmbr0"}}, RUNNER, {"net0": "e1000=BC:24:11:68:E1:F0,bridge=vmbr0"}),
         (
             {"net": {"net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0"}},
@@ -299,6 +305,24 @@ def test_properties_of_firmware_drives__cannot_be_changed() -> None:
     found = drift({"tpmstate0": {"version": "1.2"}}, {"tpmstate0": "vmdata:vm-120-disk-1,size=4M,version=v2.0"})
     assert "fixed when it is created" in found.unappliable["tpmstate0"]
     assert found.parameters == {}
+
+
+@pytest.mark.parametrize("boot", ["order=scsi0;net0;ide2", "order=scsi1"])
+def test_boot_order__may_name_what_the_vm_has_or_gets(boot: str) -> None:
+    changes = drift({"boot": boot, "scsi": {"scsi1": ":8"}, "ide": {"ide2": "none,media=cdrom"}}, RUNNER)
+    assert (changes.parameters["boot"], changes.unappliable) == (boot, {})
+
+
+@pytest.mark.parametrize(
+    ("params", "names"),
+    [
+        ({"boot": "order=scsi7;scsi0;ide2"}, "ide2, scsi7"),
+        ({"boot": "order=net0;serial0", "serial": {"serial0": ""}}, "serial0"),
+    ],
+)
+def test_boot_order_with_a_missing_device__cannot_be_set(params: dict[str, t.Any], names: str) -> None:
+    changes = drift(params, {**RUNNER, "serial0": "socket"})
+    assert changes.unappliable == {"boot": f"it names {names}, which the VM does not have"}
 
 
 def test_template__cannot_become_a_vm_again() -> None:

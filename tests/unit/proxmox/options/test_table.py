@@ -126,6 +126,7 @@ def test_password__is_sent_as_it_is_but_never_printed() -> None:
         ({"hotplug": "cpu,disks"}, ["hotplug", "network"]),
         ({"serial": {"serial0": "tty"}}, ["serial0", "socket"]),
         ({"startdate": "tomorrow"}, ["startdate", "now"]),
+        ({"args": "-no-reboot\n-no-shutdown"}, ["args", "'-no-reboot\\n-no-shutdown'", "a text of one line"]),
     ],
 )
 def test_wrong_value__is_refused_by_option_value_and_expectation(params: dict[str, t.Any], named: list[str]) -> None:
