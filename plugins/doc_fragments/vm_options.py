@@ -311,6 +311,7 @@ options:
         V(vmdata:vm-101-disk-0) an existing volume.
       - Properties follow after commas. Common ones are V(aio), V(backup), V(cache), V(discard), V(format), V(iothread),
         V(media), V(replicate), V(ro), V(serial), V(ssd), and the limits V(iops...), V(mbps...) and V(bps...).
+      - The limits V(bps), V(bps_rd) and V(bps_wr), in bytes, are sent to Proxmox VE in MiB, as V(mbps) and so on.
       - A mapping has the same properties as keys, and V(storage), V(size) (GiB, or with a unit such as V(512M)),
         V(storage_class) (the class to choose the storage from), V(volume) (an existing volume) and V(import_from).
       - To make an imported disk larger than its image, set V(size) as well.

@@ -74,6 +74,18 @@ def test_new_vm__gets_what_proxmox_makes_up() -> None:
     in_lab("9.2", work)
 
 
+def test_new_vm__gets_no_limits_in_bytes_and_no_uuid_besides_other_smbios_fields() -> None:
+    async def work(lab: Lab) -> None:
+        asked = {"vmid": 150, "scsi0": "vmdata:1,bps_rd=10485760", "smbios1": "family=QQ=="}
+        assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", asked) == "OK"
+        made = await stored(lab, 150)
+        assert ",mbps_rd=0.000," in made["scsi0"]
+        assert "bps_rd=10485760" not in made["scsi0"]
+        assert made["smbios1"] == "family=QQ=="
+
+    in_lab("9.2", work)
+
+
 def test_cores_beyond_the_host__are_stored_but_not_reported() -> None:
     async def work(lab: Lab) -> None:
         await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "cores": 200})

@@ -113,6 +113,7 @@ async def _create_drive(
     cluster: Cluster, guest: Guest, option: str, drive: dict[str, str], task: Task | None, default_storage: str,
     made: list[Volume],
 ) -> str:
+    drive = with_limits(drive)
     file, node = drive.get("file", ""), guest.node
     if file in ("none", "cdrom") or (file.startswith("/") and "import-from" not in drive):
         return render(drive)
@@ -140,6 +141,12 @@ async def _create_drive(
     if source is None:
         _say(task, f"{option}: successfully created disk '{render(drive)}'")
     return render(drive)
+
+
+def with_limits(drive: dict[str, str]) -> dict[str, str]:
+    """The drive as it is stored: Proxmox means to convert limits in bytes to MiB, and makes each of them 0."""
+    in_bytes = {key for key in drive if re.fullmatch(r"bps(_rd|_wr)?", key)}
+    return {**_without(drive, *in_bytes), **{f"m{key}": "0.000" for key in in_bytes}}
 
 
 def _rounded(storage: Storage, size: int) -> int:

@@ -162,7 +162,7 @@ def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
 
 
 def _with_size(guest: Guest, option: str, value: str) -> str:
-    drive, old = parse(value), parse(str(guest.config[option]))
+    drive, old = drives.with_limits(parse(value)), parse(str(guest.config[option]))
     if drive.get("file") == old.get("file") and "size" in old:
         drive["size"] = old["size"]
     return render(drive)

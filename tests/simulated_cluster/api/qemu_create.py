@@ -102,10 +102,8 @@ def new_config(cluster: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options as they stand in the config of a new VM, with what Proxmox makes up."""
     config = {key: normalised(cluster, key, value) for key, value in options.items()}
     config.setdefault("boot", drives.default_boot_order(config))
-    smbios = str(config.get("smbios1", ""))
-    if "uuid=" not in smbios:
-        uuid = f"uuid={cluster.random_uuid()}"
-        config["smbios1"] = f"{smbios},{uuid}" if smbios else uuid
+    # One that the user gives gets no UUID.
+    config.setdefault("smbios1", f"uuid={cluster.random_uuid()}")
     if config.get("vmgenid", "1") == "1":
         config["vmgenid"] = cluster.random_uuid()
     elif config["vmgenid"] == "0":

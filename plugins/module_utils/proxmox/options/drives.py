@@ -22,10 +22,11 @@ import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from ...model import MIB, Disk
 from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
-from .values import PropertyKind, format_gib, invalid, size_in_config, size_in_gib
+from .values import PropertyKind, format_gib, invalid, plain, size_in_config, size_in_gib
 
 # The size of EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
 SMALL_VOLUME = 4 * MIB
@@ -37,6 +38,7 @@ _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
 _STORAGE = re.compile(r"[A-Za-z][\w.-]*")
 _VOLUME = re.compile(r"([A-Za-z][\w.-]*):(\S+)")
 _UNIT = re.compile(r"\d+(\.\d+)?[KMGTkmgt]i?[Bb]?")
+_LIMITS_IN_BYTES = frozenset({"bps", "bps_rd", "bps_wr"})
 # Keys of a mapping that are not properties of Proxmox.
 _PLACE = ("storage", "storage_class")
 _EXPECTED = "STORAGE:GIB, :GIB, STORAGE:cloudinit, a volume (STORAGE:NAME), none or cdrom"
@@ -185,6 +187,12 @@ def parse_drive(slot: str, value: t.Any) -> Drive:
         raise invalid(slot, value, "the storage once, in the volume or as storage")
     if size and asked and size != asked:
         raise invalid(slot, value, "one size")
+
+    for limit in _LIMITS_IN_BYTES & options.keys():
+        # Proxmox accepts these, but takes the number for a boolean and stores a limit of 0.
+        if f"m{limit}" in options:
+            raise invalid(slot, value, f"{limit} or m{limit}")
+        options[f"m{limit}"] = plain(Decimal(options.pop(limit)) / MIB)
 
     drive = Drive(
         slot=slot,

@@ -183,6 +183,13 @@ def test_drive_that_only_reads_differently__is_no_drift(given_drive: t.Any, curr
     assert not drift({"scsi": {"scsi0": given_drive}}, {"scsi0": current})
 
 
+def test_limit_in_bytes__is_sent_in_mib_and_then_no_drift() -> None:
+    wanted = {"scsi": {"scsi0": "vmdata:1,bps_rd=10485760,bps_wr=1000000"}}
+    sent = drift(wanted, RUNNER).parameters["scsi0"]
+    assert sent == "vmdata:120/vm-120-disk-0.raw,mbps_rd=10,mbps_wr=0.95367431640625,size=1G"
+    assert not drift(wanted, {"scsi0": sent})
+
+
 def test_larger_disk__is_resized() -> None:
     found = drift({"scsi": {"scsi0": "vmdata:8"}}, RUNNER)
     assert found.resizes == {"scsi0": 8 * GIB}

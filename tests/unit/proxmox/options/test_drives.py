@@ -109,6 +109,7 @@ def test_drive__is_asked_for_and_sent(slot: str, given_value: t.Any, disk: Disk 
         ("local:debian-13.iso,media=cdrom", "local:iso/debian-13.iso"),
         ("vmdata:vm-1-disk-0,import-from=local:import/x.raw", "for a new volume only"),
         ("vmdata:32,cache=fast", "writeback"),
+        ("vmdata:32,bps_rd=1048576,mbps_rd=1", "bps_rd or mbps_rd"),
     ],
 )
 def test_drive_that_cannot_be__is_refused_with_what_was_expected(given_value: t.Any, expected: str) -> None:
