@@ -57,6 +57,8 @@ _CONNECTION_DEFAULTS: dict[str, t.Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
+    # The same in milliseconds for a statement that is under way, during which the kernel sends no keepalives.
+    "tcp_user_timeout": 11_000,
 }
 
 # After an unencoded `/` or `@` in a password, the driver takes the rest of it for a host and shows it in messages.

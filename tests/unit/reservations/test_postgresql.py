@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -29,6 +33,31 @@ SECRET = "hunter2"
 def change(url: str, sql: bytes) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql)
+
+
+@contextmanager
+def over_tcp(url: str) -> Iterator[str]:
+    """Relay one TCP connection to the server, which listens only on a Unix socket, and yield the URL for it."""
+    parameters = psycopg.conninfo.conninfo_to_dict(url)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as server:
+        server.connect(f"{parameters['host']}/.s.PGSQL.5432")
+
+        def pump(source: socket.socket, target: socket.socket) -> None:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+        def relay() -> None:
+            with listener.accept()[0] as client:
+                back = threading.Thread(target=pump, args=(server, client))
+                back.start()
+                pump(client, server)
+                back.join()
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        yield f"postgresql://{parameters['user']}@127.0.0.1:{listener.getsockname()[1]}/{parameters['dbname']}"
+        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +123,16 @@ def test_connection_that_was_cut_between_two_steps__is_made_anew(empty_postgres:
             cycle.reservations()
         change(empty_postgres, cut)
         assert ledger.reservations(CLUSTER) == []
+
+
+def test_server_that_vanishes_during_a_statement__is_given_up_by_the_kernel(empty_postgres: str) -> None:
+    """Within seconds; by default it sends the statement again for a quarter of an hour."""
+    with (
+        over_tcp(empty_postgres) as url,
+        open_ledger(url) as ledger,
+        socket.socket(fileno=os.dup(ledger._database._connection.fileno())) as connection,
+    ):
+        assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 20_000
 
 
 def test_servers_clock__counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
