@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,16 @@ def moving_cluster(request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]
         session.post("/nodes/pve1/qemu/9001/clone", newid=113, name="lc113")
         session.close()
         yield running
+
+
+@contextmanager
+def configured(cluster: SimulatedCluster, vmid: int, config: dict[str, str]) -> Iterator[None]:
+    """A guest with further options in its config, for a while."""
+    cluster.set_guest(vmid, config=config)
+    try:
+        yield
+    finally:
+        cluster.set_guest(vmid, config=dict.fromkeys(config))
 
 
 @pytest.fixture
@@ -133,9 +144,36 @@ def test_mobility__snapshots_on_local_qcow2_move_only_while_the_guest_is_off(
         moving_cluster.set_guest(111, status="stopped")
 
 
-def test_mobility__rules_nodes_out_that_lack_a_bridge_or_device(read: Read) -> None:
-    found = read(105, 108, 114)
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"amd-sev": "std"}, "it runs with encrypted memory (amd-sev)"),
+        ({"virtiofs0": "nosuch"}, "it runs with shared directories (virtiofs)"),
+        ({"usb1": "mapping=key"}, "it runs with mapped devices that cannot move live: usb1"),
+        ({"hostpci1": "mapping=gpu", "serial0": "/dev/ttyS0"}, "it uses devices of its node: serial0"),
+    ],
+)
+def test_mobility__says_what_keeps_a_guest_only_while_it_runs(
+    read: Read, moving_cluster: SimulatedCluster, config: dict[str, str], why: str
+) -> None:
+    with configured(moving_cluster, 101, config):
+        assert read(101)[101].stuck[0] == why
 
+
+@pytest.mark.parametrize("machine", ["pc-i440fx-10.0", "pc-i440fx-10.1", "pc-q35-11.0+pve1"])
+def test_mobility__vnc_clipboard_moves_live_where_proxmox_says_so(
+    read: Read, moving_cluster: SimulatedCluster, machine: str
+) -> None:
+    """From 9.2 on, with a machine type of 10.1 or later."""
+    with configured(moving_cluster, 101, {"vga": "std,clipboard=vnc", "machine": machine}):
+        moves = moving_cluster.state()["version"] == "9.2" and machine != "pc-i440fx-10.0"
+        assert read(101)[101].stuck[0] == ("" if moves else "it runs with the VNC clipboard")
+
+
+def test_mobility__rules_nodes_out_that_lack_a_bridge_or_device(read: Read) -> None:
+    found = read(105, 108, 110, 114)
+
+    assert found[110].not_to == {"pve2": "lacked the mapped devices of usb0"}
     assert found[108].not_to == {"pve3": "lacked the mapped devices of hostpci0"}
     assert found[114].not_to == {"pve3": "lacked the bridge vmbr1"}
     # Its only local disk may go to another storage there.

@@ -27,7 +27,7 @@ def precheck(call: Call) -> dict[str, Any]:
     """What prevents the move. As in Proxmox, that a node is down, in maintenance or forbidden by a rule does not."""
     cluster, guest = call.cluster, of(call)
     need_unlocked(guest)
-    found = devices(guest)
+    found = devices(cluster, guest)
     answer: dict[str, Any] = {
         "running": int(guest.running),
         "local_disks": [disk.row(cluster.modern) for disk in local_disks(cluster, guest)],

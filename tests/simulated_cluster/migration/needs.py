@@ -107,24 +107,40 @@ def _files(config: dict[str, Any]) -> list[tuple[str, dict[str, str], str]]:
 
 @dataclass
 class Devices:
-    """Devices of the host: raw ones (and mapped USB ones), those of mappings, and their mappings' names by drive."""
+    """Devices of the host: raw ones (and mapped ones that Proxmox names with these), those of mappings, and their
+    mappings' names by drive.
+    """
 
     local: list[str]
     mapped: dict[str, str]
 
 
-def devices(guest: Guest) -> Devices:
-    found = Devices([], {})
+def devices(cluster: Cluster, guest: Guest) -> Devices:
+    found = Devices(_only_while_running(cluster, guest) if guest.running else [], {})
     for key, value in guest.config.items():
         text = str(value)
         if not _DEVICE.fullmatch(key) or text == "socket" or text.startswith("spice"):
             continue
-        mapping = parse(text, "host").get("mapping")
+        parts = parse(text, "dirid" if key.startswith("virtiofs") else "host")
+        mapping = parts.get("dirid") or parts.get("mapping")
         if mapping is not None:
             found.mapped[key] = mapping
-        if mapping is None or key.startswith("usb"):
-            found.local.append(key)
+            live = mapping_of(cluster, key, mapping).get("live-migration-capable")
+            if key.startswith("hostpci") and (live or not guest.running):
+                continue
+        found.local.append(key)
     found.local.sort(key=lambda key: not key.startswith("usb"))
+    return found
+
+
+def _only_while_running(cluster: Cluster, guest: Guest) -> list[str]:
+    found = [key for key in ("amd-sev", "intel-tdx") if guest.config.get(key)]
+    if any(key.startswith("virtiofs") for key in guest.config):
+        found.append("virtiofs")
+    if "clipboard=vnc" in str(guest.config.get("vga", "")):
+        version = re.search(r"-(\d+)\.(\d+)", str(guest.config.get("machine", "")))
+        if not cluster.modern or (version is not None and (int(version[1]), int(version[2])) < (10, 1)):
+            found.append("clipboard=vnc")
     return found
 
 
@@ -136,6 +152,6 @@ def mapping_of(cluster: Cluster, key: str, name: str) -> dict[str, Any]:
 def missing_mappings(cluster: Cluster, guest: Guest, node: str) -> list[str]:
     """Devices whose mapping has no entry for that node."""
     return [
-        key for key, name in devices(guest).mapped.items()
+        key for key, name in devices(cluster, guest).mapped.items()
         if not any(parse(text, "node")["node"] == node for text in mapping_of(cluster, key, name).get("map", []))
     ]

@@ -79,7 +79,7 @@ class Migration:
             self.say("conntrack state migration not supported or disabled, active connections might get dropped")
         if guest.config_lock:
             self._give_up(f"VM is locked ({guest.config_lock})")
-        found = devices(guest)
+        found = devices(self.cluster, guest)
         raw = [key for key in found.local if key not in found.mapped]
         if raw:
             self._give_up(f"can't migrate VM which uses local devices: {', '.join(raw)}")

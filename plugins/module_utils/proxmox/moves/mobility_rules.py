@@ -34,6 +34,14 @@ STATES_OF_HA: Mapping[str, tuple[str, str]] = {
 }
 """States in which the HA manager does not move a resource, each with the reason and the cure."""
 
+_NOT_WHILE_RUNNING: Mapping[str, str] = {
+    "amd-sev": "encrypted memory (amd-sev)",
+    "clipboard=vnc": "the VNC clipboard",
+    "intel-tdx": "encrypted memory (intel-tdx)",
+    "virtiofs": "shared directories (virtiofs)",
+}
+"""What Proxmox names among the devices of a node while a VM runs, each with its description."""
+
 Cause = tuple[str, str]
 Refusals = Iterable[tuple[str, str]]
 
@@ -111,7 +119,6 @@ def vm_mobility(
         _kept_by_tag(guest, permitted)
         or _ha_state(guest)
         or _devices(check, running)
-        or (_not_while_running(config) if running else None)
         or _volumes(check, around, running, linked)
         or _not_permitted(running, disks, permitted)
     )
@@ -210,23 +217,18 @@ def _ha_state(guest: Guest) -> Cause | None:
 
 
 def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
-    local = sorted(check.get("local_resources") or ())
+    info: Mapping[str, t.Any] = check.get("mapped-resource-info") or {}
+    # Proxmox also names mapped USB devices and directories as local ones.
+    named = sorted(set(check.get("local_resources") or ()) - info.keys())
+    local = [each for each in named if each not in _NOT_WHILE_RUNNING]
     if local:
         return f"it uses devices of its node: {listed(local)}", f"remove {listed(local)}, or use mapped devices"
-    info: Mapping[str, t.Any] = check.get("mapped-resource-info") or {}
+    if named:
+        return f"it runs with {_NOT_WHILE_RUNNING[named[0]]}", "shut it down, and it can be moved"
     fixed = sorted(key for key, mapping in info.items() if not mapping.get("live-migration"))
     if running and fixed:
         what = listed(fixed)
         return f"it runs with mapped devices that cannot move live: {what}", "shut it down, and it can be moved"
-    return None
-
-
-def _not_while_running(config: Mapping[str, t.Any]) -> Cause | None:
-    for key in ("amd-sev", "intel-tdx"):
-        if config.get(key):
-            return f"it runs with encrypted memory ({key})", "shut it down, and it can be moved"
-    if "clipboard=vnc" in str(config.get("vga", "")):
-        return "it runs with the VNC clipboard", "shut it down, or remove clipboard=vnc from vga"
     return None
 
 
