@@ -281,12 +281,12 @@ def needs_root(request: Request) -> str | None:
     device through by its address. No token will do, not even one of C(root@pam).
     """
     for option, value in sorted(request.options.items()):
-        if re.fullmatch(r"serial\d+", option) and value != "socket":
+        if re.fullmatch(r"serial\d+", option) and value not in ("", "socket"):
             return f"{option}: {str(value)!r} is a device, which only root@pam with its password may set"
         for driver, (prefix, _number) in OPTIONS.items():
             if (
                 re.fullmatch(rf"{prefix}\d+", option)
-                and OF_DRIVER[driver].read(str(value)).get("host", "spice") != "spice"
+                and OF_DRIVER[driver].read(str(value)).get("host", "spice").lower() != "spice"
             ):
                 return (
                     f"{option}: {str(value)!r} names a device by its address, which Proxmox VE allows to root@pam with "

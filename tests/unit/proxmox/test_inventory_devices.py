@@ -345,7 +345,10 @@ def test_device_passed_through_by_its_address__is_in_use_in_every_mapping(value:
     assert in_use["gpu", "0000:42:00.0"] == 0
 
 
-@pytest.mark.parametrize(("value", "count"), [("host=1-2", 1), ("0403:6001", 1), ("spice", 0), ("host=1-9", 0)])
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [("host=1-2", 1), ("0403:6001", 1), ("host=0x0403:0x6001", 1), ("spice", 0), ("host=1-9", 0)],
+)
 def test_usb_device__is_in_use_by_port_or_by_number(value: str, count: int) -> None:
     assert use(cluster(vm(100), vm100={"usb0": value}))["key", "1-2"] == count
 

@@ -227,7 +227,14 @@ def test_device_by_its_address__needs_root_with_a_password(option: str, value: s
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("hostpci0", "mapping=gpu"), ("usb0", "spice"), ("usb0", "mapping=key"), ("serial0", "socket")],
+    [
+        ("hostpci0", "mapping=gpu"),
+        ("usb0", "spice"),
+        ("usb0", "SPICE,usb3=1"),
+        ("usb0", "mapping=key"),
+        ("serial0", "socket"),
+        ("serial0", ""),
+    ],
 )
 def test_mapped_devices__need_no_root(option: str, value: str) -> None:
     assert needs_root(Request("vm", options={option: value, "memory": 512})) is None

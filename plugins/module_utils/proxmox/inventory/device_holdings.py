@@ -40,7 +40,8 @@ def holdings(vmid: int, running: bool, config: Mapping[str, t.Any]) -> list[Hold
     for option in sorted(filter(_OPTION.fullmatch, config)):
         driver = PCI if option.startswith("hostpci") else USB
         properties = OF_DRIVER[driver].read(str(config[option]))
-        host = properties.get("host", "").lower()
+        # The numbers of a USB device may have a prefix.
+        host = properties.get("host", "").lower().replace("0x", "")
         address = ";".join(map(_full_address, host.split(";"))) if driver == PCI and host else host
         found.append(Holding(vmid, running, driver, properties.get("mapping"), address, properties.get("mdev")))
     return found
