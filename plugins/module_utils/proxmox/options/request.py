@@ -247,7 +247,7 @@ def device_cautions(request: Request) -> list[str]:
         if value
         and (
             re.fullmatch(r"hostpci\d+", option)
-            or (re.fullmatch(r"usb\d+", option) and USB.read(str(value)).get("host") != "spice")
+            or (re.fullmatch(r"usb\d+", option) and USB.read(str(value)).get("host", "").lower() != "spice")
         )
     ]
     if not named:
