@@ -21,7 +21,7 @@ from .cloning import cloned_disks, misplaced, source_for
 from .framework.interface import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
-from .texts import hint
+from .texts import hint, listed
 
 NOT_FOUND = "didn't have storage '{}'"
 NOT_ACTIVE = "had storage '{}' not active"
@@ -280,8 +280,16 @@ class _Search:
         inactive = sorted(
             name for name, storage, _limit in suitable(self._node, disk.content, wanted) if not storage.active
         )
-        detail = f"{disk.called}: {', '.join(inactive)} not active" if inactive else f"{disk.called}: there is none"
-        return (unschedulable if inactive else unresolvable)(NO_CANDIDATE.format(_label(disk, wanted)), detail)
+        if inactive:
+            detail = f"{disk.called}: {', '.join(inactive)} not active"
+            return unschedulable(NO_CANDIDATE.format(_label(disk, wanted)), detail)
+        others = [
+            f"{name} ({storage.use.type})"
+            for name, storage in sorted(self._node.storages.items())
+            if wanted.name and disk.content in storage.content
+        ]
+        detail = f"{disk.called}: there is none{f' among {listed(others)}' if others else ''}"
+        return unresolvable(NO_CANDIDATE.format(_label(disk, wanted)), detail)
 
 
 def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:

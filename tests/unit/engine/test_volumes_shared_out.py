@@ -111,7 +111,7 @@ def test_what_is_told__is_where_the_straight_way_ended() -> None:
 @pytest.mark.parametrize(
     ("storages", "detail", "resolvable"),
     [
-        ([data("slow", 100)], "scsi0: there is none", False),
+        ([data("slow", 100), data("hdd", 100)], "scsi0: there is none among hdd (dir) and slow (dir)", False),
         ([data("fast-1", 100, content=frozenset({"iso"}))], "scsi0: there is none", False),
         ([data(f"fast-{n}", 9, active=False) for n in (1, 2)], "scsi0: fast-1, fast-2 not active", True),
     ],
