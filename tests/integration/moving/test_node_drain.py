@@ -317,6 +317,32 @@ def test_drain__names_every_guest_that_stays_after_a_failure(cluster: SimulatedC
     assert f"{len(why) + 2} guest(s) stay" in result["msg"]
 
 
+def test_drain__that_can_plan_no_further_says_what_has_moved(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=60)
+    running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
+    until(lambda: posts(cluster))
+    cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+
+    result = running.result()
+
+    (moved,) = set(cluster.state()["guests"]) - {201} - on(cluster, "pve1")
+    assert (result["error_code"], result["changed"]) == ("PermissionDenied", True)
+    assert "no reading today" in result["msg"]
+    assert [move["vmid"] for move in result["moves"] if move["outcome"] == "moved"] == [moved]
+    assert f"{moved} vm{moved}" in result["diff"]["after"]
+
+
+def test_drain__that_cannot_mark_all_nodes_has_changed_those_that_it_marked(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.fault(method="POST", path="/pools$", status=403, message="no pools today", after=1)
+
+    result = drain(controller, name=["pve1", "pve2"])
+
+    assert (result["error_code"], result["changed"], result["moves"]) == ("PermissionDenied", True, [])
+    assert list(cluster.state()["pools"]) == ["drained-node-pve1"]
+
+
 def test_drain__moves_guests_that_must_be_together_one_after_the_other(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...engine.texts import known, listed
-from ...errors import InvalidRequest, PermissionDenied
+from ...errors import CollectionError, InvalidRequest, PermissionDenied
 from ...model import Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
@@ -50,12 +50,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(access, profiles, default, options, look, view=drain.view, progress=progress)
         outcome = run.prepare(wait=not check_mode)
-        if not check_mode:
-            drain.begin()
-            run.execute()
-        error = failure_of(outcome, drain.complaint)
-        if error is None and not check_mode:
-            drain.end()
+        error = failure_of(outcome, drain.complaint) if check_mode else _carry_out(drain, run, outcome)
     finally:
         access.close()
     for text in drain.warnings(outcome):
@@ -65,6 +60,24 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     if error is not None:
         raise failed(error, result)
     return result
+
+
+def _carry_out(drain: Drain, run: PlanRun, outcome: Outcome) -> CollectionError | None:
+    """Mark the nodes and move their guests, or bring guests back and remove the marks. Returns the error, if there is
+    one: what was done before it still has to be reported.
+    """
+    try:
+        drain.begin()
+        run.execute()
+        error = failure_of(outcome, drain.complaint)
+        if error is None:
+            drain.end()
+    except CollectionError as raised:
+        return raised
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+        return failure_of(outcome, drain.complaint)
+    return error
 
 
 def require_sight(reader: Reader, nodes: Iterable[str], *, marks: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
-from ...errors import ApiError, ConnectionFailed, InvalidRequest, PlanStale
+from ...errors import ApiError, CollectionError, ConnectionFailed, InvalidRequest, PlanStale
 from ...plans import Goals, Plan
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
@@ -130,6 +130,9 @@ class PlanRun:
         except KeyboardInterrupt:
             self._stop.ask()
             outcome.interrupted = True
+        except CollectionError as error:
+            # What has moved still has to be reported.
+            outcome.error = error
         return outcome
 
     def _carry_out(self, outcome: Outcome, executor: Executor) -> None:

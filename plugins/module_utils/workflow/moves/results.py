@@ -29,6 +29,7 @@ class Outcome:
         plan, premises: the first plan, or the applied one.
         last: the latest plan; guests that are stuck in it stay.
         reports: the results of all moves that were begun or attempted, in the order of their plans.
+        error: why no further plan could be made or carried out, apart from failed moves.
     """
 
     plan: Plan
@@ -36,6 +37,7 @@ class Outcome:
     last: Plan
     reports: list[MoveReport] = field(default_factory=list)
     interrupted: bool = False
+    error: CollectionError | None = None
 
     @property
     def moved(self) -> list[MoveReport]:
@@ -99,6 +101,8 @@ def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | Non
         going_on = [report.move.vmid for report in outcome.reports if report.outcome == UNKNOWN]
         more = f"; moves that continue on the cluster: {', '.join(map(str, going_on))}" if going_on else ""
         return Interrupted(f"interrupted after {len(outcome.moved)} moves{more}; run again to go on")
+    if outcome.error is not None:
+        return outcome.error
     if outcome.last.stuck and complaint is not None:
         return GoalsNotReached(f"{complaint}, {told(outcome.staying)}")
     # When nothing is left to move, others have moved what this run could not.

@@ -138,6 +138,8 @@ class RoomMaker:
         run.execute()
         if outcome.interrupted:
             raise KeyboardInterrupt
+        if outcome.error is not None:
+            raise outcome.error
         error = error_of(outcome.reports)
         if error is not None and (self._held or isinstance(error, PlanUnlawful)):
             raise error
