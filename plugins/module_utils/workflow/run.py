@@ -183,9 +183,13 @@ class Run:
         if self._writes:
             self._placer.give_back(jobs)
 
-    @staticmethod
-    def _fail(jobs: Sequence[Job], error: CollectionError) -> None:
-        """Note the error in all jobs: unlike an error that is raised, this keeps the outcomes of the other jobs."""
+    def _fail(self, jobs: Sequence[Job], error: CollectionError) -> None:
+        """Note the error in all jobs, and release their reservations: unlike an error that is raised, this keeps the
+        outcomes of the other jobs.
+        """
+        # The error matters more; the reservations expire by themselves.
+        with suppress(CollectionError):
+            self._give_back(jobs)
         for job in jobs:
             job.fail(error)
 

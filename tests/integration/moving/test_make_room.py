@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
-from support.playbook import PlayRun, run_playbook
+from support.playbook import PlayRun, run_playbook, run_tasks
 from support.versions import both_versions
 from support.waiting import until
 
@@ -288,6 +288,21 @@ def test_plan__whose_move_fails_creates_nothing_and_is_completed_later(
     again = controller.schedule(**TWO, **ROOM, apply=plan)
 
     assert [each["outcome"] for each in again["moves"]] == ["moved"]
+
+
+def test_plan__whose_move_fails_is_completed_by_another_try_of_the_same_process(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    cluster.fault(method="POST", path="/migrate$", task_error="migration aborted", count=1)
+    options = {**TWO, **ROOM, "apply": plan_of_two(controller)}
+    tries = {"register": "run", "until": "run is not failed", "retries": 1, "delay": 0}
+    task = {"name": "apply", "qemu_scheduler.proxmox.qemu_schedule": options, **tries}
+
+    run = run_tasks(tmp_path / "play", [task], cluster.environment())
+
+    assert run.code == 0, run.output
+    assert run.last["attempts"] == 2
+    assert [vm["actions"] for vm in run.last["vms"]] == [["create", "start"], ["update"]]
 
 
 def test_make_room__says_which_move_failed(cluster: SimulatedCluster, controller: Controller) -> None:
