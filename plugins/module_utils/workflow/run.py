@@ -201,8 +201,12 @@ class Run:
         if queued:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
-        if self._is_worth_a_try(unplaced, placement):
-            return unplaced if stands else due
+        try:
+            if self._is_worth_a_try(unplaced, placement):
+                return unplaced if stands else due
+        except CollectionError as error:
+            self._fail(unplaced, error)
+            return ()
         self._advise(due, placement)
         return ()
 

@@ -101,6 +101,21 @@ def test_what_was_made_before_a_wait__is_told_when_the_cluster_is_gone_after_it(
     assert named(cluster, "web-1") == [failed["vms"][0]["vmid"]]
 
 
+def test_what_was_made_before_a_wait__is_told_when_the_wait_is_refused(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    wanted = [{"name": "web-1", "memory": 512}, {"name": "late", "context": {"delay": "30"}}]
+    running = controller.start("qemu_schedule", vms=wanted, all_or_nothing=False, wait_for_capacity=60)
+    until(lambda: named(cluster, "web-1"))
+    cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+
+    failed = running.result()
+
+    assert failed["error_code"] == "PermissionDenied"
+    assert [vm["changed"] for vm in failed["vms"]] == [True, False]
+    assert failed["vms"][1]["error"]["message"].startswith("GET /cluster/resources: no reading today")
+
+
 # --- others who are faster ---
 
 

@@ -189,6 +189,39 @@ def test_one_vm_that_fails__holds_back_all_clusters_and_waits_for_room_on_any(
     assert on(result) == {"big-4": there["big-0"]}
 
 
+def test_wait__notices_room_on_a_cluster_while_another_one_is_down(pair: Pair, controller: Controller) -> None:
+    a, b = pair
+    clusters = [options("a", a), options("b", b)]
+    full: dict[str, Any] = {"clusters": clusters, **VM, "memory": 2032, "state": "started"}
+    there = on(controller.schedule(**full, vms=[{"name": f"big-{n}"} for n in range(4)]))
+    waiting = controller.start("qemu_schedule", **full, name="late", cluster=["b"], wait_for_capacity=60)
+    until(lambda: sum(r["path"] == "/cluster/resources" for r in a.requests(reset=True)) > 0)
+    until(lambda: sum(r["path"] == "/cluster/resources" for r in a.requests(reset=True)) > 0)
+    a.fault(drop="before")
+    gone = next(name for name, cluster in there.items() if cluster == "b")
+    controller.schedule(clusters=clusters[1:], name=gone, state="absent", force=True)
+
+    result = waiting.result()
+
+    assert on(result) == {"late": "b"}, result["msg"]
+    assert result["vms"][0]["waited"] < 40
+
+
+def test_wait_that_is_refused__leaves_what_was_made_told(pair: Pair, controller: Controller) -> None:
+    a, b = pair
+    wanted = [{"name": "web"}, {"name": "late", "context": {"delay": "30"}}]
+    common: dict[str, Any] = {"clusters": [options("a", a), options("b", b)], "vms": wanted, **VM}
+    running = controller.start("qemu_schedule", **common, all_or_nothing=False, wait_for_capacity=60)
+    until(lambda: names(a) + names(b))
+    for cluster in pair:
+        cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+
+    result = running.result()
+
+    assert (result["error_code"], result["changed"]) == ("PermissionDenied", True)
+    assert [vm["changed"] for vm in result["vms"]] == [True, False]
+
+
 def test_cluster_that_loses_its_room__hands_its_vm_over(pair: Pair, controller: Controller) -> None:
     """Somebody whose VMs this user does not see takes the only VMID that the VM may have on the first cluster."""
     a, b = pair

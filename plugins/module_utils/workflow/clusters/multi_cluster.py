@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...engine.profiles import Profile
-from ...errors import CollectionError, ConnectionFailed
+from ...errors import ApiError, CollectionError, ConnectionFailed
 from ...model import VMID_MAX, Guest, Snapshot
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.inventory.snapshot import read_settled
@@ -65,6 +65,8 @@ class MultiClusterRun:
         self._all_or_nothing: bool = params["all_or_nothing"]
         # By position of the entry.
         self._jobs: dict[int, Job] = {}
+        # Each cluster as it was read or glanced at last.
+        self._shown: dict[Site, Snapshot] = {}
         self.warnings: list[str] = []
         self.wrote = False
         self.interrupted = False
@@ -149,7 +151,12 @@ class MultiClusterRun:
         failed = [job for job in self._jobs.values() if job.error is not None]
         unplaced = [job for job in failed if job.is_unplaced]
         vain = bool(held) and not all(job.is_hopeful for job in failed)
-        again = waiting.patience > 0 and not vain and waiting.until_worth_a_try(unplaced, self._seen())
+        again = False
+        try:
+            again = waiting.patience > 0 and not vain and waiting.until_worth_a_try(unplaced, self._seen())
+        except CollectionError as error:
+            for job in unplaced:
+                job.fail(error)
         for job in unplaced if waiting.patience else ():
             job.note_wait(waiting.waited)
         return (held or unplaced) if again else []
@@ -185,11 +192,20 @@ class MultiClusterRun:
 
     def _seen(self) -> Snapshot:
         """All clusters as the latest cycle read them, combined into one snapshot."""
-        return _as_one({site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None})
+        self._shown = {site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None}
+        return _as_one(self._shown)
 
     def _glance(self) -> Snapshot:
-        """All clusters as a single request each shows them, combined into one snapshot: enough to notice changes."""
-        return _as_one(in_parallel(lambda site: site.access.glance(), self._cycle.sites))
+        """All clusters as a single request each shows them, combined into one snapshot: enough to notice changes. One
+        that does not answer counts as it was shown last.
+        """
+
+        def look(site: Site) -> None:
+            with suppress(ApiError, ConnectionFailed):
+                self._shown[site] = site.access.glance()
+
+        in_parallel(look, self._shown)
+        return _as_one(self._shown)
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
         self._progress(Wait.of(jobs, waited, float(self._params["wait_for_capacity"])))
