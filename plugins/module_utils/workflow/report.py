@@ -168,7 +168,7 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
     if found is None:
         report.ended_with(carried.done, None)
         return report
-    changed = _as_it_was(found) != _as_it_was(plan) or found.ha != plan.ha
+    changed = plan.has_begun(found)
     done = {
         "finish": changed or "finish" not in found.actions,
         "update": changed,
@@ -183,11 +183,6 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
     report.ended_with([a for a in plan.actions if a in carried.done or done.get(a)] + stopped_in_vain, found.status)
     report.node, report.after = found.guest.node, {**in_force, **found.before}
     return report
-
-
-def _as_it_was(plan: ExistingPlan) -> dict[str, t.Any]:
-    """The current values of what is to be changed."""
-    return {key: change["old"] for key, change in plan.changes.changes.items()}
 
 
 @dataclass(slots=True)

@@ -125,6 +125,24 @@ def test_update_that_failed_half_way__is_a_change(controller: Controller, cluste
     assert "diff" not in failed
 
 
+@pytest.mark.parametrize(
+    ("state", "before", "after"), [("started", "stopped", "started"), ("stopped", "started", "stopped")]
+)
+def test_update_that_was_refused__is_no_change_of_a_vm_that_ha_was_to_switch(
+    controller: Controller, cluster: SimulatedCluster, state: str, before: str, after: str
+) -> None:
+    kept = {**VM, "name": "web-1", "state": before}
+    controller.schedule(**kept, ha={"state": before})
+    cluster.advance(60)
+    cluster.fault(method="PUT", path="/config$", status=500, message="no changing today")
+    cluster.fault(method="PUT", path="/cluster/ha/resources/", status=500, message="no switching today")
+    cluster.fault(method="POST", path="/status/", status=500, message="no switching today")
+
+    failed = controller.fail("ApiError", **{**kept, "state": state}, ha={"state": after}, cores=2, update=True)
+
+    assert (failed["changed"], failed["vms"][0]["actions"]) == (False, [])
+
+
 def test_vm_that_was_changed_and_is_no_template__is_a_change(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

@@ -32,6 +32,14 @@ class HADrift:
     new: Mapping[str, t.Any]
     problem: str | None = None
 
+    def has_begun(self, found: HADrift | None) -> bool:
+        """Whether any of it is gone in the drift that was found afterwards. A state that differs may be that of a power
+        action which failed.
+        """
+        if found is None or self.old is None or found.old is None:
+            return found is None or self.old is not found.old
+        return not self.old.keys() <= found.old.keys()
+
 
 def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None) -> HADrift | None:
     """Return the drift, or None. switched_to is the HA state that the planned power action leads to.

@@ -110,6 +110,11 @@ class ExistingPlan:
         kept = self.unfinished.description if self.unfinished is not None else ""
         return str(self.entry.request.options.get("description", kept))
 
+    def has_begun(self, found: ExistingPlan) -> bool:
+        """Whether any of the drift, but for the node, was changed in the VM as it was found after an error."""
+        before, now = ({key: change["old"] for key, change in plan.changes.changes.items()} for plan in (self, found))
+        return before != now or (self.ha is not None and self.ha.has_begun(found.ha))
+
     @property
     def config_after(self) -> Mapping[str, t.Any]:
         if not {"update", "finish"} & set(self.actions):
