@@ -18,7 +18,6 @@ from ...model import Device, DeviceClaim, DeviceClass, Node, Request
 from ...proxmox.inventory.devices import DeviceNeeds
 from ...proxmox.options.kinds import OF_DRIVER
 from ...proxmox.options.values import invalid, number
-from .common import CLAIM
 
 _DECIDED = frozenset({"host", "mapping", "mdev"})
 """Properties of a C(hostpciN) or C(usbN) entry that follow from the claim."""
@@ -108,8 +107,8 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     if not name:
         raise InvalidRequest(f"{option}: a claim has no name, expected a name for each claim", option=option)
     where = f"{option}.{name}"
-    given = sorted(key for key in CLAIM if body.get(key) is not None)
     alternatives = body.get("one_of")
+    given = sorted(key for key, value in body.items() if value is not None and key not in ("name", "one_of"))
     if alternatives is None:
         return _wanted(where, name, body, classes)
     if given:
