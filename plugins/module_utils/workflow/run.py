@@ -435,10 +435,12 @@ class Run:
         return time.monotonic() - began
 
     def _await(self, job: Job) -> None:
-        """Wait until others have created the VM. A new scheduling cycle then decides what to do with it."""
+        """Wait until others have created the VM, or it is gone. A new scheduling cycle then decides what to do."""
         self._plan_one(job, self._access.reader, wait=True)
         if job.plan is not None:
             job.state = State.QUEUED
+        elif isinstance(job.error, GuestVanished):
+            self._requeue([job], job.error)
 
     def _carry_out(self, job: Job, plan: ExistingPlan, binder: Binder) -> None:
         job.carried = self._converger.carry_out(plan, binder, force=self._force)

@@ -244,6 +244,24 @@ def test_vm_that_stays_locked__is_left_alone(controller: Controller, cluster: Si
     assert {r["method"] for r in cluster.requests()} == {"GET"}
 
 
+def test_vm_whose_creation_by_others_fails_meanwhile__is_created(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    # It is not known whether a task creates it, so that the run waits.
+    cluster.fault(method="GET", path="/nodes/[^/]+/tasks$", status=500, message="not now")
+    cluster.add_guest(vmid=300, name="web-1", node="pve1")
+    cluster.set_guest(300, config={"lock": "clone"})
+    cluster.reset_requests()
+    running = controller.start("qemu_schedule", name="web-1", memory=512)
+    until(lambda: sum(r["path"].endswith("/300/config") for r in cluster.requests()) > 1)
+    cluster.remove_guest(300)
+
+    result = running.result()
+
+    assert result["vms"][0]["actions"] == ["create"], result.get("msg")
+    assert result["vmid"] == guest_of(cluster)["vmid"]
+
+
 def test_plan__a_vm_that_is_locked_for_good_is_told_at_once_and_others_are_made(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
