@@ -10,7 +10,7 @@ about to do is compared with the plan. A plan that was carried out in part is co
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.texts import shortened
@@ -33,8 +33,9 @@ from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
 from .existing.plan import STATUS_AFTER
 from .job import Job
-from .options.entries import Entry, Guard
+from .options.entries import Entry
 from .options.sources import Backup
+from .options.task import ABSENT, Series
 from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
 
 NO_CHANGE = (
@@ -64,10 +65,11 @@ class Approved:
         self.plan = plan
         self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid) if key}
 
-    def held(self, entries: Sequence[Entry], guard: Guard) -> list[Entry]:
+    def held(self, entries: Sequence[Entry], series: Collection[Series]) -> list[Entry]:
         """Return the entries with the decisions of the plan, and those that remove VMs beyond a count.
 
-        guard is that of the task. Raises InvalidRequest when the plan was made for other requests.
+        series are the entries of the task that have a count, whose guards hold for these VMs. Raises InvalidRequest
+        when the plan was made for other requests.
         """
         held = []
         planned = [vm for vm in self.plan.vms if vm.request is not None]
@@ -78,13 +80,16 @@ class Approved:
             planned.remove(vm)
             _check_request(vm, asked_of(entry) or {})
             held.append(_held(entry, vm))
+        for vm in (vm for vm in self.plan.vms if vm.request is None):
+            owner = next((each for each in series if each.surplus == ABSENT and each.numbers(vm.name)), None)
+            if owner is None:
+                planned.append(vm)
+            else:
+                request = vm_request({"name": vm.name, "vmid": vm.vmid})
+                held.append(Entry(len(held), request, ABSENT, guard=owner.guard))
         if planned:
             raise InvalidRequest(f"apply: {planned[0].label} is in the plan, but not in this task")
-        surplus = [vm for vm in self.plan.vms if vm.request is None]
-        return held + [
-            Entry(position, vm_request({"name": vm.name, "vmid": vm.vmid}), "absent", guard=guard)
-            for position, vm in enumerate(surplus, len(held))
-        ]
+        return held
 
     def check_cluster(self, cluster: str) -> None:
         """Raise PlanStale if the plan was made for another cluster."""

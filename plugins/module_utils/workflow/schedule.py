@@ -17,7 +17,7 @@ from ..proxmox.options.values import check_range
 from .access import Access
 from .job import Job
 from .options.common import search_steps
-from .options.entries import Entry, Guard
+from .options.entries import Entry
 from .options.rules import facts_of
 from .options.task import Task
 from .placing import Placer
@@ -97,7 +97,7 @@ def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, 
     options = _room_options(params)
     approved = _approved(params)
     if approved is not None:
-        task = replace(task, entries=approved.held(task.entries, Guard.of(params)), series=())
+        task = replace(task, entries=approved.held(task.entries, task.series), series=())
     plan: dict[str, t.Any] = {}
     access = Access.open(params, facts_of(params.get("nodes")))
     try:

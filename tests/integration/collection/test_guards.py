@@ -55,6 +55,18 @@ def test_guard__holds_for_surplus(controller: Controller, cluster: SimulatedClus
     assert {150, 151} <= set(cluster.state()["guests"])
 
 
+def test_guard__of_an_entry_holds_for_surplus_of_a_plan(controller: Controller, cluster: SimulatedCluster) -> None:
+    vms = [{"name": "ci-{n}", "count": 0, "surplus": "absent", "only_tags": ["old"]}]
+    plan = controller.schedule(vms=vms, check=True)["vm_plan"]
+    cluster.set_guest(151, config={"tags": "payroll"})
+    cluster.advance(30)
+
+    failed = controller.fail("PlanStale", vms=vms, apply=plan)
+
+    assert 'VM "ci-2" (151 on pve2) is not removed: only_tags requires the tag old' in failed["msg"]
+    assert {150, 151} <= set(cluster.state()["guests"])
+
+
 @pytest.mark.parametrize("guard", [{"only_tags": ["old"]}, {"only_pool": "web"}])
 def test_guard__holds_for_a_vm_that_got_the_vmid_meanwhile(
     controller: Controller, cluster: SimulatedCluster, guard: dict[str, Any]

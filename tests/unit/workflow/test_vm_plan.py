@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     Guard,
     build_entries,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.task import Series
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.vm_plan import (
     HIDDEN,
     Change,
@@ -45,6 +47,7 @@ POOLS = {"lan": {"network": "192.0.2.0/24"}}
 WEB = {"name": "web-1", "memory": 2048, "scsi": {"scsi0": {"size": 8}}, "cipassword": "correct-horse",
        "host_vars": {"password": "correct-horse"}, "addresses": {"ipconfig0": "lan"}}  # fmt: skip
 OLD = {"name": "old-1", "vmid": 105, "state": "absent"}
+COUNTED = Series("surplus-{n}", "absent", frozenset(), None, Guard(pool="ci"))
 
 
 def entries(*bodies: dict[str, t.Any]) -> list[Entry]:
@@ -136,7 +139,7 @@ def test_plan__what_is_wrong_is_named(path: tuple[t.Any, ...], value: t.Any, mes
 
 
 def test_entries__are_held_to_the_plan() -> None:
-    web, old, surplus = Approved(plan()).held(entries(WEB, OLD), Guard(pool="ci"))
+    web, old, surplus = Approved(plan()).held(entries(WEB, OLD), [COUNTED])
 
     assert (web.request.node, web.request.vmid, web.request.disks[0].storage) == ("pve2", 104, "fast")
     assert (web.request.options["ipconfig0"], web.request.options["nameserver"]) == ("ip=192.0.2.5/24", "192.0.2.53")
@@ -160,9 +163,15 @@ def test_entries__are_held_to_the_plan() -> None:
 )
 def test_other_requests__are_named(bodies: list[dict[str, t.Any]], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Approved(plan()).held(entries(*bodies), Guard())
+        Approved(plan()).held(entries(*bodies), [COUNTED])
 
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("series", [[], [replace(COUNTED, surplus="keep")], [replace(COUNTED, pattern="web-{n}")]])
+def test_surplus__that_the_task_does_not_remove_is_named(series: list[Series]) -> None:
+    with pytest.raises(InvalidRequest, match='apply: VM "surplus-3" is in the plan, and this task does not ask for it'):
+        Approved(plan()).held(entries(WEB, OLD), series)
 
 
 def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
@@ -171,7 +180,7 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed = sealed(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
     with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those of the task'):
-        Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), Guard())
+        Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), [COUNTED])
 
 
 def test_action_that_is_not_planned__is_named() -> None:

@@ -106,13 +106,16 @@ class Series:
     def name(self, number: int) -> str:
         return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", self.pattern)
 
+    def numbers(self, name: str) -> bool:
+        """Tell whether a name is one of this series, whatever its number."""
+        before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
+        found = re.fullmatch(rf"{before}(\d{{1,18}}){after}", name, re.ASCII)
+        return found is not None and self.name(int(found[1])) == name
+
     def owns(self, guest: Guest) -> bool:
         """Tell whether a guest is a VM of this series, whatever its number."""
-        before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
-        found = re.fullmatch(rf"{before}(\d{{1,18}}){after}", guest.name or "", re.ASCII)
         return (
-            found is not None
-            and self.name(int(found[1])) == guest.name
+            self.numbers(guest.name or "")
             and guest.kind == "qemu"
             and not guest.template
             and self.tags <= guest.tags
