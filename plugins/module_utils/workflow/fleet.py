@@ -148,12 +148,11 @@ def _state(report: VMReport) -> str:
 
 
 def _differences(report: VMReport) -> dict[str, dict[str, t.Any]]:
-    """The drift, with C(status) if the VM runs although it should be stopped, or the other way round."""
+    """The drift, with C(status) if the VM is to run, to be paused or to be stopped, and is not."""
     found = {key: dict(values) for key, values in report.drift.items()}
-    if "start" in report.actions and report.job.guest is not None:
-        found["status"] = {"old": _status(report.job), "new": "running"}
-    elif "stop" in report.actions:
-        found["status"] = {"old": _status(report.job), "new": "stopped"}
+    plan = report.job.plan
+    if plan is not None and plan.status_after not in (plan.status, "absent"):
+        found["status"] = {"old": plan.status, "new": plan.status_after}
     return found
 
 

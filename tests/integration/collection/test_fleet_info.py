@@ -79,6 +79,20 @@ def test_fleet__tells_what_differs(controller: Controller, cluster: SimulatedClu
     assert writes(cluster) == []
 
 
+def test_fleet__tells_of_paused_vms_that_are_to_run_and_the_other_way_round(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, status="paused")
+    cluster.advance(30)
+    switched = info(controller, {"name": "app-1", "state": "started"}, {"name": "app-2", "state": "paused"})
+    assert [vm["drift"] for vm in switched["vms"]] == [
+        {"status": {"old": "paused", "new": "running"}},
+        {"status": {"old": "running", "new": "paused"}},
+    ]
+    assert switched["clean"] is False
+    assert info(controller, {"name": "app-1", "state": "paused"}, {"name": "app-2", "state": "started"})["clean"]
+
+
 def test_fleet__tells_of_broken_rules(controller: Controller, cluster: SimulatedCluster) -> None:
     apart = {"affinity": [{"type": "apart", "name": "app-.*"}], "node": None}
     cluster.add_guest(vmid=150, name="app-3", node="pve1", memory=512, status="running")
