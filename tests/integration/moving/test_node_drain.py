@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -387,6 +388,22 @@ def test_drain__that_is_interrupted_starts_nothing_new_and_goes_on_when_run_agai
     cluster.clear_faults()
     assert not drain(controller).get("failed")
     assert on(cluster, "pve1") == set()
+
+
+def test_drain__that_is_interrupted_before_a_move_is_sent_does_not_say_that_it_continues(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.fault(method="GET", path="/qemu/101/migrate$", delay=2, after=1)
+    running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
+    until(lambda: sum(r["path"].endswith("/qemu/101/migrate") for r in cluster.requests()) == 2)
+    running.interrupt(signal.SIGINT)
+
+    result = running.result()
+
+    assert not posts(cluster)
+    assert (result["msg"], result["moves"]) == ("interrupted after 0 moves; run again to go on", [])
+    with contextlib.closing(sqlite3.connect(controller.folder / "state/qemu_scheduler/reservations.db")) as ledger:
+        assert not ledger.execute("SELECT * FROM qemu_scheduler_reservations").fetchall()
 
 
 def test_drain__that_is_killed_goes_on_when_run_again(cluster: SimulatedCluster, controller: Controller) -> None:

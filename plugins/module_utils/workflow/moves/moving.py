@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ...errors import CollectionError, PlanStale, PlanUnlawful, TaskTimeout
+from ...errors import CollectionError, Interrupted, PlanStale, PlanUnlawful, TaskTimeout
 from ...plans import Move, Plan
 from ...proxmox.api.failures import AnswerLost
 from ...proxmox.moves.mover import Mover
@@ -149,23 +149,31 @@ class Executor:
             report.seconds = time.monotonic() - began
 
     def _move(self, report: MoveReport) -> None:
-        move, gate = report.move, self._gate
+        move, gate, begun = report.move, self._gate, False
         self._stop.check()
         try:
             admitted = gate.admit(move)
         except CollectionError as error:
             report.outcome = UNLAWFUL if isinstance(error, PlanUnlawful) else STALE
             raise
+
+        def fence() -> None:
+            nonlocal begun
+            self._stop.check()
+            admitted.check()
+            begun = True
+
         try:
             admitted.begin()
-            report.warnings.extend(self._mover.move(move, fence=admitted.check))
-        except (TaskTimeout, AnswerLost):
-            # It may go on: other controllers count it until its reservation expires.
-            report.outcome, report.node = UNKNOWN, None
-            gate.abandon(move)
-            raise
+            report.warnings.extend(self._mover.move(move, fence=fence))
         except CollectionError as error:
-            report.outcome = STALE if isinstance(error, PlanStale) else FAILED
+            if begun and isinstance(error, (TaskTimeout, AnswerLost)):
+                # It may go on: other controllers count it until its reservation expires.
+                report.outcome, report.node = UNKNOWN, None
+                gate.abandon(move)
+                raise
+            if not isinstance(error, Interrupted):
+                report.outcome = STALE if isinstance(error, PlanStale) else FAILED
             report.node = error.details.get("node", move.source)
             # The error of the move matters more; the reservation expires by itself.
             with suppress(CollectionError):
