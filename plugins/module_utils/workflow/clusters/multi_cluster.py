@@ -162,7 +162,7 @@ class MultiClusterRun:
         return (held or unplaced) if again else []
 
     def _carry_out(self, *, write: bool) -> bool:
-        """Run the shares of all clusters at the same time. Returns whether they were allowed to write."""
+        """Run the shares of all clusters at the same time. Returns whether their plans allow them to write."""
         sites = self._cycle.sites
         gate = Gate(len(sites), all_or_nothing=self._all_or_nothing and not self.wrote)
         steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
@@ -188,7 +188,7 @@ class MultiClusterRun:
                 usage.cluster = site.name
             self.warnings.extend(f"cluster {site.name!r}: {text}" for text in share.warnings)
             self.wrote = self.wrote or share.wrote
-        return not any(share.held for share in shares.values())
+        return gate.is_open()
 
     def _seen(self) -> Snapshot:
         """All clusters as the latest cycle read them, combined into one snapshot."""

@@ -66,11 +66,7 @@ class Steps:
 
 
 class Share(Run):
-    """The run of one cluster. Its first scheduling cycle was gone through together with those of the other clusters.
-
-    Attributes:
-        held: whether another share kept it from writing.
-    """
+    """The run of one cluster. Its first scheduling cycle was gone through together with those of the other clusters."""
 
     def __init__(
         self,
@@ -86,7 +82,6 @@ class Share(Run):
         super().__init__({**params, "all_or_nothing": False, "wait_for_capacity": 0}, access, placer, [], progress)
         placer.prepared = placement
         self.jobs = list(jobs)
-        self.held = False
         self._gate = gate
         self._at_gate = False
 
@@ -108,7 +103,6 @@ class Share(Run):
     def _bind(self, due: Sequence[Job]) -> None:
         self._arrive()
         if not self._gate.is_open():
-            self.held = True
             self._placer.give_back(due)
             return
         try:
