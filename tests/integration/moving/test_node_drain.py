@@ -390,6 +390,20 @@ def test_drain__that_is_interrupted_starts_nothing_new_and_goes_on_when_run_agai
     assert on(cluster, "pve1") == set()
 
 
+def test_drain__that_is_interrupted_between_two_marks_has_changed_one(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.fault(method="POST", path="/pools$", delay=2, after=1)
+    running = controller.start("node_drain", name=["pve1", "pve2"])
+    until(lambda: len(writes(cluster)) == 2)
+    running.interrupt(signal.SIGINT)
+
+    result = running.result()
+
+    assert (result["error_code"], result["changed"]) == ("Interrupted", True)
+    assert result["msg"] == "interrupted after 0 moves; run again to go on"
+
+
 def test_drain__that_is_interrupted_before_a_move_is_sent_does_not_say_that_it_continues(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
