@@ -197,9 +197,8 @@ class Placer:
         cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decisions_of(jobs)])
 
     def give_back(self, jobs: Iterable[Job]) -> None:
-        """Release the reservations of jobs whose binding has not begun, and those that the run has claimed."""
+        """Release the reservations of jobs whose binding has not begun."""
         access = self._access
-        access.give_up_claims()
         access.ledger.release(access.identity(), [decision.vmid for decision in decisions_of(jobs)], access.holder)
 
     def profile_of(self, request: Request) -> Profile:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +305,23 @@ def test_plan__whose_move_fails_is_completed_by_another_try_of_the_same_process(
     assert run.code == 0, run.output
     assert run.last["attempts"] == 2
     assert [vm["actions"] for vm in run.last["vms"]] == [["create", "start"], ["update"]]
+
+
+def test_make_room__reserves_nothing_any_more_where_the_cluster_cannot_be_read_after_the_moves(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    plan = plan_of_two(controller)
+    cluster.fault(method="POST", path="/migrate$", task_seconds=100)
+    running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
+    until(lambda: posts(cluster))
+    cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+
+    result = running.result()
+
+    assert (result["error_code"], result["changed"]) == ("PermissionDenied", True)
+    with closing(sqlite3.connect(controller.folder / "state/qemu_scheduler/reservations.db")) as ledger:
+        reserved = ledger.execute("SELECT vmid, phase FROM qemu_scheduler_reservations").fetchall()
+    assert reserved == [(102, "created")], "the guest that has moved"
 
 
 def test_make_room__says_which_move_failed(cluster: SimulatedCluster, controller: Controller) -> None:
