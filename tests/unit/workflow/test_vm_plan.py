@@ -170,7 +170,7 @@ def test_other_requests__are_named(bodies: list[dict[str, t.Any]], message: str)
 
 @pytest.mark.parametrize("series", [[], [replace(COUNTED, surplus="keep")], [replace(COUNTED, pattern="web-{n}")]])
 def test_surplus__that_the_task_does_not_remove_is_named(series: list[Series]) -> None:
-    with pytest.raises(InvalidRequest, match='apply: VM "surplus-3" is in the plan, and this task does not ask for it'):
+    with pytest.raises(InvalidRequest, match='apply: VM "surplus-3" is in the plan, but not in this task'):
         Approved(plan()).held(entries(WEB, OLD), series)
 
 
