@@ -20,16 +20,17 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.rende
 Data = Mapping[str, t.Any]
 
 
-def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "", plan_only: bool = False) -> str:
+def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "") -> str:
     """Return the page of a result, which may be that of a failed task. It shows cluster, a name or addresses, and job.
 
-    plan_only: whether nothing was written.
     Raises AnsibleFilterError, with the message of the task if it failed before it had anything to show.
     """
     if not isinstance(result, Mapping):
         raise AnsibleFilterError("expected the result of a module of this collection")
     time = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     name = cluster if isinstance(cluster, str) else ", ".join(cluster)
+    # A plan on its own has not been carried out.
+    plan_only = bool(result.get("check_mode", True))
     about = {"cluster": name, "job": job, "plan_only": plan_only, "time": time}
     if {"vms", "summary", "unmanaged"} <= result.keys():
         view = fleet(result)

@@ -90,6 +90,10 @@ stuck:
   type: list
   elements: dict
   sample: []
+check_mode:
+  description: Whether the task ran in check mode, so that nothing was written.
+  returned: success, and on failure after the plan was made
+  type: bool
 error_code:
   description: Stable code of the error, such as V(GoalsNotReached) when a rule stays broken.
   returned: on failure

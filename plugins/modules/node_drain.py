@@ -107,6 +107,10 @@ stuck:
   type: list
   elements: dict
   sample: [{vmid: 103, name: old, node: pve3, why: it is locked (backup), cure: wait for the backup to end}]
+check_mode:
+  description: Whether the task ran in check mode, so that nothing was written.
+  returned: success, and on failure after the plan was made
+  type: bool
 error_code:
   description: Stable code of the error, such as V(GoalsNotReached) when guests stay.
   returned: on failure

@@ -583,6 +583,11 @@ vm_plan:
   returned: in check mode, with O(plan_file) and with O(apply), if no VM failed
   type: dict
   version_added: 1.1.0
+check_mode:
+  description: Whether the task ran in check mode, so that nothing was written.
+  returned: success, and on failure after the VMs were looked at
+  type: bool
+  version_added: 1.1.0
 name:
   description: Name of the VM.
   returned: without O(vms)

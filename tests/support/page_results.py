@@ -71,6 +71,7 @@ def placement_result(vms: int, nodes: int, *, failures: int = 0, guests: int = 0
         "vms": [vm(number, cluster) for number in range(vms - failures)]
         + [failed(number, cluster) for number in range(vms - failures, vms)],
         "nodes": [node(name, number, guests) for number, name in enumerate(cluster, 1)],
+        "check_mode": False,
     }
 
 
@@ -111,7 +112,7 @@ def moves_result(moves: int, nodes: int, *, done: bool = True, stuck: int = 1) -
              for number in range(stuck)]  # fmt: skip
     plan = {"goal": f"drain {', '.join(cluster[:3])}", "feasible": not stuck, "optimal": None, "impossible": None,
             "moves_lower_bound": None, "moves": planned, "stuck": stays, "nodes": courses}  # fmt: skip
-    return {"changed": True, "plan": plan, "moves": reports, "stuck": stays}
+    return {"changed": True, "plan": plan, "moves": reports, "stuck": stays, "check_mode": not done}
 
 
 def capacity_result() -> dict[str, Any]:

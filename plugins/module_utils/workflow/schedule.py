@@ -78,6 +78,7 @@ def schedule(
         in_full=params["decision_nodes"],
         with_guests=params["node_guests"],
     )
+    result["check_mode"] = check_mode
     if room is not None:
         room.add_moves(result, wrote=not check_mode)
     if plan:

@@ -222,3 +222,33 @@ def test_wrong_credentials__fail_with_the_code(play: Play) -> None:
         run = play(role, {**VMS, "qemu_options": {"api_token_secret": "wrong"}})
         assert run.code != 0
         assert run.last["error_code"] == "AuthenticationFailed"
+
+
+def test_check_mode_of_the_play__writes_nothing_either(cluster: SimulatedCluster, play: Play, tmp_path: Path) -> None:
+    before = cluster.state()["guests"]
+    page = tmp_path / "page.html"
+    archive = "nfs-iso:backup/vzdump-qemu-240-2026_11_01-02_00_00.vma.zst"
+    new = [*VMS["qemu_vms"], {"name": "restored", "archive": archive}]
+    provision = {"role": "qemu_scheduler.proxmox.provision", "vars": {"qemu_vms": new, "provision_page": str(page)}}
+    teardown = {"name": "qemu_scheduler.proxmox.teardown"}
+    drain = {"name": "qemu_scheduler.proxmox.node_drain"}
+    run = play(
+        [
+            somebodys_play(seen("provision_vms", "groups['all']"), check_mode=True, roles=[provision]),
+            somebodys_play(
+                {
+                    "check_mode": True,
+                    "block": [
+                        {"ansible.builtin.include_role": teardown, "vars": {"qemu_vms": [{"name": "lab-4"}]}},
+                        {"ansible.builtin.include_role": drain, "vars": {"node_drain_nodes": "pve2"}},
+                    ],
+                }
+            ),
+        ],
+        {"qemu_options": {**VMS["qemu_options"], "force": True}, "provision_wait_for_address": True},
+    )
+    assert cluster.state()["guests"] == before, run.output
+    assert run.of("seen")["msg"] == {"provision_vms": [], "groups['all']": []}
+    assert "Plan: nothing was written" in page.read_text(encoding="utf-8")
+    stats = run.of("qemu_scheduler.proxmox.node_drain : Set the statistics")["ansible_stats"]["data"]
+    assert "qemu_scheduler_plan" in stats

@@ -104,7 +104,7 @@ def test_policy__allows_the_script_of_the_page_alone() -> None:
 
 
 def test_sections__are_closed_apart_from_failures() -> None:
-    page = html_page(placement_result(5, 3, failures=2, guests=2), plan_only=True)
+    page = html_page({**placement_result(5, 3, failures=2, guests=2), "check_mode": True})
     assert page.count("<details open>") == 2
     assert page.count("<details>") == 3 + 3
     assert page.index("huge-3") < page.index("web-0")
@@ -170,9 +170,10 @@ def test_matrix__counts_the_moves_that_were_not_in_vain() -> None:
 
 
 def test_plan_alone__has_a_page_and_tells_of_guests_that_stay() -> None:
-    page = html_page(moves_result(3, 5, done=False)["plan"], plan_only=True)
+    page = html_page(moves_result(3, 5, done=False)["plan"])
     assert "<h1>Drain pve1, pve2, pve3</h1>" in page
     assert "stop it, then it can be moved offline" in page
+    assert "Plan: nothing was written" in page
 
 
 def test_result_without_moves__has_a_page() -> None:

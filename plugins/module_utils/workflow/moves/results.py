@@ -72,6 +72,7 @@ def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
         "plan": document_of(outcome.plan, outcome.premises),
         "moves": [_report(report) for report in outcome.reports],
         "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in outcome.staying],
+        "check_mode": not wrote,
         "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.last.moves),
     }
 
