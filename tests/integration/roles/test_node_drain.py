@@ -63,3 +63,8 @@ def test_drain__with_a_misspelt_variable_does_nothing(play: Play) -> None:
 
     assert run.code == 2
     assert "node_drain_stat" in run.output
+
+
+def test_nodes__may_be_text_with_spaces_after_the_commas(play: Play) -> None:
+    run = play("drain", {**OPTIONS, "node_drain_nodes": "pve1, pve2"}, "--check")
+    assert "drain pve1, pve2: " in run.output
