@@ -644,3 +644,15 @@ def test_active__brings_the_guests_of_the_node_back(cluster: SimulatedCluster, c
     assert not result.get("failed"), result["msg"]
     assert on(cluster, "pve1") == before
     assert not drain(controller, state="active")["changed"]
+
+
+def test_active__moves_no_guest_away_again_that_is_back(cluster: SimulatedCluster, controller: Controller) -> None:
+    drain(controller)
+    cluster.fault(method="POST", path="/103/migrate$", status=500, message="not now", count=1)
+
+    result = drain(controller, state="active", rules=[{"type": "anti-affinity", "name": "vm10[12]"}])
+
+    assert not result.get("failed"), result["msg"]
+    assert len(on(cluster, "pve1") & {101, 102}) == 1
+    assert {move["to"] for move in result["moves"] if move["outcome"] == "moved"} == {"pve1"}
+    assert len(result["plan"]["stuck"]) == 1

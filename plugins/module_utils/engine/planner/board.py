@@ -210,6 +210,11 @@ class Board:
         self.trail.append(Step(item, self.at[item.index], node, why))
         self._put(item, (Position(node, item.cores, item.memory, len(item.parts)),))
 
+    def hold(self, item: Item) -> None:
+        """Keep the item where it is: it makes no room for others."""
+        item.movable = False
+        self._alike.clear()
+
     def lift(self, item: Item) -> None:
         """Take the item off the board."""
         self.trail.append(Step(item, self.at[item.index], NOWHERE, ""))

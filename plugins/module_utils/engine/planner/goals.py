@@ -101,8 +101,11 @@ def _excess(board: Board, node: int) -> tuple[float, float] | None:
 
 
 def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[int, str]:
-    """Move guests to the given nodes. Return the reasons for those that cannot go there, by VMID."""
+    """Move guests to the given nodes. Return the reasons for those that cannot go there, by VMID. Guests that are there
+    already stay.
+    """
     targets: dict[int, int] = {}
+    back: list[Item] = []
     failed: dict[int, str] = {}
     for vmid, name in sorted(wanted.items()):
         info, item = board.state.node(name), board.item_of.get(vmid)
@@ -112,6 +115,11 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
             failed[vmid] = f"node {name} is not there"
         elif board.node_of(item) != info.index:
             targets[item.index] = info.index
+        else:
+            back.append(item)
+    for item in back:
+        if item.index not in targets:
+            board.hold(item)
     while targets:
         # Guests that can return at once may make room for the rest. Others move away only when none can.
         at_once = _brought(board, placer, targets, None, len(targets), BRINGS_BACK)

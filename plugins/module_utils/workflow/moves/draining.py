@@ -135,8 +135,9 @@ class Drain:
         if self._returning is None:
             self._returning = {name: self._marks.guests(name) or frozenset() for name in sorted(self._marked)}
         home = {vmid: name for name, vmids in self._returning.items() for vmid in vmids}
-        away = {guest.vmid for guest in snapshot.guests if guest.vmid in home and guest.node != home[guest.vmid]}
-        return Goals(undo={vmid: home[vmid] for vmid in sorted(away)})
+        present = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in home}
+        undo = {vmid: home[vmid] for vmid in sorted(present)}
+        return Goals() if undo == present else Goals(undo=undo)
 
     def view(self, snapshot: Snapshot) -> Snapshot:
         """The cluster with the nodes as if they were marked already or, if they become active, no longer marked."""

@@ -158,6 +158,15 @@ def test_undo__names_what_cannot_go_back() -> None:
     assert "b would exceed the memory overcommit ratio" in plan.stuck[0].why
 
 
+def test_undo__moves_no_guest_away_that_is_back() -> None:
+    db = {"tags": frozenset({"db"}), "constraints": APART}
+    guests = [guest(100, "b", **db), guest(101, "a", **db)]
+    plan = planned(nodes("a", "b", "c"), guests, Goals(undo={100: "a", 101: "a"}))
+    assert plan.empty
+    assert [each.vmid for each in plan.stuck] == [100]
+    assert plan.stuck[0].why == "a held VMs that the VM must be apart from (vm-101)"
+
+
 def test_drain__of_the_only_node_does_not_ask_for_fewer() -> None:
     plan = planned(nodes("a"), [guest(100, "a")], Goals(drain=frozenset("a")))
     assert [(each.why, each.cure) for each in plan.stuck] == [("there is no other node", "stop it")]
