@@ -55,6 +55,8 @@ class Board:
         self.reach = Reach(scheduler, closed, now)
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
+        filters = (plugin for profile in scheduler.profiles.values() for plugin in profile.plugins("filters"))
+        self._about_guests = {plugin.name for plugin in filters if plugin.about}
         policy = self.reach.policy
         self.cpu: list[float] = [i.cores_all if policy.cpu.include_stopped else i.cores for i in self.nodes]
         self.memory: list[float] = [i.memory_all if policy.memory.include_stopped else i.memory for i in self.nodes]
@@ -165,10 +167,14 @@ class Board:
 
     def broken_rule(self, item: Item) -> Status | None:
         """Return the rule that the item breaks on its node, or the limit (other than CPU and memory), or None."""
-        return self._ask(
-            item,
-            self.node_of(item),
-            lambda status: status.category in (Category.RULE, Category.CAPACITY) and not _of_room(status),
+        return self._ask(item, self.node_of(item), lambda status: self._breaks(status) and not _of_room(status))
+
+    def _breaks(self, status: Status) -> bool:
+        """Return whether a refusal on a guest's own node means that it breaks a rule or limit. Whether the node takes
+        new guests does not matter; a plugin about nodes that evaluates attributes of the request enforces a rule.
+        """
+        return status.category in (Category.RULE, Category.CAPACITY) or (
+            status.category is Category.PLACEMENT and status.plugin in self._about_guests
         )
 
     def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:

@@ -21,11 +21,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     GIB,
     AffinityTerm,
     Constraints,
+    Expression,
     Guest,
     HARule,
     Node,
     Selector,
     Snapshot,
+    Taint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import (
     Balance,
@@ -93,6 +95,18 @@ def test_repair__follows_a_strict_ha_rule() -> None:
     guests = [guest(100, "a", ha_managed=True), guest(101, "a")]
     plan = planned(nodes("a", "b", "c"), guests, Goals(repair=True), ha_rules=(rule,))
     assert moves(plan) == [(100, "a", "c")]
+
+
+def test_repair__brings_a_guest_to_the_nodes_that_it_must_be_on() -> None:
+    pinned = Constraints(node_required=(Expression("node", "In", ("c",)),))
+    guests = [guest(100, "a", constraints=pinned), guest(101, "a")]
+    assert moves(planned(nodes("a", "b", "c"), guests, Goals(repair=True))) == [(100, "a", "c")]
+
+
+@pytest.mark.parametrize("state", [{"drained": True}, {"maintenance": True}, {"taints": (Taint("gpu"),)}])
+def test_repair__leaves_guests_on_a_node_that_takes_no_new_ones(state: dict[str, t.Any]) -> None:
+    a, b = nodes("a", "b")
+    assert planned((replace(a, **state), b), [guest(100, "a")], Goals(repair=True)).empty
 
 
 def test_repair__keeps_the_limit_of_guests() -> None:
