@@ -31,7 +31,7 @@ prepare() {
   fi
 }
 
-failed=0
+failed=0 tested=0
 printf '%-8s %-14s %s\n' Python ansible-core result
 for python in $(interpreters); do
   name=$(basename "$python")
@@ -41,6 +41,7 @@ for python in $(interpreters); do
     log=$LOGS/$name-core$core.log
     result=$(prepare "$python" "$core" "$environment")
     if [ -z "$result" ]; then
+      tested=1
       if "$environment/bin/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile --no-loadscope-reorder "$@" >"$log" 2>&1; then
         result=$(tail -n 1 "$log")
       else
@@ -51,4 +52,8 @@ for python in $(interpreters); do
     printf '%-8s %-14s %s\n' "${name#python}" "$core" "$result"
   done
 done
+if [ $tested = 0 ]; then
+  echo "compat: nothing was tested; PYTHONS is '${PYTHONS:-}'" >&2
+  exit 1
+fi
 exit $failed
