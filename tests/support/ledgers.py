@@ -193,6 +193,10 @@ class Loop:
         self._process.wait()
 
     def acknowledged(self) -> list[int]:
-        """Return the VMIDs whose reservation and marking the ledger confirmed to the process."""
+        """Return the VMIDs that the ledger confirmed to the process as reserved and marked.
+
+        Raises AssertionError if the process has failed.
+        """
+        assert self._process.poll() in (None, -signal.SIGKILL), "the process failed; its error is among the output"
         whole_lines = self._output.read_text().rpartition("\n")[0]
         return [int(line) for line in whole_lines.split()]

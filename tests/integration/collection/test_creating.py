@@ -109,6 +109,7 @@ def test_check_mode__decides_as_the_real_run_does_and_writes_nothing(
     done = controller.schedule(vms=THREE, diff=True, **WEB)
     assert decisions(planned) == decisions(done)
     assert planned.pop("vm_plan")["vms"]
+    assert (planned.pop("check_mode"), done.pop("check_mode")) == (True, False)
     assert without_invocation(planned) == without_invocation(done)
     assert planned["changed"] is True
 

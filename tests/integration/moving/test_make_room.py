@@ -218,7 +218,7 @@ def test_plan__with_moves_is_refused_where_the_task_permits_none(
 ) -> None:
     result = controller.fail("InvalidRequest", **TWO, apply=plan_of_two(controller))
 
-    assert "which the task does not permit: set make_room" in result["msg"]
+    assert "this plan moves guests, expected a task with make_room" in result["msg"]
     assert not writes(cluster)
 
 

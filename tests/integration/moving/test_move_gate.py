@@ -62,7 +62,7 @@ def test_gate__asks_the_filters_and_then_the_law(
     cluster.advance(30)
     with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
         gate.admit(move(104))
-    monkeypatch.setattr(Overcommit, "filter", lambda *_asked: None)
+    monkeypatch.setattr(Overcommit, "filter_all", lambda _self, _state, _request, nodes: [None] * len(nodes))
     with pytest.raises(PlanUnlawful, match=r'the move of VM "vm104" \(104\) from pve1 to pve2 breaks') as raised:
         gate.admit(move(104))
 
