@@ -407,7 +407,8 @@ def test_drain__that_is_interrupted_between_two_marks_has_changed_one(
 def test_drain__that_is_interrupted_before_a_move_is_sent_does_not_say_that_it_continues(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
-    cluster.fault(method="GET", path="/qemu/101/migrate$", delay=2, after=1)
+    # Seconds of the cluster, whose clock is fast: the request has to last until somebody looks.
+    cluster.fault(method="GET", path="/qemu/101/migrate$", delay=100, after=1)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
     until(lambda: sum(r["path"].endswith("/qemu/101/migrate") for r in cluster.requests()) == 2)
     running.interrupt(signal.SIGINT)
