@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ("pattern", "told"),
     [
         ("ssd[", "invalid regular expression 'ssd[': a class is not closed by ']' (at character 4)"),
-        ("(?=s)ssd", "invalid regular expression '(?=s)ssd': look-ahead is not supported (at character 2)"),
+        ("(?=s)ssd", "invalid regular expression '(?=s)ssd': look-ahead is not supported, as in RE2 (at character 2)"),
         (5, "5 is not valid, expected a regular expression"),
     ],
 )

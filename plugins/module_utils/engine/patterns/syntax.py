@@ -32,14 +32,14 @@ _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_PREFIX = re.compile(r"\?(?:(i)?:|P?<[A-Za-z_]\w*>)")
 _IGNORE_CASE = "(?i)"
 _UNSUPPORTED_GROUPS = {
-    "?=": "look-ahead is",
-    "?!": "look-ahead is",
-    "?<=": "look-behind is",
-    "?<!": "look-behind is",
-    "?(": "conditionals are",
-    "?P=": "backreferences are",
-    "?>": "atomic groups are",
-    "?#": "comments are",
+    "?=": "look-ahead is not supported, as in RE2",
+    "?!": "look-ahead is not supported, as in RE2",
+    "?<=": "look-behind is not supported, as in RE2",
+    "?<!": "look-behind is not supported, as in RE2",
+    "?(": "conditionals are not supported, as in RE2",
+    "?P=": "backreferences are not supported, as in RE2",
+    "?>": "atomic groups are not supported, as in RE2",
+    "?#": "comments are not supported, as in RE2",
 }
 
 
@@ -207,7 +207,7 @@ class _Parser:
         if match is None:
             rest = self._text[self._at :]
             kinds = (kind for prefix, kind in _UNSUPPORTED_GROUPS.items() if rest.startswith(prefix))
-            raise self._error(f"{next(kinds, 'this kind of group is')} not supported")
+            raise self._error(next(kinds, "this kind of group is not supported"))
         self._ignore_case = self._ignore_case or match[1] is not None
         self._at = match.end()
 

@@ -108,9 +108,9 @@ def test_name_pattern__compiles_thousands_of_patterns_once_each() -> None:
     [
         ("(", "a group is not closed (at character 1)"),
         (r"(a)\1", "backreferences and octal escapes are not supported (at character 5)"),
-        ("(?P<x>a)(?P=x)", "backreferences are not supported (at character 10)"),
-        ("(?=a)a", "look-ahead is not supported (at character 2)"),
-        ("(?<!a)b", "look-behind is not supported (at character 2)"),
+        ("(?P<x>a)(?P=x)", "backreferences are not supported, as in RE2 (at character 10)"),
+        ("(?=a)a", "look-ahead is not supported, as in RE2 (at character 2)"),
+        ("(?<!a)b", "look-behind is not supported, as in RE2 (at character 2)"),
         (r"web\b.*", r"\b is not supported (at character 6)"),
         ("a{99999999999999999999}", "a repeat count has more than 9 digits (at character 2)"),
         ("a{999999999}", "it is too complex (more than 2000 symbols with repeats written out, or 500000 steps)"),
