@@ -14,6 +14,7 @@ from .engine.plugins.builtin import BUILTIN
 from .engine.profiles import Registry, build_profiles
 from .engine.scheduling_cycle import Scheduler
 from .engine.verdicts import Outcome
+from .errors import PluginFailed
 from .model import GIB, Guest, Node, Request, Snapshot
 
 
@@ -47,9 +48,12 @@ class Placed:
         self.node = None if outcome.decision is None else outcome.decision.node
         self.message = outcome.message
 
+    def __repr__(self) -> str:
+        return f"<Placed: {self.message}>"
+
     def reasons(self, plugin: str) -> dict[str, str]:
-        """The plugin's reason for each node that it rejected."""
-        return {v.node: v.status.text for v in self.outcome.verdicts() if v.status and v.status.plugin == plugin}
+        """The plugin's reason for each node that it rejected, without the details of the node."""
+        return {v.node: v.status.reason for v in self.outcome.verdicts() if v.status and v.status.plugin == plugin}
 
     def scores(self, plugin: str) -> dict[str, float]:
         """The plugin's score, 0..100, for each node that passed all filters."""
@@ -67,13 +71,27 @@ class SmallCluster:
         plugin_config: Mapping[str, t.Any] | None = None,
         **fields: t.Any,
     ) -> None:
-        """plugin_config is as in a task; fields are those of model.Snapshot. Raises InvalidPluginConfig."""
-        self.state = ClusterState(Snapshot(nodes=nodes, guests=tuple(guests), **fields))
+        """plugin_config is as in a task; fields are those of model.Snapshot.
+
+        Raises InvalidPluginConfig, and ValueError for guests on a node that the cluster does not have.
+        """
+        guests = tuple(guests)
+        for guest in guests:
+            if guest.node not in {node.name for node in nodes}:
+                names = ", ".join(node.name for node in nodes)
+                raise ValueError(f"guest {guest.vmid}: there is no node {guest.node!r}; the nodes are {names}")
+        self.state = ClusterState(Snapshot(nodes=nodes, guests=guests, **fields))
         self._scheduler = Scheduler(self.state, build_profiles(_registry(plugins), plugin_config))
 
     def place(self, request: Request) -> Placed:
-        """Place a VM. It counts for those that are placed after it."""
-        return Placed(self._scheduler.schedule(request))
+        """Place a VM. It counts for those that are placed after it.
+
+        Raises what a plugin raised, so that a test shows its line.
+        """
+        outcome = self._scheduler.schedule(request)
+        if isinstance(outcome.error, PluginFailed) and outcome.error.__cause__ is not None:
+            raise outcome.error.__cause__
+        return Placed(outcome)
 
 
 def _registry(plugins: Iterable[type[Plugin]]) -> Registry:

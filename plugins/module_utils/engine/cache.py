@@ -9,7 +9,7 @@ The sums per node are updated with every change.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
@@ -92,7 +92,7 @@ class NodeInfo:
 
     node: Node
     index: int
-    guests: dict[int, Guest] = field(default_factory=dict)
+    by_vmid: dict[int, Guest] = field(default_factory=dict)
     storages: dict[str, NodeStorage] = field(default_factory=dict)
     devices: list[DeviceUse] = field(default_factory=list)
     volumes: dict[str, int | None] = field(default_factory=dict)
@@ -105,6 +105,11 @@ class NodeInfo:
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def guests(self) -> Collection[Guest]:
+        """The VMs and containers of the node, with those that are decided for it."""
+        return self.by_vmid.values()
 
 
 class ClusterState:
@@ -245,9 +250,9 @@ class ClusterState:
         if info is None:
             return
         if sign > 0:
-            info.guests[guest.vmid] = guest
+            info.by_vmid[guest.vmid] = guest
         else:
-            del info.guests[guest.vmid]
+            del info.by_vmid[guest.vmid]
         if not guest.template:
             info.cores_all = round(info.cores_all + sign * guest.cores, _DIGITS)
             info.memory_all += sign * guest.memory

@@ -241,7 +241,7 @@ class Headroom:
 
 def _loads(info: NodeInfo) -> list[Loads]:
     """The guests that have to be placed when the node is lost, largest first."""
-    running = [guest for guest in info.guests.values() if guest.running and not guest.template]
+    running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[Room, list[str]] = {}
     for guest in running:
         label = f"VM {guest.name} ({guest.vmid})" if guest.name else f"VM {guest.vmid}"

@@ -309,7 +309,7 @@ def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
             if storage.active and "images" in storage.content
             for used in [storage.use.used + storage.use.pending]
         },
-        guests=tuple(guest for guest in info.guests.values() if not guest.template),
+        guests=tuple(guest for guest in info.guests if not guest.template),
     )
 
 

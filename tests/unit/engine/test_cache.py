@@ -137,7 +137,7 @@ def test_sums_by_difference__are_those_of_a_fresh_count(steps: list[tuple[str, G
 
 def picture(state: ClusterState) -> object:
     nodes = [
-        (sums(info), set(info.guests), {name: seen.use.pending for name, seen in info.storages.items()})
+        (sums(info), set(info.by_vmid), {name: seen.use.pending for name, seen in info.storages.items()})
         for info in state.nodes
     ]
     return nodes, sorted(state.taken), {guest.vmid for guest in state.repelling.holders(APART)}

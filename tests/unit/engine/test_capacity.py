@@ -126,9 +126,9 @@ def test_shape_that_makes_no_sense__is_an_error_and_leaves_nothing_behind() -> N
 def test_count__is_what_fits_and_the_cluster_is_left_as_it_was(sizes: list[int], used: list[int], gib: int) -> None:
     nodes = [node(f"n{index}", cores=64, gib=size) for index, size in enumerate(sizes)]
     state = cluster(nodes, [guest(100 + n, f"n{n % len(sizes)}", 1, amount) for n, amount in enumerate(used)])
-    before = [(info.memory, info.cores, sorted(info.guests)) for info in state.nodes]
+    before = [(info.memory, info.cores, sorted(info.by_vmid)) for info in state.nodes]
     report = count(state, vm(gib=gib))
-    assert [(info.memory, info.cores, sorted(info.guests)) for info in state.nodes] == before
+    assert [(info.memory, info.cores, sorted(info.by_vmid)) for info in state.nodes] == before
     free = [max(info.node.memory - info.memory, 0) for info in state.nodes]
     assert [n.fit for n in report.nodes] == [room // (gib * GIB) for room in free]
     assert report.total == sum(n.fit for n in report.nodes) == sum(report.shapes)

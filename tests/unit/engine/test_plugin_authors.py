@@ -129,6 +129,42 @@ def test_small_cluster__counts_its_guests_and_takes_a_plugin_config() -> None:
     assert cluster.place(vm(gib=9)).message.startswith("0/2 nodes are available")
 
 
+class Misled(FilterPlugin):
+    """Looks for guests in a number."""
+
+    name = "Misled"
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        return unschedulable(str(next(guest for guest in node.cores)))  # type: ignore[attr-defined]
+
+
+def test_small_cluster__raises_what_a_plugin_raised() -> None:
+    with pytest.raises(TypeError, match="object is not iterable"):
+        SmallCluster(node("a"), plugins=[Misled]).place(vm())
+
+
+class Quiet(FilterPlugin):
+    """Rejects nodes with noisy guests."""
+
+    name = "Quiet"
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        noisy = [guest.name for guest in node.guests if "noisy" in guest.tags]
+        return unschedulable("had noisy guests", ", ".join(map(str, noisy))) if noisy else None
+
+
+def test_reasons__are_those_of_the_plugin_without_the_details_of_each_node() -> None:
+    guests = [guest(100, "a", tags=frozenset({"noisy"})), guest(101, "b")]
+    placed = SmallCluster(node("a"), node("b"), guests=guests, plugins=[Quiet]).place(vm())
+    assert (placed.node, placed.reasons("Quiet")) == ("b", {"a": "had noisy guests"})
+    assert repr(placed) == f"<Placed: {placed.message}>"
+
+
+def test_guest__on_a_node_that_the_small_cluster_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="guest 100: there is no node 'c'; the nodes are a, b"):
+        SmallCluster(node("a"), node("b"), guests=[guest(100, "c")])
+
+
 def test_plugin_api__has_every_interface_that_a_plugin_may_inherit_from() -> None:
     interfaces = {
         name

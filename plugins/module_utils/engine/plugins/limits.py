@@ -226,7 +226,7 @@ class GuestLimit(PreFilterPlugin, FilterPlugin):
 
 def guests_with(node: NodeInfo, tag: str | None = None) -> int:
     """The number of guests on the node, without templates; with a tag, only the guests that have it."""
-    return sum(1 for guest in node.guests.values() if not guest.template and (tag is None or tag in guest.tags))
+    return sum(1 for guest in node.guests if not guest.template and (tag is None or tag in guest.tags))
 
 
 NO_HEADROOM = "would leave no headroom for the loss of a node"

@@ -25,7 +25,7 @@ class FewestGuests(ScorePlugin):
     enabled = False
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return float(-sum(not guest.template for guest in node.guests.values()))
+        return float(-sum(not guest.template for guest in node.guests))
 
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0)
@@ -67,7 +67,7 @@ class ProxmoxStatic(ScorePlugin):
     def _use(self, node: NodeInfo) -> tuple[float, float]:
         if not self.config["ha_only"]:
             return node.cores, node.memory
-        guests = [guest for guest in node.guests.values() if guest.ha_managed and guest.running and not guest.template]
+        guests = [guest for guest in node.guests if guest.ha_managed and guest.running and not guest.template]
         return math.fsum(guest.cores for guest in guests), sum(guest.memory for guest in guests)
 
 

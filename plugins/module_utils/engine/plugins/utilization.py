@@ -42,7 +42,7 @@ class Utilization(ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         host = node.node
-        decided = [guest for guest in node.guests.values() if guest.status == "assumed"]
+        decided = [guest for guest in node.guests if guest.status == "assumed"]
         parts = [
             (self.config["cpu_weight"], host.cpu_used + _part(sum(guest.cores for guest in decided), host.cores)),
             (
