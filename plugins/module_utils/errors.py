@@ -313,6 +313,17 @@ class GuestVanished(CollectionError):
     code = "GuestVanished"
 
 
+class NotTheSameGuest(GuestVanished):
+    """A VMID belongs to another guest than the one that was planned for: that guest was removed, and its VMID was used
+    again; or nothing in the config of the guest shows that it is still the same one.
+
+    Cure: run again: the next run looks for the VM by its name again. The message names both guests. Nothing was done
+    with the one that was found.
+    """
+
+    code = "NotTheSameGuest"
+
+
 class PlanStale(CollectionError):
     """The cluster is no longer as a plan assumes: a node, a VMID or capacity is gone, or a guest was moved, changed,
     started or stopped.

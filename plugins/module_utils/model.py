@@ -128,6 +128,30 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """What a guest was born as, unlike its VMID, which another guest may have tomorrow.
+
+    ctime, uuid and vmgenid are the marks of its creation that its config shows: the time in C(meta), the UUID in
+    C(smbios1), and C(vmgenid); None for those that it lacks. Containers and very old VMs have none; for these, digest
+    is that of the whole config. name and node are those that it had when it was read. proxmox/identity.py says what a
+    difference means.
+    """
+
+    name: str | None
+    node: str
+    kind: str = "qemu"
+    ctime: int | None = None
+    uuid: str | None = None
+    vmgenid: str | None = None
+    digest: str | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the config shows any mark of the guest's creation."""
+        return (self.ctime, self.uuid, self.vmgenid) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """One storage as one node sees it. A shared storage appears once per node, with the same total and used.
 
