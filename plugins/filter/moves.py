@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
@@ -20,20 +20,19 @@ NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
 def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
     """Return a sentence, a row per move, a line per guest that stays, and a row per node that changes.
 
-    moves is the result of a module that moves guests, a plan, or a plan of VMs. Lines are at most width characters long
-    if possible; by default they fit the terminal.
+    moves is the result of a module that moves guests, a plan, or a plan of VMs. Of a result, the rows are the moves of
+    all plans of the run. Lines are at most width characters long if possible; by default they fit the terminal.
     """
     plan = plan_of(moves)
     width = width_for(width)
-    done = {move["vmid"]: move for move in (moves.get("moves") or () if "plan" in moves else ())}
-    stuck = moves.get("stuck", plan["stuck"])
-    lines = wrap(_headline(plan, len(stuck)), width, "    ")
-    if plan["moves"]:
-        lines += table([MOVE, *(_row(move, done.get(move["vmid"])) for move in plan["moves"])], width)
+    rows, stuck = rows_of(moves), moves.get("stuck", plan["stuck"])
+    lines = wrap(_headline(plan["goal"], rows, len(stuck)), width, "    ")
+    if rows:
+        lines += table([MOVE, *map(_row, rows)], width)
     for guest in stuck:
         text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
         lines += wrap(text, width, "    ")
-    changed = [(name, node) for name, node in sorted(plan["nodes"].items()) if changes(node)]
+    changed = [(name, node) for name, node in sorted(loads_of(moves).items()) if changes(node)]
     if changed:
         lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)
     return lines
@@ -56,6 +55,28 @@ def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
     return {**plan, "goal": f"place {new} VM(s)", "stuck": []}
 
 
+def rows_of(moves: Mapping[str, t.Any]) -> list[Mapping[str, t.Any]]:
+    """Return the moves of a plan; of a result, those of all plans of the run, each with its outcome if it was begun.
+
+    A move of the first plan that was not begun is left out if a later plan moved its guest.
+    """
+    ended = {move["id"]: move for move in (moves.get("moves") or () if "plan" in moves else ())}
+    planned = [{**move, **ended.pop(move["id"], {})} for move in plan_of(moves)["moves"]]
+    later = {move["vmid"] for move in ended.values()}
+    return [*(row for row in planned if "outcome" in row or row["vmid"] not in later), *ended.values()]
+
+
+def loads_of(moves: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
+    """Return the courses of the nodes: as planned, or, of a result, as far as the moves were made."""
+    loads: Mapping[str, t.Any] = moves["loads"] if "loads" in moves else plan_of(moves)["nodes"]
+    return loads
+
+
+def how_of(move: Mapping[str, t.Any], by_ha: str) -> str:
+    """Return how a guest is moved, followed by by_ha if the HA manager moves it."""
+    return str(move["how"]) + (by_ha if move["via"] == "ha" else "")
+
+
 def size_of(move: Mapping[str, t.Any]) -> int:
     """Return the bytes that a move transfers."""
     return int(move["memory"]) + int(move["copied"])
@@ -66,23 +87,20 @@ def changes(node: Mapping[str, t.Any]) -> bool:
     return bool(node["before"] != node["peak"] or node["before"] != node["after"])
 
 
-def _headline(plan: Mapping[str, t.Any], stuck: int) -> str:
-    if not plan["moves"]:
-        return f"{plan['goal']}: nothing moves" + (f", {stuck} guest(s) stay" if stuck else "")
-    sent = sum(size_of(move) for move in plan["moves"]) / GIB
-    text = f"{plan['goal']}: {len(plan['moves'])} move(s), {sent:.1f} GiB"
+def _headline(goal: str, rows: Sequence[Mapping[str, t.Any]], stuck: int) -> str:
+    sent = sum(map(size_of, rows)) / GIB
+    text = f"{goal}: {len(rows)} move(s), {sent:.1f} GiB" if rows else f"{goal}: nothing moves"
     return text + (f", {stuck} guest(s) stay" if stuck else "")
 
 
-def _row(move: Mapping[str, t.Any], done: Mapping[str, t.Any] | None) -> tuple[str, ...]:
-    how = move["how"] if move["via"] == "api" else f"{move['how']}, {move['via']}"
-    outcome = EMPTY if done is None else f"{done['outcome']} ({done['seconds']:.0f} s)"
+def _row(move: Mapping[str, t.Any]) -> tuple[str, ...]:
+    outcome = f"{move['outcome']} ({move['seconds']:.0f} s)" if "outcome" in move else EMPTY
     return (
         str(move["id"]),
         f"{move['name'] or 'guest'} ({move['vmid']})",
         move["from"],
         move["to"],
-        how,
+        how_of(move, ", ha"),
         f"{size_of(move) / GIB:.1f}",
         ",".join(map(str, move["after"])) or EMPTY,
         outcome,

@@ -118,7 +118,7 @@ class Move:
         id: its number in the plan, from 1; creations continue the numbering.
         why: the reason, as a sentence part ("drains pve3", "makes room on pve5 for 140").
         after: ids of the moves and creations that must have ended before it starts.
-        memory: bytes that count on both nodes during the move; 0 for a guest that is off.
+        cores, memory: vCPUs and bytes that count on both nodes during the move; 0 for a guest that is off.
         storages: the target storage of each disk that is copied, by slot.
         copied: total size in bytes of the disks that are copied.
         together: VMIDs that the HA manager moves along; these have no move of their own.
@@ -135,6 +135,7 @@ class Move:
     after: tuple[int, ...] = ()
     how: str = LIVE
     via: str = API
+    cores: float = 0.0
     memory: int = 0
     storages: Mapping[str, str] = field(default_factory=dict)
     copied: int = 0
@@ -186,6 +187,15 @@ class Load:
     cores: float
     memory: int
     guests: int
+
+    def plus(self, move: Move, sign: int) -> Load:
+        """The load with the guests of a move (sign 1), or without them (sign -1)."""
+        cores = round(self.cores + sign * move.cores, 6)
+        return Load(cores, self.memory + sign * move.memory, self.guests + sign * len(move.vmids))
+
+    def or_more(self, other: Load) -> Load:
+        """The larger of two loads, in each of the three."""
+        return Load(max(self.cores, other.cores), max(self.memory, other.memory), max(self.guests, other.guests))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,13 +75,21 @@ moves:
   description:
     - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
       move was not begun), V(unlawful) (it breaks a rule, and was not begun) or V(unknown) (it may still be under way).
-    - The moves of a plan that was made after a failure have higher numbers (C(id)) than those before.
+    - Contains the moves of all plans of the run. The moves of a plan that was made after a failure have higher numbers
+      (C(id)) than those before. Besides the result, a move has the keys of the plan.
     - Empty in check mode.
   returned: success, and on failure after the plan was made
   type: list
   elements: dict
   sample: [{id: 1, vmid: 101, name: web-1, from: pve3, to: pve1, why: balances pve3 and pve1, outcome: moved,
     node: pve1, seconds: 11.2}]
+loads:
+  description:
+    - What is allocated on each node before, at the peak of and after the moves, as in the plan. After a failure, it
+      counts only the moves that were made.
+  returned: success, and on failure after the plan was made
+  type: dict
+  version_added: 1.1.0
 stuck:
   description:
     - The guests that stay although a goal requires them to move, each with the reason (C(why)) and what would cure it

@@ -575,6 +575,13 @@ moves:
   type: list
   elements: dict
   version_added: 1.1.0
+loads:
+  description:
+    - What is allocated on each node before, at the peak of and after these moves, as in the plan. After a failure, it
+      counts only the moves that were made.
+  returned: when guests were or would be moved
+  type: dict
+  version_added: 1.1.0
 vm_plan:
   description:
     - The plan that O(plan_file) writes and O(apply) carries out, with the actions for each VM and the moves of other

@@ -9,6 +9,8 @@ from typing import Any
 
 GIB = 1024**3
 MIB_PER_NODE = 262144
+REPORTED = ("id", "vmid", "name", "from", "to", "why", "after", "how", "via", "memory", "copied")
+"""The keys that the result of a move has of the move in the plan."""
 
 
 def names(count: int) -> list[str]:
@@ -87,19 +89,20 @@ def moves_result(moves: int, nodes: int, *, done: bool = True, stuck: int = 1) -
         {"id": number, "vmid": 100 + number, "name": f"app-{number}", "type": "qemu", "from": cluster[number % 3],
          "to": cluster[3 + (number * number) % (nodes - 3)], "why": f"drains {cluster[number % 3]}",
          "after": [number - 7] if number > 7 and number % 5 == 0 else [], "how": "live",
-         "via": "ha" if number % 11 == 0 else "api", "memory": (number % 8 + 1) * GIB, "storages": {}, "copied": 0,
+         "via": "ha" if number % 11 == 0 else "api", "cores": number % 4 + 1,
+         "memory": (number % 8 + 1) * GIB, "storages": {}, "copied": 0,
          "together": [], "estimate": 9.0}
         for number in range(1, moves + 1)
     ]  # fmt: skip
     reports = [
-        {**{key: move[key] for key in ("id", "vmid", "name", "from", "to", "why")}, "outcome": "moved",
-         "node": move["to"], "seconds": 8.0 + move["id"] % 9}
+        {**{key: move[key] for key in REPORTED}, "outcome": "moved", "node": move["to"],
+         "seconds": 8.0 + move["id"] % 9}
         for move in planned
     ] if done else []  # fmt: skip
     if done:
         last = reports[-1]
         last.update(outcome="failed", error_code="TaskFailed", msg="migration aborted: no space left on device")
-        reports.append({**last, "id": 1, "to": cluster[-2], "outcome": "moved", "seconds": 12.0})
+        reports.append({**last, "id": moves + 1, "to": cluster[-2], "outcome": "moved", "seconds": 12.0})
     courses = {
         name: {"allocatable": load(256, 0), "before": load(180, 40), "peak": load(180, 40), "after": load(0, 0)}
         if number < 3
@@ -112,7 +115,7 @@ def moves_result(moves: int, nodes: int, *, done: bool = True, stuck: int = 1) -
              for number in range(stuck)]  # fmt: skip
     plan = {"goal": f"drain {', '.join(cluster[:3])}", "feasible": not stuck, "optimal": None, "impossible": None,
             "moves_lower_bound": None, "moves": planned, "stuck": stays, "nodes": courses}  # fmt: skip
-    return {"changed": True, "plan": plan, "moves": reports, "stuck": stays, "check_mode": not done}
+    return {"changed": True, "plan": plan, "moves": reports, "loads": courses, "stuck": stays, "check_mode": not done}
 
 
 def capacity_result() -> dict[str, Any]:

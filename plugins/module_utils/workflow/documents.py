@@ -15,7 +15,7 @@ from pathlib import Path
 from ..engine.texts import hint, shortened
 from ..errors import InvalidRequest
 
-VERSION = 1
+VERSION = 2
 """The version of the documents that are written, and the only one that is read."""
 
 LARGEST = 64 * 1024**2

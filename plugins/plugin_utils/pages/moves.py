@@ -8,9 +8,17 @@ from __future__ import annotations
 import re
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, changes, plan_of, size_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import (
+    GIB,
+    changes,
+    how_of,
+    loads_of,
+    plan_of,
+    rows_of,
+    size_of,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import OUTCOMES
 
@@ -27,20 +35,21 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
     plan_only: whether the moves were only planned. If not, moves without an outcome were not begun.
     """
     plan = plan_of(result)
-    rows = _rows(plan, result.get("moves") or () if "plan" in result else (), PLANNED if plan_only else NOT_BEGUN)
+    rows = [_row(move, PLANNED if plan_only else NOT_BEGUN) for move in rows_of(result)]
     states = Counter(row["state"] for row in rows)
-    nodes = [_node(name, course) for name, course in _by_name(plan["nodes"]) if changes(course)]
+    courses = _by_name(loads_of(result))
+    nodes = [_node(name, course) for name, course in courses if changes(course)]
     return {
         "goal": plan["goal"],
         "optimal": plan.get("optimal"),
         "impossible": plan.get("impossible"),
         "fewest": plan.get("moves_lower_bound"),
-        "gib": sum(row["gib"] or 0 for row in rows),
+        "gib": sum(row["gib"] for row in rows),
         "moves": rows,
         "states": {state: count for state, count in sorted(states.items()) if state != PLANNED},
         "stuck": result.get("stuck", plan["stuck"]),
         "nodes": nodes,
-        "unchanged": len(plan["nodes"]) - len(nodes),
+        "unchanged": len(courses) - len(nodes),
         "over": any(
             max(each.values()) > each["allocatable"] for node in nodes for each in (node["memory"], node["cores"])
         ),
@@ -79,36 +88,17 @@ def _cell(count: int, most: int) -> dict[str, int]:
     return {"count": count, "degree": -(-DEGREES * count // most) if most else 0}
 
 
-def _rows(plan: Data, results: Sequence[Data], otherwise: str) -> list[dict[str, t.Any]]:
-    """Return the moves of the plan with their results, and those that later plans of the run added."""
-    done = {(each["vmid"], each["from"], each["to"]): each for each in results}
-    rows = [
-        _planned(move, done.pop((move["vmid"], move["from"], move["to"]), None), otherwise) for move in plan["moves"]
-    ]
-    return rows + [_added(each) for each in done.values()]
-
-
-def _planned(move: Data, result: Data | None, otherwise: str) -> dict[str, t.Any]:
+def _row(move: Data, otherwise: str) -> dict[str, t.Any]:
+    """Return the row of a move. otherwise is the state of a move that has no outcome."""
+    known = {key: move[key] for key in ("id", "vmid", "name", "from", "to", "why", "after")}
+    outcome = move.get("outcome", otherwise)
     return {
-        **{key: move[key] for key in ("id", "vmid", "name", "from", "to", "why", "after")},
-        "how": move["how"] if move["via"] == "api" else f"{move['how']}, by the HA manager",
+        **known,
+        "how": how_of(move, ", by the HA manager"),
         "gib": size_of(move) / GIB,
-        **_outcome(result, otherwise),
-    }
-
-
-def _added(result: Data) -> dict[str, t.Any]:
-    known = {key: result[key] for key in ("vmid", "name", "from", "to", "why")}
-    return {**known, "id": None, "after": [], "how": None, "gib": None, **_outcome(result, NOT_BEGUN)}
-
-
-def _outcome(result: Data | None, otherwise: str) -> dict[str, t.Any]:
-    if result is None:
-        return {"state": otherwise, "seconds": None, "error": None}
-    return {
-        "state": OUTCOMES.get(result["outcome"], result["outcome"]),
-        "seconds": result["seconds"],
-        "error": result.get("msg"),
+        "state": OUTCOMES.get(outcome, outcome),
+        "seconds": move.get("seconds"),
+        "error": move.get("msg"),
     }
 
 

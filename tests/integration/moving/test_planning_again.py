@@ -10,8 +10,11 @@ from dataclasses import replace
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
 from support.small_cluster import profile
+from support.versions import both_versions
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import moves_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, Goals
@@ -24,8 +27,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     Sight,
     live_look,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
 
-from .conftest import on
+from .conftest import NODES, on
 
 OPTIONS = MoveOptions(Permitted(), Bounds(), Caps(), timeout=30, bwlimit=None, replan=True, apply=None, plan_file=None)
 
@@ -58,3 +62,32 @@ def test_plan_run__moves_a_guest_whose_move_by_others_ends_between_two_looks(
     assert [report.move.vmid for report in outcome.moved] == [201]
     assert not outcome.staying
     assert not on(cluster, "pve2")
+
+
+@both_versions
+def test_table_page_and_result__agree_with_the_cluster_after_another_plan(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    """vm101 cannot go where the first plan sends it, and vm102 nowhere at all."""
+    cluster.fault(method="POST", path="/qemu/101/migrate$", task_error="migration aborted", count=1)
+    cluster.fault(method="POST", path="/qemu/102/migrate$", task_error="migration aborted")
+    result = controller.run("node_drain", name=["pve1"])
+    guests = cluster.state()["guests"]
+
+    rows = {row["id"]: row for row in moves(result, plan_only=False)["moves"]}
+    assert len([row for row in rows.values() if row["vmid"] == 101]) == 2
+    last = {row["vmid"]: row for row in rows.values()}
+    assert {vmid: row["to"] if row["state"] == "moved" else "pve1" for vmid, row in last.items()} == {
+        vmid: guest["node"] for vmid, guest in guests.items() if vmid in last
+    }
+    assert guests[102]["node"] == "pve1"
+    table = [line.split() for line in moves_table(result, 200)]
+    shown = {int(cells[0]): cells[3:5] for cells in table if cells[0].isdigit()}
+    assert shown == {number: [row["from"], row["to"]] for number, row in rows.items()}
+    for node in NODES:
+        running = [each for each in guests.values() if each["node"] == node and each["status"] == "running"]
+        assert result["loads"][node]["after"] == {
+            "cores": len(running),
+            "memory": sum(int(each["config"]["memory"]) for each in running) * 1024**2,
+            "guests": len(on(cluster, node)),
+        }

@@ -156,7 +156,7 @@ def test_moves__tell_what_became_of_each() -> None:
     done = moves(moves_result(12, 6), plan_only=False)
     assert done["states"] == {"moved": 12, "failed": 1}
     again = done["moves"][-1]
-    assert (again["vmid"], again["state"], again["id"]) == (112, "moved", None)
+    assert (again["vmid"], again["state"], again["id"]) == (112, "moved", 13)
     unbegun = moves_result(12, 6)
     unbegun["moves"] = unbegun["moves"][:3]
     assert moves(unbegun, plan_only=False)["states"] == {"moved": 3, "not begun": 9}
@@ -178,7 +178,8 @@ def test_plan_alone__has_a_page_and_tells_of_guests_that_stay() -> None:
 
 def test_result_without_moves__has_a_page() -> None:
     result = moves_result(1, 5, done=False, stuck=0)
-    result["plan"].update(moves=[], nodes={})
+    result["plan"].update(moves=[])
+    result["loads"] = {}
     assert "<table" not in html_page(result)
 
 

@@ -66,12 +66,34 @@ def test_table__shows_the_vcpus_of_a_node_where_these_are_full() -> None:
 
 
 def test_table__of_a_result_tells_what_became_of_each_move() -> None:
-    done = {"vmid": 101, "outcome": "moved", "seconds": 11.2}
-    lines = moves_table({"plan": plan(move(1, 101)), "moves": [done], "stuck": []})
+    done = {**move(1, 101), "outcome": "moved", "seconds": 11.2}
+    lines = moves_table({"plan": plan(move(1, 101)), "moves": [done], "loads": {}, "stuck": []})
 
     assert lines[1:3] == [
         "ID  GUEST        FROM  TO    HOW   GIB  OUTCOME       WHY",
         " 1  vm101 (101)  pve3  pve1  live  4.0  moved (11 s)  drains pve3",
+    ]
+
+
+def test_table__of_a_run_with_several_plans_has_the_moves_and_loads_of_all() -> None:
+    first = plan(move(1, 101), move(2, 102), move(3, 103))
+    moved = [
+        {**move(1, 101), "outcome": "failed", "seconds": 2.0},
+        {**move(4, 101, to="pve2"), "outcome": "moved", "seconds": 9.0},
+        {**move(5, 102), "outcome": "moved", "seconds": 8.0},
+    ]
+    course = {"allocatable": load(16, 32), "before": load(8), "peak": load(8), "after": load(3)}
+    lines = moves_table({"plan": first, "moves": moved, "loads": {"pve3": course}, "stuck": []})
+
+    assert lines == [
+        "drain pve3: 4 move(s), 16.0 GiB",
+        "ID  GUEST        FROM  TO    HOW   GIB  OUTCOME       WHY",
+        " 1  vm101 (101)  pve3  pve1  live  4.0  failed (2 s)  drains pve3",
+        " 3  vm103 (103)  pve3  pve1  live  4.0  -             drains pve3",
+        " 4  vm101 (101)  pve3  pve2  live  4.0  moved (9 s)   drains pve3",
+        " 5  vm102 (102)  pve3  pve1  live  4.0  moved (8 s)   drains pve3",
+        "NODE  BEFORE  PEAK  AFTER    OF  ",
+        "pve3     8.0   8.0    3.0  16.0  GiB of memory",
     ]
 
 

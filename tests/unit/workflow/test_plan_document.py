@@ -59,7 +59,7 @@ def test_plan_document__has_the_keys_that_its_page_tells() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("version",), 2, "apply.version: 2 is not possible, expected 1"),
+        (("version",), 1, "apply.version: 1 is not possible, expected 2; make the plan again"),
         (("format",), "x", "apply: is not a plan for this module: format is 'x'"),
         (("moves", 0, "to"), 5, "apply.moves[0].to: 5 is not possible, expected a text"),
         (("moves", 0, "how"), "fly", "apply.moves[0].how: 'fly' is not possible, expected one of live"),

@@ -108,7 +108,7 @@ def test_plan__has_the_keys_that_its_page_tells() -> None:
         ((), None, "apply: None is not possible, expected a plan"),
         ((), {"vms": []}, "apply: is not a plan for this module: format is None"),
         (("format",), plan_document.FORMAT, "apply: is not a plan for this module: format is 'qemu_scheduler"),
-        (("version",), 2, "apply.version: 2 is not possible, expected 1"),
+        (("version",), 1, "apply.version: 1 is not possible, expected 2"),
         (("vms",), {}, "apply.vms: {} is not possible, expected a list"),
         (("vms", 0), "web-1", "apply.vms[0]: 'web-1' is not possible, expected a mapping"),
         (("vms", 0, "vmid"), 99, "apply.vms[0].vmid: 99 is not possible, expected a VMID from 100"),

@@ -120,6 +120,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         after=tuple(sorted(ids[number] for number in leg.after)),
         how=mobility.how,
         via=HA if others else mobility.via,
+        cores=round(leg.cores, 6),
         memory=leg.memory,
         storages={slot: name for part in leg.parts for slot, name in _storages(board, part, target).items()},
         copied=copied,

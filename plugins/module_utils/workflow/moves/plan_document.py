@@ -66,6 +66,7 @@ MOVE = {
     "after": Key("after", list_of(a_count), list),
     "how": Key("how", one_of(LIVE, OFFLINE, RESTART)),
     "via": Key("via", one_of(API, HA)),
+    "cores": Key("cores", a_number),
     "memory": Key("memory", a_count),
     "storages": Key("storages", map_of(a_text), dict),
     "copied": Key("copied", a_count),

@@ -140,6 +140,7 @@ class PlanRun:
         while rounds < ROUNDS:
             if outcome.last.moves:
                 number = max(move.id for move in outcome.last.moves)
+                outcome.carried_out.append(outcome.last)
                 try:
                     reports = executor.execute(outcome.last)
                 finally:

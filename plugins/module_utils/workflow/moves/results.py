@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...errors import CollectionError, GoalsNotReached, Interrupted
-from ...plans import Move, Plan, Stuck
+from ...plans import Move, NodeCourse, Plan, Stuck
 from ...proxmox.moves.mover import label
+from ..documents import values_written, written
 from ..result import RunFailed
 from .moving import FAILED, MOVED, UNKNOWN, MoveReport
-from .plan_document import STUCK, document_of
+from .plan_document import NODE, STUCK, document_of
 from .premises import Premises
 
 STUCK_TOLD = 10
@@ -28,6 +29,7 @@ class Outcome:
     Attributes:
         plan, premises: the first plan, or the applied one.
         last: the latest plan; guests that are stuck in it stay.
+        carried_out: the plans whose moves were begun, at least some of them, in their order.
         reports: the results of all moves that were begun or attempted, in the order of their plans.
         error: why no further plan could be made or carried out, apart from failed moves.
     """
@@ -35,6 +37,7 @@ class Outcome:
     plan: Plan
     premises: Premises
     last: Plan
+    carried_out: list[Plan] = field(default_factory=list)
     reports: list[MoveReport] = field(default_factory=list)
     interrupted: bool = False
     error: CollectionError | None = None
@@ -42,6 +45,21 @@ class Outcome:
     @property
     def moved(self) -> list[MoveReport]:
         return [report for report in self.reports if report.outcome == MOVED]
+
+    @property
+    def loads(self) -> dict[str, NodeCourse]:
+        """The nodes that the plans which were carried out touch, with the moves that were made. Of a move that was not,
+        the guest is still counted on its source.
+        """
+        made = {report.move.id for report in self.moved}
+        begun = {report.move.id for report in self.reports}
+        found: dict[str, NodeCourse] = {}
+        for plan in self.carried_out:
+            for name, course in plan.nodes.items():
+                real = _as_carried_out(name, course, plan.moves, made, begun)
+                known = found.get(name, real)
+                found[name] = replace(real, before=known.before, peak=known.peak.or_more(real.peak))
+        return found
 
     @property
     def staying(self) -> list[Stuck]:
@@ -65,12 +83,16 @@ class Outcome:
         return [*texts, *(each.error.message for each in failed if each.error is not None)]
 
 
+loads_written = values_written(written(NODE))
+
+
 def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
     """The module's result. wrote: whether the plan was carried out, not only made."""
     return {
         "changed": bool(outcome.moved if wrote else outcome.last.moves),
         "plan": document_of(outcome.plan, outcome.premises),
         "moves": [_report(report) for report in outcome.reports],
+        "loads": loads_written(outcome.loads if wrote else outcome.last.nodes),
         "stuck": [{key: getattr(stuck, key) for key in STUCK} for stuck in outcome.staying],
         "check_mode": not wrote,
         "diff": diff_of([report.move for report in outcome.moved] if wrote else outcome.last.moves),
@@ -81,7 +103,7 @@ def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> Non
     """Add to a run's result the moves that it made, or plans to make, in addition to other work."""
     moves = result_of(outcome, wrote=wrote)
     result["changed"] |= moves["changed"]
-    result.update(plan=moves["plan"], moves=moves["moves"])
+    result.update(plan=moves["plan"], moves=moves["moves"], loads=moves["loads"])
     result["diff"] = [moves["diff"], *result.get("diff", ())]
 
 
@@ -125,6 +147,18 @@ def told(stuck: Sequence[Stuck]) -> str:
     return f"{len(stuck)} guest(s) stay: {'; '.join([*each_told, *([f'and {more} more'] if more > 0 else [])])}"
 
 
+def _as_carried_out(
+    name: str, course: NodeCourse, moves: Iterable[Move], made: Collection[int], begun: Collection[int]
+) -> NodeCourse:
+    """The course of a node when of the moves of its plan only some were begun, and only some of these made."""
+    after, touched = course.after, False
+    for move in moves:
+        if move.id not in made and move.source != move.target:
+            after = after.plus(move, (name == move.source) - (name == move.target))
+        touched |= move.id in begun and name in (move.source, move.target)
+    return replace(course, peak=course.peak if touched else course.before.or_more(after), after=after)
+
+
 def _report(report: MoveReport) -> dict[str, t.Any]:
     move, error = report.move, report.error
     told: dict[str, t.Any] = {
@@ -134,6 +168,11 @@ def _report(report: MoveReport) -> dict[str, t.Any]:
         "from": move.source,
         "to": move.target,
         "why": move.why,
+        "after": list(move.after),
+        "how": move.how,
+        "via": move.via,
+        "memory": move.memory,
+        "copied": move.copied,
         "outcome": report.outcome,
         "node": report.node,
         "seconds": round(report.seconds, 1),
