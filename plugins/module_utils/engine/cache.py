@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
 from .devices.addresses import share_hardware
-from .guest_index import GuestIndex, RepellingTerms, RuleIndex
-from .selectors import selects
+from .guest_index import GuestIndex, GuestsByNode, RepellingTerms, RuleIndex
 from .vmids.choice import TakenVMIDs
 
 T = t.TypeVar("T")
@@ -157,12 +156,9 @@ class ClusterState:
         """The guest, assumed or as the API showed it."""
         return self._guests.get(vmid)
 
-    def selected(self, selector: Selector) -> Iterator[tuple[Guest, NodeInfo]]:
-        """Each guest that the selector selects, with its node."""
-        for guest in self._index.candidates(selector):
-            info = self._by_name.get(guest.node)
-            if info is not None and selects(selector, guest):
-                yield guest, info
+    def selected(self, selector: Selector) -> GuestsByNode:
+        """The guests that the selector selects, by the name of their node."""
+        return self._index.selected(selector)
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())

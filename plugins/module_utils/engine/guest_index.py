@@ -9,6 +9,7 @@ Selectors that have only a name pattern are compared with every guest.
 
 from __future__ import annotations
 
+import typing as t
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -17,77 +18,90 @@ from ..model import AffinityTerm, Guest, HAIntent, HARule, Request, Selector
 from .ha_rules import RESOURCES, find_rule
 from .selectors import Handle, handle_of, handles, handles_of_request, selects, selects_request
 
+GuestsByNode: t.TypeAlias = Mapping[str, Mapping[int, Guest]]
+"""Guests by the name of their node and by VMID, in the order in which they came."""
+
 SELECTORS_KEPT = 16
-"""For how many selectors without a handle the selected guests are kept; each new guest is compared with all
-of these.
-"""
+"""For how many selectors the selected guests are kept; each new guest is compared with all of these."""
 
 
 class GuestIndex:
-    """The guests by their handles. Built on first use."""
+    """The guests by their handles and by the selectors that were used first. Built on first use."""
 
     def __init__(self, guests: Mapping[int, Guest]) -> None:
         """guests is read on first use."""
         self._guests = guests
         self._by: defaultdict[Handle, dict[int, Guest]] | None = None
-        self._selected: dict[Selector, dict[int, Guest]] = {}
+        self._selected: dict[Selector, dict[str, dict[int, Guest]]] = {}
 
-    def candidates(self, selector: Selector) -> Collection[Guest]:
-        """A superset of the guests that the selector selects."""
-        handle = handle_of(selector)
-        if handle is None and selector in self._selected:
-            return self._selected[selector].values()
-        if handle is None:
-            found = {guest.vmid: guest for guest in self._guests.values() if selects(selector, guest)}
-            if len(self._selected) < SELECTORS_KEPT:
-                self._selected[selector] = found
-            return found.values()
-        if self._by is None:
-            self._by = defaultdict(dict)
-            for guest in self._guests.values():
-                self.count(guest, 1)
-        return self._by[handle].values() if handle in self._by else ()
+    def selected(self, selector: Selector) -> GuestsByNode:
+        """The guests that the selector selects."""
+        if selector in self._selected:
+            return self._selected[selector]
+        found: dict[str, dict[int, Guest]] = {}
+        for guest in self._candidates(selector):
+            if selects(selector, guest):
+                found.setdefault(guest.node, {})[guest.vmid] = guest
+        if len(self._selected) < SELECTORS_KEPT:
+            self._selected[selector] = found
+        return found
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
         for selector, found in self._selected.items():
-            if sign > 0 and selects(selector, guest):
-                found[guest.vmid] = guest
-            elif sign < 0:
-                found.pop(guest.vmid, None)
+            if selects(selector, guest):
+                _count(found, guest, sign)
+        if self._by is not None:
+            self._count_handles(self._by, guest, sign)
+
+    def _candidates(self, selector: Selector) -> Collection[Guest]:
+        """A superset of the guests that the selector selects."""
+        handle = handle_of(selector)
+        if handle is None:
+            return self._guests.values()
         if self._by is None:
-            return
+            self._by = defaultdict(dict)
+            for guest in self._guests.values():
+                self._count_handles(self._by, guest, 1)
+        return self._by[handle].values() if handle in self._by else ()
+
+    @staticmethod
+    def _count_handles(by: defaultdict[Handle, dict[int, Guest]], guest: Guest, sign: int) -> None:
         for handle in handles(guest.name, guest.tags, guest.pool, guest.group):
             if sign > 0:
-                self._by[handle][guest.vmid] = guest
+                by[handle][guest.vmid] = guest
             else:
-                self._by[handle].pop(guest.vmid, None)
+                by[handle].pop(guest.vmid, None)
+
+
+def _count(by_node: dict[str, dict[int, Guest]], guest: Guest, sign: int) -> None:
+    if sign > 0:
+        by_node.setdefault(guest.node, {})[guest.vmid] = guest
+    else:
+        by_node.get(guest.node, {}).pop(guest.vmid, None)
 
 
 class RepellingTerms:
     """The known required anti-affinity terms of guests."""
 
     def __init__(self) -> None:
-        self._held: defaultdict[AffinityTerm, dict[int, Guest]] = defaultdict(dict)
+        self._held: defaultdict[AffinityTerm, dict[str, dict[int, Guest]]] = defaultdict(dict)
         self._by: defaultdict[Handle | None, dict[AffinityTerm, None]] = defaultdict(dict)
 
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    def holders(self, term: AffinityTerm) -> Collection[Guest]:
+    def holders(self, term: AffinityTerm) -> GuestsByNode:
         """The guests that have the term."""
-        return self._held[term].values() if term in self._held else ()
+        return self._held.get(term, {})
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
         for term in dict.fromkeys(repelling(guest.constraints.affinity)):
             held, alike = self._held[term], self._by[handle_of(term.selector)]
-            if sign > 0:
-                held[guest.vmid] = guest
-                alike[term] = None
-            else:
-                held.pop(guest.vmid, None)
-            if not held:
+            _count(held, guest, sign)
+            alike[term] = None
+            if not any(held.values()):
                 del self._held[term], alike[term]
 
     def about(self, request: Request) -> list[AffinityTerm]:

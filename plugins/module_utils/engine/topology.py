@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..model import Guest, Node
-from .cache import NodeInfo
+from .guest_index import GuestsByNode
 from .node_selection import label
 
 
 class DomainCounts:
-    """How many of the counted guests each domain of one topology key holds.
+    """How many of the selected guests each domain of one topology key holds.
 
     Attributes:
         key: the topology key; nodes without this label belong to no domain.
@@ -21,26 +21,30 @@ class DomainCounts:
         lowest: the smallest number that any of the domains holds; 0 without domains.
     """
 
-    def __init__(self, key: str, counted: Iterable[tuple[Guest, NodeInfo]], domains: Iterable[str] = ()) -> None:
-        """counted are the guests with their nodes; domains are those that matter even if they hold none of them."""
+    def __init__(self, key: str, selected: GuestsByNode, nodes: Iterable[Node]) -> None:
+        """nodes make up the domains. Selected guests on other nodes are not counted."""
         self.key = key
-        self._guests: dict[str, list[Guest]] = {domain: [] for domain in domains}
-        for guest, info in counted:
-            domain = label(info.node, key)
-            if domain is not None:
-                self._guests.setdefault(domain, []).append(guest)
-        sizes = [len(guests) for guests in self._guests.values()]
-        self.total, self.lowest = sum(sizes), min(sizes, default=0)
+        self._counts: dict[str, int] = {}
+        self._first: dict[str, Guest] = {}
+        for node in nodes:
+            domain = label(node, key)
+            if domain is None:
+                continue
+            there = selected.get(node.name)
+            self._counts[domain] = self._counts.get(domain, 0) + (len(there) if there else 0)
+            if there and domain not in self._first:
+                self._first[domain] = next(iter(there.values()))
+        self.total, self.lowest = sum(self._counts.values()), min(self._counts.values(), default=0)
 
     def __len__(self) -> int:
         """The number of domains."""
-        return len(self._guests)
+        return len(self._counts)
 
     def count(self, node: Node) -> int:
         """The number of counted guests in the node's domain; 0 if it has no domain."""
         domain = label(node, self.key)
-        return 0 if domain is None else len(self._guests.get(domain, ()))
+        return 0 if domain is None else self._counts.get(domain, 0)
 
     def first(self, node: Node) -> Guest:
         """One of the counted guests in the node's domain. There must be one."""
-        return self._guests[label(node, self.key) or ""][0]
+        return self._first[label(node, self.key) or ""]

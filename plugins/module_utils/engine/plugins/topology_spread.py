@@ -136,6 +136,6 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
 
 def _spread(request: Request, constraint: SpreadConstraint, cluster: ClusterState, indices: frozenset[int]) -> Spread:
     key, selector = constraint.topology_key, constraint.selector
-    domains = (label(info.node, key) or "" for info in cluster.nodes if info.index in indices)
-    counted = ((guest, info) for guest, info in cluster.selected(selector) if info.index in indices)
-    return Spread(constraint, DomainCounts(key, counted, domains), int(selects_request(selector, request)), indices)
+    nodes = (info.node for info in cluster.nodes if info.index in indices)
+    counts = DomainCounts(key, cluster.selected(selector), nodes)
+    return Spread(constraint, counts, int(selects_request(selector, request)), indices)

@@ -11,6 +11,7 @@ from ...model import AffinityTerm, Node, Request
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
+from ..guest_index import GuestsByNode
 from ..node_selection import label
 from ..selectors import selects_request
 from ..topology import DomainCounts
@@ -129,10 +130,12 @@ def _may_be_first(affinity: Affinity) -> bool:
 
 
 def _selected(term: AffinityTerm, cluster: ClusterState) -> Counted:
-    return Counted(term, DomainCounts(term.topology_key, cluster.selected(term.selector)))
+    return _counted(term, cluster.selected(term.selector), cluster)
 
 
 def _having(term: AffinityTerm, cluster: ClusterState) -> Counted:
-    holders = ((guest, cluster.node(guest.node)) for guest in cluster.repelling.holders(term))
-    known = ((guest, info) for guest, info in holders if info is not None)
-    return Counted(term, DomainCounts(term.topology_key, known))
+    return _counted(term, cluster.repelling.holders(term), cluster)
+
+
+def _counted(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> Counted:
+    return Counted(term, DomainCounts(term.topology_key, selected, (info.node for info in cluster.nodes)))
