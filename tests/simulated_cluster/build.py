@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from . import identity
 from .access import AclEntry, Token, User
 from .cluster import Cluster
 from .description import DescriptionError
@@ -169,8 +170,7 @@ def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
     config = guest.config
     if kind == "qemu":
         config |= {
-            "boot": " ", "memory": str(entry.get("memory", 512)), "smbios1": f"uuid={cluster.random_uuid()}",
-            "vmgenid": cluster.random_uuid(), "meta": f"creation-qemu=9.2.0,ctime={int(cluster.clock.now())}",
+            "boot": " ", "memory": str(entry.get("memory", 512)), **identity.created(cluster, {}),
         }
     else:
         config |= {"memory": int(entry.get("memory", 512)), "ostype": "debian", "arch": "amd64"}

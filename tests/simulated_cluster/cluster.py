@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 import uuid
@@ -88,6 +89,7 @@ class Cluster:
         self.authority = uuid.uuid4()
         self.nodes: dict[str, Node] = {}
         self.guests: dict[int, Guest] = {}
+        self._births = itertools.count(1)
         self.storages: dict[str, Storage] = {}
         self.options: dict[str, Any] = {}
         self.mappings: dict[str, dict[str, dict[str, Any]]] = {"pci": {}, "usb": {}, "dir": {}}
@@ -143,8 +145,13 @@ class Cluster:
             raise die(f"Configuration file 'nodes/{node}/{folder}/{vmid}.conf' does not exist")
         return found
 
+    def bear(self, guest: Guest) -> None:
+        """Make it a guest that nobody has seen before, whatever VMID it has."""
+        guest.birth = next(self._births)
+
     def add_guest(self, guest: Guest) -> None:
         self.statistics_settle()
+        self.bear(guest)
         self.guests[guest.vmid] = guest
         self.touch(guest)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from . import identity
 from .build import add_described_guest
 from .cluster import Cluster
 from .description import GUEST, DescriptionError
@@ -52,7 +53,8 @@ def take_vmid(cluster: Cluster, values: dict[str, Any]) -> None:
     if vmid and vmid not in cluster.guests:
         own = values.get("node")
         node = next((name for name in cluster.nodes if name != own), str(own))
-        cluster.add_guest(Guest(vmid, node, config={"name": f"other-{vmid}", "memory": "512", "boot": " "}))
+        config = identity.created(cluster, {"name": f"other-{vmid}", "memory": "512", "boot": " "})
+        cluster.add_guest(Guest(vmid, node, config=config))
 
 
 class Control:
@@ -77,7 +79,7 @@ class Control:
                 str(guest.vmid): {
                     "vmid": guest.vmid, "node": guest.node, "type": guest.kind, "name": guest.name,
                     "status": guest.status, "template": guest.template, "config": guest.config,
-                    "pending": guest.pending, "pool": cluster.access.pool_of(guest.vmid),
+                    "pending": guest.pending, "pool": cluster.access.pool_of(guest.vmid), "birth": guest.birth,
                 }
                 for guest in cluster.guests.values()
             },

@@ -31,6 +31,10 @@ class PlainError(Exception):
         self.delay = delay
 
 
+MODIFIED = "detected modified configuration - file changed by other user? Try again."
+"""What most writers of a file say to a ``digest`` that is not the file's; those of VM configs have other words."""
+
+
 def die(message: str) -> ApiError:
     """The 500 that a plain ``die`` in a Proxmox handler becomes."""
     return ApiError(500, message)

@@ -136,8 +136,9 @@ class Volume:
 class Guest:
     """A VM or container: the content of its config file and its running state.
 
-    ``strays`` are nodes where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block
-    device in the guest's own.
+    ``birth`` is the number of its creation, clone or restore: the one thing that is never the same for two guests, and
+    that no change of the guest changes. Proxmox has nothing like it, so the API never shows it. ``strays`` are nodes
+    where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block device in the guest's own.
     """
 
     vmid: int
@@ -158,6 +159,7 @@ class Guest:
     moved_at: float = 0.0
     strays: set[str] = field(default_factory=set)
     half_mirrored: bool = False
+    birth: int = 0
     made_at: float = field(default_factory=lambda: time.monotonic())
 
     @property
@@ -214,7 +216,9 @@ class Guest:
         return {key: parse(str(value)) for key, value in self.config.items() if is_drive(key)}
 
     def digest(self) -> str:
-        return hashlib.sha1(json.dumps([self.config, self.pending], sort_keys=True).encode()).hexdigest()
+        """Of the whole config file: what is pending and the snapshots are parts of it."""
+        file = [self.config, self.pending, self.snapshots]
+        return hashlib.sha1(json.dumps(file, sort_keys=True).encode()).hexdigest()
 
 
 def _size_of(drive: dict[str, str]) -> int:

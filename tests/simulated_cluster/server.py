@@ -26,6 +26,7 @@ from .cluster import Cluster
 from .errors import ApiError, PlainError, forbidden, not_simulated, parameter_error
 from .faults import Effects
 from .pvestatd import WORKERS
+from .reached import reached
 from .request_log import redact
 from .routing import HANDLERS, Call, Reply
 
@@ -115,7 +116,7 @@ class Server:
         effects = cluster.faults.for_request(request.method, path)
         entry: dict[str, Any] = {
             "method": request.method, "path": path, "params": {}, "user": None, "status": None, "ms": None,
-            "at": cluster.clock.now(),
+            "at": cluster.clock.now(), "guests": {},
         }
         cluster.log.begin(entry)
         try:
@@ -187,6 +188,7 @@ class Server:
         call = Call(cluster, who, method, path, checked, self._worker(request), effects)
         if effects.vmid_taken:
             control.take_vmid(cluster, checked)
+        entry["guests"] = reached(cluster, path, checked)
         result = handler(call)
         return await result if inspect.iscoroutine(result) else result
 

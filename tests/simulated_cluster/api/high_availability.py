@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import die
+from ..errors import MODIFIED, die
 from ..property_strings import split_list
 from ..routing import Call, route
 
@@ -75,9 +75,11 @@ async def add_resource(call: Call) -> None:
 async def change_resource(call: Call) -> None:
     _refuse_group(call)
     sid, ha = sid_of(call), call.cluster.ha
-    await call.cluster.need_quorum_for("update resource", "domain-ha")
+    await call.cluster.need_quorum_for("update resources config", "domain-ha")
+    if call.get("digest") and call["digest"] != ha.digest(ha.resources):
+        raise die(f"update resources config failed: {MODIFIED}")
     if sid not in ha.resources:
-        raise die(f"update resource failed: no such resource '{sid}'")
+        raise die(f"update resources config failed: no such resource '{sid}'")
     ha.resources[sid] |= {key: value for key, value in call.values.items() if key not in _NOT_STORED}
     for option in split_list(call.get("delete")):
         ha.resources[sid].pop(option, None)
@@ -148,6 +150,8 @@ def change_group(call: Call) -> None:
     name, ha = str(call["group"]), call.cluster.ha
     if name not in ha.groups:
         raise die(f"update ha group failed: ha group '{name}' does not exist")
+    if call.get("digest") and call["digest"] != ha.digest(ha.groups):
+        raise die(f"update ha group failed: {MODIFIED}")
     ha.groups[name] |= {
         key: value for key, value in call.values.items() if key not in ("group", "type", "digest", "delete")
     }

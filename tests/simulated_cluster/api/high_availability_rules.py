@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ha_rules
-from ..errors import die
+from ..errors import MODIFIED, die
 from ..property_strings import split_list
 from ..routing import Call, route
 
@@ -52,7 +52,7 @@ async def change(call: Call) -> None:
     if name not in ha.rules:
         raise die(f"{what}: HA rule '{name}' does not exist")
     if call.get("digest") and call["digest"] != ha.digest(ha.rules):
-        raise die(f"{what}: detected modified configuration - file changed by other user? Try again.")
+        raise die(f"{what}: {MODIFIED}")
     if call["type"] != ha.rules[name]["type"]:
         raise die(f"{what}: unexpected property 'type'")
     new = _stored(call)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .. import identity
 from ..cluster import RACE_SHARE
 from ..errors import ApiError, TaskError, die, forbidden, parameter_error
 from ..model import Guest, Storage, Volume
-from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, render, render_net
+from ..property_strings import format_size, is_cdrom, parse, parse_net, render, render_net
 from ..routing import Call, route
 from ..tasks import Killed, OrderedFailure, Task
 from . import drives
@@ -144,9 +145,12 @@ async def _copy(
     cluster = call.cluster
     try:
         await task.work(cluster.clock, cluster.timing.clone_seconds)
-        disks = {}
+        config = _config(call, source, plan)
         for key, volume in plan.items():
-            disks[key] = await _copy_disk(call, source, guest, key, volume, full, task)
+            config[key] = await _copy_disk(call, source, guest, key, volume, full, task)
+            # From the first disk on the config is that of the new VM.
+            cluster.touch(guest)
+            guest.config = {**config, "lock": "clone"}
     except Killed:
         raise
     except BaseException as error:
@@ -156,7 +160,6 @@ async def _copy(
         if isinstance(error, OrderedFailure) or not isinstance(error, (TaskError, ApiError)):
             raise
         raise TaskError(f"clone failed: {error}") from None
-    config = _config(call, source, disks)
     cluster.touch(guest)
     guest.config = config
     if target not in (None, guest.node):
@@ -192,25 +195,19 @@ async def _copy_disk(
     return render({**drive, "file": made.volid, "size": format_size(made.size)})
 
 
-def _config(call: Call, source: Guest, disks: dict[str, str]) -> dict[str, Any]:
-    """The source's config with new disks, MAC addresses and identities."""
+def _config(call: Call, source: Guest, plan: dict[str, Volume]) -> dict[str, Any]:
+    """The source's config without the disks of the plan, and with new MAC addresses and identities."""
     cluster = call.cluster
     config: dict[str, Any] = {}
     for key, value in source.config.items():
-        if key in _NOT_COPIED or key.startswith("unused"):
+        if key in _NOT_COPIED or key in plan or key.startswith("unused"):
             continue
-        if key in disks:
-            config[key] = disks[key]
-        elif is_drive(key):
-            config[key] = value
-        elif re.fullmatch(r"net\d+", key):
+        if re.fullmatch(r"net\d+", key):
             config[key] = render_net({**parse_net(str(value)), "macaddr": cluster.random_mac()})
         else:
             config[key] = value
-    config["smbios1"] = f"uuid={cluster.random_uuid()}"
-    config["vmgenid"] = cluster.random_uuid()
     config["name"] = call.get("name") or f"Copy-of-VM-{source.name}"
     if call.get("description"):
         config["description"] = call["description"]
-    return config
+    return identity.cloned(cluster, config)
 

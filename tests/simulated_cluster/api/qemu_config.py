@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ..cluster import Cluster
@@ -34,6 +35,7 @@ async def put(call: Call) -> None:
 @route("POST", "/nodes/{node}/qemu/{vmid}/config")
 async def post(call: Call) -> str:
     guest = of(call)
+    check_digest(call, guest)
     shown = " ".join(f"-{key} {value}" for key, value in call.values.items() if key not in ("node", "vmid"))
 
     async def work(task: Task) -> None:
@@ -65,6 +67,7 @@ async def update(call: Call) -> None:
     check_drive_rights(call, vmid, options)
     check_devices(call, options, vmid)
     guest = of(call)
+    check_digest(call, guest)
     if guest.config_lock and not call.get("skiplock"):
         raise die(f"VM is locked ({guest.config_lock})")
     if "tags" in options or "tags" in deletes:
@@ -76,13 +79,17 @@ async def update(call: Call) -> None:
         guest.lock.release()
 
 
+def check_digest(call: Call, guest: Guest, error: Callable[[str], Exception] = die) -> None:
+    """Refuse a change of a config that is not the one that the caller has read."""
+    if call.get("digest") and call["digest"] != guest.digest():
+        raise error("checksum mismatch (file change by other user?)")
+
+
 async def _apply(
     call: Call, guest: Guest, options: dict[str, Any], deletes: list[str], reverts: list[str]
 ) -> None:
     cluster = call.cluster
-    digest = call.get("digest")
-    if digest and digest != guest.digest():
-        raise die("checksum mismatch (file change by other user?)")
+    check_digest(call, guest)
     if not call.get("skiplock") and guest.config_lock:
         raise die(f"VM is locked ({guest.config_lock})")
     cluster.need_writable(guest)
@@ -242,14 +249,15 @@ async def resize(call: Call) -> str:
     async def work(task: Task) -> None:
         await cluster.hold(guest, task=task)
         try:
-            cluster.guest("qemu", call.node, vmid)
+            changed = cluster.guest("qemu", call.node, vmid)
+            check_digest(call, changed, TaskError)
             await task.work(cluster.clock, cluster.timing.resize_seconds)
-            if guest.config_lock:
-                raise TaskError(f"VM is locked ({guest.config_lock})")
-            if disk not in guest.config:
+            if changed.config_lock:
+                raise TaskError(f"VM is locked ({changed.config_lock})")
+            if disk not in changed.config:
                 raise TaskError(f"disk '{disk}' does not exist")
-            drive = parse(str(guest.config[disk]))
-            volume = cluster.volumes.find(drive["file"], guest.node)
+            drive = parse(str(changed.config[disk]))
+            volume = cluster.volumes.find(drive["file"], changed.node)
             if volume is None:
                 raise TaskError(f"volume '{drive['file']}' does not exist")
             size = volume.size + parse_size(text[1:]) if text.startswith("+") else parse_size(text)
@@ -261,11 +269,11 @@ async def resize(call: Call) -> str:
                 extra = "'--preallocation=metadata' " if cluster.modern and volume.format == "qcow2" else ""
                 command = f"/usr/bin/qemu-img resize {extra}-f {volume.format} {path} {size}"
                 raise TaskError(f"command '{command}' failed: exit code 1")
-            cluster.volumes.check_space(storage, guest.node, size - volume.size)
-            cluster.touch(guest)
+            cluster.volumes.check_space(storage, changed.node, size - volume.size)
+            cluster.touch(changed)
             cluster.volumes.grow(volume, size)
-            cluster.need_writable(guest, TaskError)
-            guest.config[disk] = render({**drive, "size": format_size(size)})
+            cluster.need_writable(changed, TaskError)
+            changed.config[disk] = render({**drive, "size": format_size(size)})
             if not storage.block:
                 task.say("Image resized.")
         finally:

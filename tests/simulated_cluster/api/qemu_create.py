@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .. import identity
 from ..errors import ApiError, TaskError, die, forbidden
 from ..model import Guest
 from ..property_strings import is_drive, parse_net, render_net, split_list
@@ -102,14 +103,7 @@ def new_config(cluster: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options as they stand in the config of a new VM, with what Proxmox makes up."""
     config = {key: normalised(cluster, key, value) for key, value in options.items()}
     config.setdefault("boot", drives.default_boot_order(config))
-    # One that the user gives gets no UUID.
-    config.setdefault("smbios1", f"uuid={cluster.random_uuid()}")
-    if config.get("vmgenid", "1") == "1":
-        config["vmgenid"] = cluster.random_uuid()
-    elif config["vmgenid"] == "0":
-        del config["vmgenid"]
-    config["meta"] = f"creation-qemu=7.2.22,ctime={int(cluster.clock.now())}"
-    return config
+    return identity.created(cluster, config)
 
 
 def normalised(cluster: Any, key: str, value: Any) -> Any:

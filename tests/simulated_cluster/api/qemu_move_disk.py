@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..errors import TaskError, die, parameter_error
+from ..errors import MODIFIED, TaskError, die, parameter_error
 from ..model import Guest, Storage, Volume
 from ..property_strings import format_size, is_cdrom, parse, render
 from ..routing import Call, route
@@ -17,14 +17,15 @@ from .qemu_read import of
 
 @route("POST", "/nodes/{node}/qemu/{vmid}/move_disk")
 def move_disk(call: Call) -> str:
-    cluster, guest, disk = call.cluster, of(call), str(call["disk"])
+    cluster, held, disk = call.cluster, of(call), str(call["disk"])
     storage = drives.find_storage(cluster, str(call["storage"]))
     call.require(f"/storage/{storage.name}", "Datastore.AllocateSpace")
-    _movable(call, guest, disk, storage)
+    _movable(call, held, disk, storage)
 
     async def work(task: Task) -> None:
-        await cluster.hold(guest, task=task)
+        await cluster.hold(held, task=task)
         try:
+            guest = of(call)
             old = _movable(call, guest, disk, storage)
             task.say(f"copying volume '{old.volid}' from current storage '{old.storage}' to target storage "
                      f"'{storage.name}'")
@@ -43,14 +44,16 @@ def move_disk(call: Call) -> str:
                 number = next(i for i in range(256) if f"unused{i}" not in guest.config)
                 guest.config[f"unused{number}"] = old.volid
         finally:
-            guest.lock.release()
+            held.lock.release()
 
-    return call.task("qmmove", guest.vmid, work)
+    return call.task("qmmove", held.vmid, work)
 
 
 def _movable(call: Call, guest: Guest, disk: str, storage: Storage) -> Volume:
     """The disk's volume, after what is checked before the task and again in it."""
     need_unlocked(guest)
+    if call.get("digest") and call["digest"] != guest.digest():
+        raise die(MODIFIED)
     if disk not in guest.config:
         raise die(f"disk '{disk}' does not exist")
     drive = parse(str(guest.config[disk]))

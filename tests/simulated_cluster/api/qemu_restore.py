@@ -9,6 +9,7 @@ import re
 import time
 from typing import Any
 
+from .. import identity
 from ..errors import ApiError, TaskError, die, forbidden, parameter_error
 from ..model import Guest, Storage, Volume
 from ..property_strings import GIB, format_size, is_drive, parse, parse_net, render, render_net
@@ -145,6 +146,7 @@ def _make_room(call: Call, guest: Guest) -> None:
     for volume in call.cluster.volumes.of_guest(guest.vmid):
         call.cluster.volumes.remove(volume)
     call.cluster.touch(guest)
+    call.cluster.bear(guest)
     guest.config = {"memory": _STUB_MEMORY}
 
 
@@ -179,11 +181,8 @@ def _restored(
     for key, volume in new.items():
         drive = parse(str(config[key]))
         config[key] = render({**drive, "file": volume.volid, "size": format_size(volume.size)})
-    if "vmgenid" in config:
-        config["vmgenid"] = cluster.random_uuid()
+    config = identity.restored(cluster, config, unique=bool(call.get("unique")))
     if call.get("unique"):
         for key in [key for key in config if re.fullmatch(r"net\d+", key)]:
             config[key] = render_net({**parse_net(str(config[key])), "macaddr": cluster.random_mac()})
-        smbios = parse(str(config.get("smbios1", "")), "base64")
-        config["smbios1"] = render({**smbios, "uuid": cluster.random_uuid()}, "base64")
     return config | {key: normalised(cluster, key, value) for key, value in options.items()}
