@@ -1,23 +1,37 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that finds misspelt variables of a role."""
+"""A filter that finds misspelt variables of a role or playbook."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
 
+LIKENESS = 0.85
+"""How alike, from 0 to 1, a variable and one of the role have to be so that the former is taken for a misspelling."""
 
-def unknown_variables(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a sentence for each name that is not known, with the most similar known name."""
+
+def unknown_variables(names: Iterable[str], known: Iterable[str], prefix: str) -> list[str]:
+    """Return a sentence for each name that starts with prefix or is like a known name, and is not known.
+
+    Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect.
+    """
     there = sorted(known)
     sentences = []
     for name in sorted(set(names).difference(there)):
-        alike = difflib.get_close_matches(name, there, n=1)
-        hint = f"did you mean {alike[0]}?" if alike else f"known variables: {', '.join(there)}"
-        sentences.append(f"unknown variable {name}; {hint}")
+        alike = difflib.get_close_matches(name, there, n=1, cutoff=0.6 if name.startswith(prefix) else LIKENESS)
+        if alike and (name.startswith(prefix) or not _extends(name, alike[0])):
+            sentences.append(f"unknown variable {name}; did you mean {alike[0]}?")
+        elif name.startswith(prefix):
+            sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
     return sentences
+
+
+def _extends(name: str, known: str) -> bool:
+    """Whether name is a variable of the user's own that is called after a known one, such as my_qemu_options."""
+    words = f"_{name.strip('_')}_"
+    return f"_{known}_" in words and words != f"_{known}_"
 
 
 class FilterModule:

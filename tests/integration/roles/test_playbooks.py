@@ -215,6 +215,28 @@ def test_roles__refuse_unknown_variables_before_anything_is_read(
     assert set(cluster.state()["guests"]) == before
 
 
+@pytest.mark.parametrize(
+    ("playbook", "misspelt", "meant"),
+    [
+        ("teardown", "qemu_option", "qemu_options"),
+        ("provision", "qemu_option", "qemu_options"),
+        ("capacity", "qemu_option", "qemu_options"),
+        ("capacity", "capacity_npusone", "capacity_n_plus_one"),
+        ("drift", "qemu_optoins", "qemu_options"),
+        ("plan", "provison_explain", "provision_explain"),
+    ],
+)
+def test_misspelt_options__never_drop_the_guard_of_a_removal(
+    cluster: SimulatedCluster, play: Play, playbook: str, misspelt: str, meant: str
+) -> None:
+    before = cluster.state()["guests"]
+    running = next(guest["name"] for guest in before.values() if guest.get("name") and not guest.get("template"))
+    run = play(playbook, {"qemu_vms": [{"name": running}], misspelt: {"only_pool": "lab"}})
+    assert run.code != 0
+    assert f"unknown variable {misspelt}; did you mean {meant}?" in run.output
+    assert cluster.state()["guests"].keys() == before.keys()
+
+
 @pytest.mark.parametrize(("playbook", "options"), [("provision", "qemu_options"), ("drain", "node_drain_options")])
 def test_roles__refuse_options_that_are_text(play: Play, playbook: str, options: str) -> None:
     """Ansible takes the value of -e NAME=VALUE as text."""

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Misspelt variables of roles are found, and the user's own variables are left alone."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import unknown_variables
+
+CHECKOUT = Path(__file__).parents[3]
+KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("qemu_option", "qemu_options"),
+        ("qemu_opts", "qemu_options"),
+        ("Qemu_options", "qemu_options"),
+        ("qemuoptions", "qemu_options"),
+        ("qemu_options_", "qemu_options"),
+        ("qemu_vm", "qemu_vms"),
+        ("quemu_vms", "qemu_vms"),
+        ("teardown_only_pol", "teardown_only_pool"),
+        ("tear_down_only_pool", "teardown_only_pool"),
+        ("teardwon_only_pool", "teardown_only_pool"),
+    ],
+)
+def test_misspelt_variable__is_named_with_the_one_that_is_meant(name: str, meant: str) -> None:
+    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == [
+        f"unknown variable {name}; did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["my_qemu_options", "qemu_options_lab", "qemu_vms_by_site", "vms", "provision_state", "ansible_host"]
+)
+def test_variable_of_the_user__is_no_misspelling(name: str) -> None:
+    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == []
+
+
+def test_unknown_variable_with_the_prefix_of_the_role__is_refused_whatever_it_is() -> None:
+    (sentence,) = unknown_variables(["teardown_wxyzwxyzwxyzwxyzwxyz"], KNOWN, "teardown_")
+    known = ", ".join(KNOWN)
+    assert sentence == f"unknown variable teardown_wxyzwxyzwxyzwxyzwxyz; known variables: {known}"
+
+
+def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> None:
+    roles = {
+        path.parts[-3]: list(yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"])
+        for path in CHECKOUT.glob("roles/*/meta/argument_specs.yml")
+    }
+    for here, there in itertools.permutations(roles, 2):
+        assert unknown_variables(roles[there], roles[here], f"{here}_") == [], (here, there)
