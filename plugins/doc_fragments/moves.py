@@ -90,7 +90,8 @@ options:
   progress_file:
     description:
       - File on the host that runs the module. The module appends a line of JSON when a move has ended. Its keys are
-        C(done), C(total), C(name), C(vmid), C(from), C(to), C(outcome), C(seconds) and C(error) (a code, or null).
+        C(done), C(total), C(name), C(vmid), C(identity) (what shows that it is the same guest), C(from), C(to),
+        C(outcome), C(seconds) and C(error) (a code, or null).
       - If the module runs on the controller, the task output shows a line for each move in any case.
     type: path
 attributes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .model import Decision, Guest, Request
+from .model import Decision, Guest, Identity, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
 """How a guest is moved: while it runs, while it is stopped, or (containers) stopped, moved and started again."""
@@ -83,6 +83,7 @@ class Mobility:
         together: VMIDs of the guests that the HA manager moves along with it.
         cost: bytes that a move sends: memory of a running guest, and local disks.
         map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
+        identity: the guest itself; None if its config was not read.
     """
 
     how: str = LIVE
@@ -93,6 +94,7 @@ class Mobility:
     together: frozenset[int] = frozenset()
     cost: int = 0
     map_storages: bool = True
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class Move:
         storages: the target storage of each disk that is copied, by slot.
         copied: total size in bytes of the disks that are copied.
         together: VMIDs that the HA manager moves along; these have no move of their own.
+        identities: the guests that move, by VMID. The move is not made if one of them is another guest by then.
         estimate: its estimated duration in seconds.
     """
 
@@ -140,6 +143,7 @@ class Move:
     storages: Mapping[str, str] = field(default_factory=dict)
     copied: int = 0
     together: tuple[int, ...] = ()
+    identities: Mapping[int, Identity] = field(default_factory=dict)
     estimate: float = 0.0
 
     @property
@@ -235,6 +239,14 @@ class Plan:
     impossible: bool | None = None
     steps: int = 0
     exhausted: bool = False
+
+    def about(self, identities: Mapping[int, Identity]) -> Plan:
+        """The plan whose moves are about these guests, by VMID."""
+        moves = (
+            replace(move, identities={vmid: identities[vmid] for vmid in move.vmids if vmid in identities})
+            for move in self.moves
+        )
+        return replace(self, moves=tuple(moves))
 
     @property
     def empty(self) -> bool:

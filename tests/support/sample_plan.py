@@ -5,18 +5,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse, Plan, Stuck
 
+from .identities import identity
 from .small_cluster import guest, node
 
 ROOM = Load(16, 64 * GIB, 0)
+WEB = Move(1, 101, "web-1", "pve1", "pve2", "drains pve1", identities={101: identity(1, "web-1")})
+DB = Move(2, 102, "db-1", "pve1", "pve2", "drains pve1", identities={102: identity(2, "db-1")})
 PLAN = Plan(
     goal="drain pve1",
     feasible=False,
     moves=(
-        Move(1, 101, "web-1", "pve1", "pve2", "drains pve1", memory=4 * GIB, estimate=11.5),
-        Move(2, 102, "db-1", "pve1", "pve2", "drains pve1", after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
+        replace(WEB, memory=4 * GIB, estimate=11.5),
+        replace(DB, after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
     ),
     stuck=(Stuck(103, "old", "pve1", "it is locked (backup)", "wait for the backup to end"),),
     nodes={"pve2": NodeCourse(ROOM, Load(0, 0, 0), Load(4, 12 * GIB, 2), Load(4, 12 * GIB, 2))},

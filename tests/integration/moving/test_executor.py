@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from simulated_cluster.client import SimulatedCluster
+from support.identities import identified
 from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move, Plan
@@ -34,7 +35,8 @@ def executed(access: Access, *moves: Move, timeout: float = 100, caps: Caps | No
     poller = Poller(lambda: time.monotonic() / TIME_SCALE, lambda seconds: time.sleep(seconds * TIME_SCALE))
     mover = Mover(session, TaskFollower(session, timeout, poller))
     executor = Executor(access, mover, MoveGate(access, profile(), lambda snapshot: snapshot), Stop(), caps or Caps())
-    return [report.outcome for report in executor.execute(Plan("test", True, moves))]
+    planned = tuple(identified(session, move) for move in moves)
+    return [report.outcome for report in executor.execute(Plan("test", True, planned))]
 
 
 def move(vmid: int, target: str = "pve2", **more: float) -> Move:

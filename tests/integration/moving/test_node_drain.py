@@ -68,7 +68,7 @@ def test_drain__has_its_plan_proved_on_request(cluster: SimulatedCluster, contro
     assert (plan["optimal"], plan["moves_lower_bound"], plan["impossible"]) == (True, len(plan["moves"]), False)
 
 
-def test_drain__takes_three_requests_for_a_move_beside_the_polls(
+def test_drain__takes_four_requests_for_a_move_beside_the_polls(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
     def paths() -> list[str]:
@@ -81,9 +81,11 @@ def test_drain__takes_three_requests_for_a_move_beside_the_polls(
     moves = result["moves"]
     assert len(planned) <= 2 * len(moves) + len(NODES) + 10
     # Beside the moves: the mark of the node, and a last look at the cluster.
-    assert len(calls) - len(planned) <= 3 * len(moves) + 2
+    assert len(calls) - len(planned) <= 4 * len(moves) + 2
     assert (planned.count("/cluster/tasks"), calls.count("/cluster/tasks")) == (1, 1)
     assert calls.count("/nodes/pve1/qemu/101/migrate") == 3
+    # For the plan, and for the proof right before the move.
+    assert calls.count("/nodes/pve1/qemu/101/config") == 2
 
 
 def test_drain__of_an_empty_node_reads_no_node(cluster: SimulatedCluster, controller: Controller) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from simulator.moves_lab import description
+from support.identities import identified, use_again
+from support.versions import both_versions
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     MoveFailed,
+    NotTheSameGuest,
     PermissionDenied,
     PlanStale,
 )
@@ -25,6 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tas
 
 from .conftest import SCALE, calls
 
+Moving = t.Callable[..., Move]
 HA_RESOURCES = [{"sid": f"vm:{vmid}", "state": "started"} for vmid in (140, 141, 145)]
 
 
@@ -58,24 +63,37 @@ def _second_disk(cluster: SimulatedCluster) -> None:
     cluster.set_guest(151, config={"scsi1": "fast:151/vm-151-disk-1.raw,size=64M"})
 
 
-def moving(vmid: int, target: str = "pve2", **more: t.Any) -> Move:
-    return Move(**{"id": 1, "vmid": vmid, "name": f"mv{vmid}", "source": "pve1", "target": target, "why": "", **more})
+@pytest.fixture
+def moving(session: Session) -> t.Callable[..., Move]:
+    """Plan a move of the guest that has a VMID now."""
+
+    def planned(vmid: int, target: str = "pve2", **more: t.Any) -> Move:
+        of_one = {"id": 1, "vmid": vmid, "name": f"mv{vmid}", "source": "pve1", "target": target, "why": ""}
+        return identified(session, Move(**{**of_one, **more}))
+
+    return planned
 
 
 def node_of(cluster: SimulatedCluster, vmid: int) -> str:
     return str(cluster.state()["guests"][vmid]["node"])
 
 
-def test_move__a_running_vm_takes_two_requests_and_the_polls(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__a_running_vm_takes_three_requests_and_the_polls(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
+    move = moving(101)
     cluster.requests(reset=True)
 
-    warnings = mover.move(moving(101))
+    warnings = mover.move(move)
 
     assert (warnings, node_of(cluster, 101)) == ((), "pve2")
-    assert calls(cluster) == ["GET /nodes/pve1/qemu/101/migrate", "POST /nodes/pve1/qemu/101/migrate"]
+    base = "/nodes/pve1/qemu/101"
+    assert calls(cluster) == [f"GET {base}/migrate", f"GET {base}/config", f"POST {base}/migrate"]
 
 
-def test_move__local_disks_go_to_the_storages_of_the_plan(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__local_disks_go_to_the_storages_of_the_plan(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
     mover.move(moving(104, storages={"scsi0": "tiny"}))
 
     guest = cluster.state()["guests"][104]
@@ -83,19 +101,21 @@ def test_move__local_disks_go_to_the_storages_of_the_plan(cluster: SimulatedClus
     assert guest["config"]["scsi0"].startswith("tiny:")
 
 
-def test_move__a_guest_that_is_off(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__a_guest_that_is_off(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     mover.move(moving(103, how=OFFLINE, storages={"scsi0": "fast"}))
 
     assert node_of(cluster, 103) == "pve2"
 
 
-def test_move__a_running_container_is_restarted(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__a_running_container_is_restarted(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     mover.move(moving(210, kind="lxc", how=RESTART))
 
     assert node_of(cluster, 210) == "pve2"
 
 
-def test_move__the_bandwidth_is_bounded(cluster: SimulatedCluster, session: Session, poller: Poller) -> None:
+def test_move__the_bandwidth_is_bounded(
+    cluster: SimulatedCluster, session: Session, poller: Poller, moving: Moving
+) -> None:
     bounded = Mover(session, TaskFollower(session, timeout=300, poller=poller), bwlimit=10240)
     bounded.move(moving(101))
 
@@ -120,7 +140,7 @@ def test_move__the_bandwidth_is_bounded(cluster: SimulatedCluster, session: Sess
     ],
 )
 def test_move__nothing_is_sent_when_the_guest_is_not_as_planned(
-    cluster: SimulatedCluster, mover: Mover, vmid: int, more: dict[str, t.Any], what: str
+    cluster: SimulatedCluster, mover: Mover, vmid: int, more: dict[str, t.Any], what: str, moving: Moving
 ) -> None:
     with pytest.raises(PlanStale) as caught:
         mover.move(moving(vmid, **more))
@@ -128,6 +148,73 @@ def test_move__nothing_is_sent_when_the_guest_is_not_as_planned(
     assert what in caught.value.message
     assert all(what in each for each in caught.value.details["changed"])
     assert not [call for call in calls(cluster) if call.startswith("POST")]
+
+
+@both_versions
+@pytest.mark.parametrize(
+    ("vmid", "more"),
+    [
+        (101, {}),
+        (103, {"how": OFFLINE, "storages": {"scsi0": "fast"}}),
+        (140, {"via": HA}),
+        (210, {"kind": "lxc", "how": RESTART}),
+    ],
+    ids=["live", "offline", "by HA", "container"],
+)
+def test_move__a_guest_that_has_taken_the_vmid_is_not_moved(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving, vmid: int, more: dict[str, t.Any]
+) -> None:
+    move = moving(vmid, **more)
+    kept = {"config": {"rootfs": "shared:210/vm-210-disk-9.raw,size=16M"}} if vmid == 210 else {}
+    use_again(cluster, vmid, status="stopped" if vmid == 103 else "running", memory=64, disks={}, **kept)
+
+    with pytest.raises(NotTheSameGuest) as caught:
+        mover.move(move)
+
+    assert f"VMID {vmid}: " in caught.value.message
+    assert f'"{cluster_name(move)}" on pve1' in caught.value.message
+    assert '"payroll" on pve1' in caught.value.message
+    assert (node_of(cluster, vmid), cluster.state()["guests"][vmid]["name"]) == ("pve1", "payroll")
+    assert not [call for call in calls(cluster) if call.startswith("POST")]
+
+
+def cluster_name(move: Move) -> str | None:
+    """The name that the guest of a move had when the move was planned."""
+    return move.identities[move.vmid].name
+
+
+def test_move__a_guest_that_would_move_along_is_proved_as_well(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
+    move = moving(140, via=HA, together=(141,))
+    use_again(cluster, 141, memory=64, disks={})
+
+    with pytest.raises(NotTheSameGuest, match=r'VMID 141: .* found VM "payroll"'):
+        mover.move(move)
+
+    assert (node_of(cluster, 140), node_of(cluster, 141)) == ("pve1", "pve1")
+
+
+def test_move__a_request_is_not_sent_again_for_another_guest(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
+    """It is lost on its way, and its VMID is used again while the task is looked for."""
+    move = moving(101)
+    cluster.fault(method="POST", path="/qemu/101/migrate$", count=1, drop="before")
+
+    with pytest.raises(NotTheSameGuest):
+        mover.move(move, fence=lambda: use_again(cluster, 101, memory=64, disks={}))
+
+    assert (node_of(cluster, 101), cluster.state()["guests"][101]["name"]) == ("pve1", "payroll")
+
+
+def test_move__of_a_guest_of_which_nothing_is_known_is_not_begun(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
+    with pytest.raises(PlanStale, match="nothing is known of the identity of guest 101"):
+        mover.move(replace(moving(101), identities={}))
+
+    assert node_of(cluster, 101) == "pve1"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +225,7 @@ def test_move__nothing_is_sent_when_the_guest_is_not_as_planned(
     ],
 )
 def test_move__that_others_began_a_moment_before_is_theirs(
-    cluster: SimulatedCluster, mover: Mover, ended: str, what: str
+    cluster: SimulatedCluster, mover: Mover, ended: str, what: str, moving: Moving
 ) -> None:
     """Proxmox VE accepts both requests. The second task waits ten seconds for the first one."""
     cluster.fault(method="POST", path="/150/migrate$", task_error=ended)
@@ -147,7 +234,7 @@ def test_move__that_others_began_a_moment_before_is_theirs(
         mover.move(moving(150, storages={"scsi0": "fast"}))
 
 
-def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     def fence() -> None:
         raise PermissionDenied("closed")
 
@@ -157,7 +244,9 @@ def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster,
     assert not [call for call in calls(cluster) if call.startswith("POST")]
 
 
-def test_move__the_cause_of_a_failure_comes_from_the_log(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__the_cause_of_a_failure_comes_from_the_log(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
     with pytest.raises(MoveFailed) as caught:
         mover.move(moving(130, "pve3"))
 
@@ -167,7 +256,9 @@ def test_move__the_cause_of_a_failure_comes_from_the_log(cluster: SimulatedClust
     assert caught.value.details["lock"] is None
 
 
-def test_move__a_killed_worker_leaves_a_lock_and_a_disk_that_are_told(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__a_killed_worker_leaves_a_lock_and_a_disk_that_are_told(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
+) -> None:
     cluster.fault(method="POST", path="/qemu/150/migrate$", task_killed=True, task_seconds=4)
 
     with pytest.raises(MoveFailed) as caught:
@@ -180,10 +271,11 @@ def test_move__a_killed_worker_leaves_a_lock_and_a_disk_that_are_told(cluster: S
 
 
 def test_move__that_failed_names_the_node_even_if_its_config_cannot_be_read(
-    cluster: SimulatedCluster, mover: Mover
+    cluster: SimulatedCluster, mover: Mover, moving: Moving
 ) -> None:
     cluster.fault(method="POST", path="/qemu/150/migrate$", task_killed=True, task_seconds=4)
-    cluster.fault(method="GET", path="/qemu/150/config$", status=595)
+    # Read for the plan, and for the proof.
+    cluster.fault(method="GET", path="/qemu/150/config$", status=595, after=2)
 
     with pytest.raises(MoveFailed) as caught:
         mover.move(moving(150, storages={"scsi0": "fast"}))
@@ -192,7 +284,7 @@ def test_move__that_failed_names_the_node_even_if_its_config_cannot_be_read(
     assert (details["node"], details["lock"], details["left_behind"]) == ("pve1", None, [])
 
 
-def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     cluster.fault(method="POST", path="/qemu/101/migrate$", drop="after", count=1)
 
     mover.move(moving(101))
@@ -203,7 +295,7 @@ def test_move__a_lost_answer_is_no_second_move(cluster: SimulatedCluster, mover:
 
 @pytest.mark.parametrize("fault", [{"drop": "before"}, {"no_worker": True}], ids=["lost", "no worker"])
 def test_move__a_request_that_began_nothing_is_sent_again(
-    cluster: SimulatedCluster, mover: Mover, fault: dict[str, t.Any]
+    cluster: SimulatedCluster, mover: Mover, fault: dict[str, t.Any], moving: Moving
 ) -> None:
     cluster.fault(method="POST", path="/qemu/101/migrate$", count=1, **fault)
 
@@ -212,7 +304,9 @@ def test_move__a_request_that_began_nothing_is_sent_again(
     assert node_of(cluster, 101) == "pve2"
 
 
-def test_move__by_ha_is_over_when_the_guest_is_there(cluster: SimulatedCluster, mover: Mover, version: str) -> None:
+def test_move__by_ha_is_over_when_the_guest_is_there(
+    cluster: SimulatedCluster, mover: Mover, version: str, moving: Moving
+) -> None:
     together = (141,) if version == "9.2" else ()
     mover.move(moving(140, via=HA, together=together))
 
@@ -220,7 +314,7 @@ def test_move__by_ha_is_over_when_the_guest_is_there(cluster: SimulatedCluster, 
     assert all(state["guests"][vmid]["node"] == "pve2" for vmid in (140, *together))
 
 
-def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: SimulatedCluster) -> None:
+def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: SimulatedCluster, moving: Moving) -> None:
     with pytest.raises(MoveFailed) as caught:
         mover.move(moving(145, via=HA))
 
@@ -228,7 +322,9 @@ def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: Si
     assert node_of(cluster, 145) == "pve1"
 
 
-def test_move__by_ha_that_is_never_begun_is_noticed(mover: Mover, cluster: SimulatedCluster, poller: Poller) -> None:
+def test_move__by_ha_that_is_never_begun_is_noticed(
+    mover: Mover, cluster: SimulatedCluster, poller: Poller, moving: Moving
+) -> None:
     cluster.set_node("pve2", maintenance=True)
     cluster.advance(30)
     began = poller.clock()
@@ -240,7 +336,7 @@ def test_move__by_ha_that_is_never_begun_is_noticed(mover: Mover, cluster: Simul
     assert poller.clock() - began < 90
 
 
-def test_move__many_go_at_once(cluster: SimulatedCluster, mover: Mover) -> None:
+def test_move__many_go_at_once(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(mover.move, [moving(101), moving(130), moving(102, how=OFFLINE)]))
 

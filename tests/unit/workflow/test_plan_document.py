@@ -44,7 +44,7 @@ def document() -> dict[str, t.Any]:
 def test_plan_document__comes_back_as_it_was() -> None:
     found = plan_of(document(), "apply")
 
-    assert found.plan == PLAN
+    assert found.plan.about(found.premises.identities) == PLAN
     assert found.premises == PREMISES
     assert found.digest == document()["digest"]
 
@@ -70,6 +70,7 @@ def test_plan_document__has_the_keys_that_its_page_tells() -> None:
         (("moves", 0, "memory"), -1, "apply.moves[0].memory: -1 is not possible"),
         (("nodes", "pve2", "peak"), None, "apply.nodes.pve2.peak: None is not possible, expected a mapping"),
         (("assumes", "guests"), {}, "apply.assumes.guests: lacks 101, which is moved"),
+        (("assumes", "guests", "101", "identity"), {}, "apply.assumes.guests.101.identity: {} is not possible"),
         (("assumes", "guests"), {"x": {}}, "apply.assumes.guests: ['x'] is not possible, expected VMIDs"),
         (("feasible",), "yes", "apply.feasible: 'yes' is not possible, expected true or false"),
         (("digest",), "sha256:0", "apply.digest: is not that of the plan"),
@@ -190,7 +191,7 @@ def test_rest__counts_what_others_took_beside_the_guests_that_have_arrived() -> 
 
 
 def test_rest__of_a_guest_that_is_parked_is_its_second_move() -> None:
-    parked = Move(1, 101, "web-1", "pve1", "pve3", "makes way")
+    parked = Move(1, 101, "web-1", "pve1", "pve3", "makes way", identities=PLAN.moves[0].identities)
     plan = replace(PLAN, moves=(parked, replace(parked, id=2, source="pve3", target="pve2", after=(1,))))
     nodes = (*SNAPSHOT.nodes, node("pve3"))
 

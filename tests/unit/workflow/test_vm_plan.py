@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.identities import identity
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest, PlanStale
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
@@ -71,7 +72,7 @@ def plan() -> VMPlan:
             ),
             PlannedVM("surplus-3", 106, "pve1", actions=("delete",), status="stopped"),
         ),
-        Premises("ca:1", {300: GuestPremise("db-1", "pve2", True, 2, GIB)}),
+        Premises("ca:1", {300: GuestPremise("db-1", "pve2", True, 2, GIB, identity(1, "db-1", "pve2"))}),
         (Move(1, 300, "db-1", "pve2", "pve3", "makes room on pve2 for web-1", memory=GIB),),
         {"pve3": NodeCourse(*(Load(2, 4 * GIB, 1) for _each in range(4)))},
     )  # fmt: skip

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ...errors import ApiError, CollectionError, ConnectionFailed, PermissionDenied
 from ...model import Guest, Snapshot
 from ...plans import Mobility
 from ..api.failures import NotImplementedHere
 from ..api.reader import Reader, in_parallel
+from ..identity import identity_of
 from ..inventory.rows import Row, read_rows
 from ..outcomes import is_missing, lock_named
 from .mobility_rules import Permitted, Surroundings, container_mobility, offline, storage_of, stuck, vm_mobility
@@ -50,10 +52,12 @@ def read_mobility(
         try:
             check, config = _inspected(reader, guest)
             if guest.kind == "lxc":
-                return container_mobility(guest, config, surroundings, permitted)
-            check = contents.with_sizes(guest, check)
-            linked = contents.linked(guest, check) if guest.template else frozenset()
-            return vm_mobility(guest, check, config, surroundings, permitted, linked)
+                mobility = container_mobility(guest, config, surroundings, permitted)
+            else:
+                check = contents.with_sizes(guest, check)
+                linked = contents.linked(guest, check) if guest.template else frozenset()
+                mobility = vm_mobility(guest, check, config, surroundings, permitted, linked)
+            return replace(mobility, identity=identity_of(config, guest.node, guest.kind))
         except Locked as locked:
             return stuck(locked.message, CURES_OF_LOCKS.get(locked.lock, OTHER_LOCK))
         except PermissionDenied:

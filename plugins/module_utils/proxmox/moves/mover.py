@@ -15,6 +15,7 @@ from ...errors import ApiError, CollectionError, MoveFailed, PlanStale, TaskFail
 from ...plans import HA, LIVE, RESTART, Move
 from ..api.failures import UNREADABLE, AnswerLost, NotImplementedHere
 from ..api.session import Session
+from ..identity import prove
 from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR, unfenced
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
@@ -37,7 +38,7 @@ class _Found:
 class Mover:
     """Moves guests. May be used from many threads.
 
-    If nothing fails, a move takes two requests and the polls of its task, through the HA manager also polls of the
+    If nothing fails, a move takes three requests and the polls of its task, through the HA manager also polls of the
     guest.
     """
 
@@ -50,20 +51,21 @@ class Mover:
         self._ha = HAMoves(session, tasks)
 
     def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> tuple[str, ...]:
-        """Check that the guest is still as the plan assumes, move it, and return when it has arrived: warnings for the
-        user.
+        """Check that the guest is the one that was planned for and still as the plan assumes, move it, and return when
+        it has arrived: warnings for the user.
 
         fence is called right before each request that begins the migration. If it raises, the request is not sent.
 
         Raises:
             PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
+            NotTheSameGuest: its VMID belongs to another guest now; nothing was done with that one.
             MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left
                 behind.
             TaskTimeout: the migration still runs.
             ConnectionFailed, PermissionDenied: the migration was not begun.
             AnswerLost: it is unknown whether the migration was begun.
         """
-        params = self._parameters(move, self._premises(move))
+        params = self._prepared(move)
         since = self._session.server_time()
         try:
             upid = self._sent(move, params, since, fence)
@@ -74,15 +76,18 @@ class Mover:
         try:
             result = self._tasks.wait(upid)
             if Upid.parse(upid).type == "hamigrate":
-                self._ha.follow(move, since, lambda: self._repeat(move, params, fence))
+                self._ha.follow(move, since, lambda: self._repeat(move, fence))
         except TaskFailed as error:
             return self._ended_badly(move, error)
         return result.log if result.warnings else ()
 
     # --- before ---
 
-    def _premises(self, move: Move) -> dict[str, str]:
-        """Return the target storage of each storage that the guest's local disks are on. Raises PlanStale."""
+    def _prepared(self, move: Move) -> dict[str, t.Any]:
+        """Return the parameters of the request, if the guest is the one that was planned for, and as the plan assumes.
+
+        The proof comes last, right before the request. Raises as move does.
+        """
         base = _base(move)
         try:
             check: Mapping[str, t.Any] = self._session.get(f"{base}/migrate")
@@ -91,14 +96,34 @@ class Mover:
             check = {}
         except ApiError as error:
             raise self._stale(move, error) from error
-        volumes = _volumes_of(check)
-        if move.kind == "lxc" and (move.storages or not check):
-            config: Mapping[str, t.Any] = self._session.get(f"{base}/config")
-            if config.get("lock"):
-                raise stale(move, f"it is locked ({config['lock']})")
-            volumes = {slot: str(config.get(slot, "")).partition(",")[0] for slot in move.storages}
-        elif check:
+        if check:
             _check_running(move, running=bool(int(check.get("running") or 0)))
+        config = self._proved(move)
+        if config.get("lock"):
+            raise stale(move, f"it is locked ({config['lock']})")
+        volumes = _volumes_of(check)
+        if move.kind == "lxc":
+            volumes = {slot: str(config.get(slot, "")).partition(",")[0] for slot in move.storages}
+        return self._parameters(move, self._storages(move, check, volumes))
+
+    def _proved(self, move: Move) -> Mapping[str, t.Any]:
+        """Return the config of the guest that moves; it and those that move along are the guests of the plan."""
+        configs: dict[int, Mapping[str, t.Any]] = {}
+        for vmid in reversed(move.vmids):
+            identity = move.identities.get(vmid)
+            if identity is None:
+                raise stale(move, f"nothing is known of the identity of guest {vmid}")
+            node = move.source if vmid == move.vmid else identity.node
+            try:
+                configs[vmid] = prove(self._session, node, vmid, identity)
+            except ApiError as error:
+                raise self._stale(move, error) from error
+        return configs[move.vmid]
+
+    def _storages(self, move: Move, check: Mapping[str, t.Any], volumes: Mapping[str, str]) -> dict[str, str]:
+        """Return the target storage of each storage that the guest's local volumes, by slot, are on. Raises
+        PlanStale.
+        """
         mapped = move.via != HA
         unplanned = sorted(volumes.keys() - move.storages.keys()) if mapped else []
         if unplanned:
@@ -138,9 +163,15 @@ class Mover:
 
     # --- under way ---
 
-    def _sent(self, move: Move, params: Mapping[str, t.Any], since: float | None, fence: Callable[[], None]) -> str:
-        """Send the request and return its task. After a lost answer, look for the task before sending again."""
+    def _sent(
+        self, move: Move, params: Mapping[str, t.Any] | None, since: float | None, fence: Callable[[], None]
+    ) -> str:
+        """Send the request and return its task. After a lost answer, look for the task before sending again.
+
+        params are those of a guest that has just been checked; None: it is to be checked.
+        """
         for tries_left in reversed(range(SENDINGS)):
+            params = params or self._prepared(move)
             fence()
             try:
                 return str(self._session.post(f"{_base(move)}/migrate", params))
@@ -154,12 +185,15 @@ class Mover:
                 if not (tries_left and is_busy(error.message)):
                     raise
                 self._poller.sleep(BUSY_PAUSE)
+            params = None
         raise AssertionError("the last try has returned or raised")
 
-    def _repeat(self, move: Move, params: Mapping[str, t.Any], fence: Callable[[], None]) -> None:
-        """Send the request once more, and wait until its task has passed it to the HA manager."""
-        with suppress(ApiError):
-            self._tasks.wait(self._sent(move, params, self._session.server_time(), fence))
+    def _repeat(self, move: Move, fence: Callable[[], None]) -> None:
+        """Send the request once more, and wait until its task has passed it to the HA manager. A guest that has begun
+        to move meanwhile is no longer as planned.
+        """
+        with suppress(ApiError, PlanStale):
+            self._tasks.wait(self._sent(move, None, self._session.server_time(), fence))
 
     def _begun(self, move: Move, since: float | None) -> str | None:
         """Return the task of a request whose answer was lost, if it was begun."""

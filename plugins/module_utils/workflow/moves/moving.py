@@ -16,9 +16,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ...errors import CollectionError, Interrupted, PlanStale, PlanUnlawful, TaskTimeout
+from ...errors import CollectionError, Interrupted, NotTheSameGuest, PlanStale, PlanUnlawful, TaskTimeout
 from ...plans import Move, Plan
 from ...proxmox.api.failures import AnswerLost
+from ...proxmox.identity import as_json as identity_as_json
 from ...proxmox.moves.mover import Mover
 from ..access import Access
 from ..binding import kept_alive
@@ -76,6 +77,7 @@ def _line_of(step: MoveStep) -> dict[str, t.Any]:
         "total": step.total,
         "name": move.name,
         "vmid": move.vmid,
+        "identity": identity_as_json(move.identities[move.vmid]) if move.vmid in move.identities else None,
         "from": move.source,
         "to": move.target,
         "outcome": report.outcome,
@@ -173,7 +175,7 @@ class Executor:
                 gate.abandon(move)
                 raise
             if not isinstance(error, Interrupted):
-                report.outcome = STALE if isinstance(error, PlanStale) else FAILED
+                report.outcome = STALE if isinstance(error, (PlanStale, NotTheSameGuest)) else FAILED
             report.node = error.details.get("node", move.source)
             # The error of the move matters more; the reservation expires by itself.
             with suppress(CollectionError):

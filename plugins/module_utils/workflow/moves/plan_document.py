@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidRequest
+from ...model import Identity
 from ...plans import API, HA, LIVE, OFFLINE, RESTART, Load, Move, NodeCourse, Plan, Stuck
+from ...proxmox.identity import as_json as identity_as_json
+from ...proxmox.identity import from_json as identity_from_json
 from ..documents import (
     Key,
     a_count,
@@ -29,6 +32,7 @@ from ..documents import (
     unsealed,
     values_written,
     written,
+    wrong,
 )
 from .premises import GuestPremise, Premises
 
@@ -43,6 +47,14 @@ class PlanDocument:
     plan: Plan
     premises: Premises
     digest: str
+
+
+def an_identity(where: str, value: t.Any) -> Identity:
+    """Check an identity."""
+    try:
+        return identity_from_json(value)
+    except ValueError as error:
+        raise wrong(where, value, str(error).removeprefix("expected ")) from error
 
 
 # --- the schema -------------------------------------------------------------------------------------------------------
@@ -82,6 +94,7 @@ GUEST = {
     "running": Key("running", a_flag),
     "cores": Key("cores", a_number),
     "memory": Key("memory", a_count),
+    "identity": Key("identity", an_identity, identity_as_json),
 }
 
 PREMISES = {

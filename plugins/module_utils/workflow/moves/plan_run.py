@@ -25,6 +25,7 @@ from .planning import Planning
 from .premises import Premises, changes_since, rest_of
 from .results import Outcome
 from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
+from .strangers import strangers
 
 ROUNDS = 20
 """How many plans in a row may fail to reduce the number of remaining moves."""
@@ -103,8 +104,10 @@ class PlanRun:
         wanted = in_words(sight.goals)
         if plan.goal != wanted and sight.goals != Goals():
             raise InvalidRequest(f"apply: the plan is to {plan.goal}, but this task is to {wanted}")
+        plan = plan.about(premises.identities)
         rest = rest_of(plan, premises, sight.state)
         changed = changes_since(rest.plan, rest.premises, rest.state)
+        changed = changed or strangers(self._access.reader, rest.premises)
         if changed:
             text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
             raise PlanStale(text, changed=changed)

@@ -73,6 +73,7 @@ class Planning:
             mobility = known | self._mobility(state, guesses.keys() - known.keys())
             plan = self._made(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
+        plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:

@@ -10,23 +10,24 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.cache import ClusterState
 from ...engine.plugins.what_if import amount_text
-from ...model import Guest, Snapshot
+from ...model import Guest, Identity, Snapshot
 from ...plans import NodeCourse, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class GuestPremise:
-    """What a plan assumes of a guest that it moves. memory is in bytes."""
+    """What a plan assumes of a guest that it moves. memory is in bytes; identity is the guest itself."""
 
     name: str
     node: str
     running: bool
     cores: float
     memory: int
+    identity: Identity
 
     @classmethod
-    def of(cls, guest: Guest) -> GuestPremise:
-        return cls(guest.name or "", guest.node, guest.running, guest.cores, guest.memory)
+    def of(cls, guest: Guest, identity: Identity) -> GuestPremise:
+        return cls(guest.name or "", guest.node, guest.running, guest.cores, guest.memory, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,16 @@ class Premises:
 
     @classmethod
     def of(cls, plan: Plan, snapshot: Snapshot) -> Premises:
-        moved = {vmid for move in plan.moves for vmid in move.vmids}
-        guests = {guest.vmid: GuestPremise.of(guest) for guest in snapshot.guests if guest.vmid in moved}
+        moved = {vmid: identity for move in plan.moves for vmid, identity in move.identities.items()}
+        guests = {
+            guest.vmid: GuestPremise.of(guest, moved[guest.vmid]) for guest in snapshot.guests if guest.vmid in moved
+        }
         return cls(snapshot.cluster, dict(sorted(guests.items())))
+
+    @property
+    def identities(self) -> dict[int, Identity]:
+        """The guests themselves, by VMID."""
+        return {vmid: guest.identity for vmid, guest in self.guests.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
         if guest is None:
             yield f"guest {vmid} ({before.name}) is gone"
             continue
-        now = GuestPremise.of(guest)
+        now = GuestPremise.of(guest, before.identity)
         if now.name != before.name:
             yield f'guest {vmid} is called "{now.name}" instead of "{before.name}"'
         if now.node != before.node:
