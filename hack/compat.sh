@@ -5,24 +5,25 @@
 #
 # Run the tests on every supported Python that is on this machine, with every supported ansible-core that runs on it,
 # and print the table. Environments are kept in .venv-compat. Arguments are pytest's: hack/compat.sh tests/unit
-# PYTHONS and CORES limit it to versions: PYTHONS="3.12 3.13" CORES=2.20
+# PYTHONS and CORES limit it to versions: PYTHONS="3.12 3.13" CORES="2.20 pre"; pre is the newest pre-release.
 
 source "$(dirname "$0")/common.sh"
 
-read -ra CORES <<<"${CORES:-2.18 2.19 2.20 2.21}"
+read -ra CORES <<<"${CORES:-2.18 2.19 2.20 2.21 pre}"
 ENVIRONMENTS=$CHECKOUT/.venv-compat
 LOGS=$ENVIRONMENTS/logs
 mkdir -p "$LOGS"
 
 # prepare PYTHON CORE ENVIRONMENT: create the environment; if that is not possible, print why.
 prepare() {
-  local python=$1 core=$2 environment=$3 wanted log
+  local python=$1 core=$2 environment=$3 requirement=("ansible-core~=$2.0") wanted log
+  [ "$core" != pre ] || requirement=(--pre ansible-core)
   wanted=$(sha256sum pyproject.toml | cut -c1-16)
   log=$LOGS/$(basename "$environment")-install.log
   [ "$(cat "$environment/installed" 2>/dev/null || true)" != "$wanted" ] || return 0
   rm -rf "$environment"
   "$python" -m venv "$environment"
-  if install_group "$environment/bin/python" test "ansible-core~=$core.0" >"$log" 2>&1; then
+  if install_group "$environment/bin/python" test "${requirement[@]}" >"$log" 2>&1; then
     echo "$wanted" >"$environment/installed"
   elif grep -q "No matching distribution found for ansible-core" "$log"; then
     echo "unsupported by ansible-core"

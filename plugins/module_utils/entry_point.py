@@ -18,7 +18,7 @@ from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .reservations.opening import passwords_in
 from .workflow.result import RunFailed
-from .workflow.stopping import SIGNALS
+from .workflow.stopping import SIGNALS, Starters
 
 _UNSUPPORTED = re.compile(
     r"(?P<start>Unsupported parameters for \(.*?\) module: )(?P<names>.*?)"
@@ -107,11 +107,13 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     """Do the work and exit the module with its result, or with the failure that it raised."""
     # With verbosity, Ansible shows the options of a task, and only hides those that are secret as a whole.
     module.no_log_values |= passwords_in(module.params.get("reservations"))
+    result: dict[str, t.Any] = {}
     try:
         with _interruptible():
             result = work()
     except KeyboardInterrupt:
-        module.fail_json(msg="interrupted before anything was written", error_code=Interrupted.code)
+        if not result:
+            module.fail_json(msg="interrupted before anything was written", error_code=Interrupted.code)
     except RunFailed as failure:
         module.fail_json(msg=failure.message, error_code=failure.failed_code, **failure.result)
     except CollectionError as error:
@@ -137,10 +139,11 @@ def _secrets(argument_spec: Mapping[str, t.Any], given: t.Any) -> Iterator[str]:
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """Turn the first signal into a KeyboardInterrupt and ignore the following ones: one Ctrl-C may arrive as several
-    signals.
+    signals. The end of a process that this one works for counts as a signal.
 
     They stay ignored after the block: the result still has to be printed before the process ends.
     """
+    starters = Starters.of_this_process()
 
     def ignore() -> None:
         for number in heard:
@@ -150,10 +153,14 @@ def _interruptible() -> Iterator[None]:
         ignore()
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in sorted(SIGNALS) if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, interrupt)
     try:
-        yield
+        if starters.have_ended():
+            raise KeyboardInterrupt("nobody waits for the result")
+        # If all of them are ignored, Stop still looks before each write.
+        with starters.watched(heard[0]) if heard else contextlib.nullcontext():
+            yield
     finally:
         ignore()

@@ -13,47 +13,54 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import inspect
-import io
-import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import types
 import typing as t
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from ansible import constants as C
-from ansible.errors import AnsibleActionFail
 from ansible.module_utils import basic
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import Interrupted, InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS, STARTED_BY
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.ansible_core import (
+    MISFITS,
+    OPTIONS,
+    PLUGIN_NAME,
+    PLUGIN_TYPE,
+    answer_of,
+    misfit,
+    misfit_of,
+    output_of,
+    packed,
+    register_options,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.numbers import check_numbers
 
 LIBRARIES = ("requests", "proxmoxer.backends.https")
-PLUGIN_TYPE, PLUGIN_NAME = "action", "qemu_scheduler.proxmox"
-OPTIONS: Mapping[str, t.Any] = {
-    "execution": {
-        "description": ["Where the modules of this collection run."],
-        "type": "str",
-        "choices": ["auto", "direct", "module"],
-        "default": "auto",
-        "env": [{"name": "QEMU_SCHEDULER_EXECUTION"}],
-        "ini": [{"section": "qemu_scheduler", "key": "execution"}],
-        "vars": [{"name": "qemu_scheduler_execution"}],
-    }
-}
-"""Option definitions in Ansible's format. They are registered here, as Ansible reads none from action plugins."""
 
-C.config.initialize_plugin_configuration_definitions(PLUGIN_TYPE, PLUGIN_NAME, OPTIONS)
+NO_OPTIONS = register_options()
+"""Why Ansible does not know the option C(execution); None if it does."""
 
 # Ansible loads action plugins before it forks its workers, so a library that is imported here is imported only once.
 for _library in LIBRARIES:
     with contextlib.suppress(ImportError, SystemExit):
         importlib.import_module(_library)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a module in this process: its packed arguments, and the environment variables of the task."""
+
+    arguments: bytes
+    environment: Mapping[str, t.Any]
 
 
 class DirectAction(NormalAction):
@@ -68,6 +75,14 @@ class DirectAction(NormalAction):
     module: types.ModuleType
     imports: tuple[types.ModuleType, ...] = ()
 
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the module, and end the worker if ansible-playbook has ended meanwhile."""
+        result = super().run(tmp, task_vars)
+        if _playbook_process() != os.getppid():
+            # Nobody reads the result: a worker that sends a long one would wait forever.
+            os.kill(os.getpid(), signal.SIGKILL)
+        return t.cast("dict[str, t.Any]", result)
+
     def _execute_module(
         self,
         module_name: str | None = None,
@@ -76,28 +91,52 @@ class DirectAction(NormalAction):
         task_vars: dict[str, t.Any] | None = None,
         **kwargs: t.Any,
     ) -> dict[str, t.Any]:
-        task_vars = task_vars or {}
-        name = module_name or self._task.action
-        args = dict(module_args or self._task.args)
         try:
-            check_numbers(args, self.module.argument_spec())
+            call = self._call(module_name, module_args, task_vars or {})
         except InvalidRequest as error:
             return {"failed": True, "msg": error.message, "error_code": error.code, "error_details": error.details}
-        wanted = self._execution(task_vars)
-        obstacle = "execution is set to module" if wanted == "module" else self._obstacle(task_vars)
-        if obstacle is None:
+        name = type(self).module.__name__.rpartition(".")[2]
+        if isinstance(call, Call):
             Display().vvv(f"{name}: running directly in the worker process")
-            return self._execute_directly(name, args, task_vars)
+            return self._execute_directly(call)
+        Display().vvv(f"{name}: running as a module: {call}")
+        with self._telling_who_waits():
+            result = super()._execute_module(module_name, module_args, tmp, task_vars, **kwargs)
+        return t.cast("dict[str, t.Any]", result)
+
+    def _call(
+        self, module_name: str | None, module_args: dict[str, t.Any] | None, task_vars: dict[str, t.Any]
+    ) -> Call | str:
+        """Prepare the call of the module in this process. Returns why the task has to run as a module instead.
+
+        Raises InvalidRequest for arguments on which Ansible fails.
+        """
+        wanted = "auto"
+        try:
+            name = module_name or self._task.action
+            args = dict(module_args or self._task.args)
+            check_numbers(args, self.module.argument_spec())
+            wanted = self._execution(task_vars)
+            obstacle = "execution is set to module" if wanted == "module" else self._obstacle(task_vars)
+            if obstacle is None:
+                environment: dict[str, str] = {}
+                self._update_module_args(name, args, task_vars)
+                self._compute_environment_string(environment)
+                return Call(packed(args), environment)
+        except MISFITS as error:
+            obstacle = misfit_of(error)
         if wanted == "direct":
+            from ansible.errors import AnsibleActionFail
+
             raise AnsibleActionFail(
                 f"execution is set to direct, but {name} cannot run in the worker process: {obstacle}"
             )
-        Display().vvv(f"{name}: running as a module: {obstacle}")
-        result = super()._execute_module(module_name, module_args, tmp, task_vars, **kwargs)
-        return t.cast("dict[str, t.Any]", result)
+        return obstacle
 
     def _execution(self, task_vars: Mapping[str, t.Any]) -> str:
         """Return the option C(execution); a variable that sets it may be a template."""
+        if NO_OPTIONS is not None:
+            return "auto"
         names = [entry["name"] for entry in OPTIONS["execution"]["vars"]]
         variables = {name: self._templar.template(task_vars[name]) for name in names if name in task_vars}
         value = C.config.get_config_value(
@@ -117,7 +156,11 @@ class DirectAction(NormalAction):
         if not (interpreter.startswith("auto") or _is_this(interpreter)):
             return f"the interpreter is {interpreter}, and ansible-playbook runs on {sys.executable}"
         missing = [library.partition(".")[0] for library in LIBRARIES if library not in sys.modules]
-        return f"the Python package {missing[0]} cannot be imported by {sys.executable}" if missing else None
+        if missing:
+            return f"the Python package {missing[0]} cannot be imported by {sys.executable}"
+        if threading.current_thread() is not threading.main_thread():
+            return "the worker is a thread, which cannot handle signals"
+        return NO_OPTIONS or misfit(self)
 
     def _interpreter(self, task_vars: Mapping[str, t.Any]) -> str:
         """Return the interpreter that would run the module, or C(auto...) if Ansible would discover it."""
@@ -126,10 +169,7 @@ class DirectAction(NormalAction):
         value = C.config.get_config_value("INTERPRETER_PYTHON", variables=hosts_vars)
         return str(self._templar.template(value)).strip()
 
-    def _execute_directly(self, name: str, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        self._update_module_args(name, args, task_vars)
-        environment: dict[str, str] = {}
-        self._compute_environment_string(environment)
+    def _execute_directly(self, call: Call) -> dict[str, t.Any]:
         warnings: list[str] = []
 
         class Module(basic.AnsibleModule):
@@ -139,26 +179,38 @@ class DirectAction(NormalAction):
                 if warning not in warnings:
                     warnings.append(warning)
 
-        output = io.StringIO()
-        with _arguments(args), _environment(environment), _signals() as redeliver:
-            with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-                self.module.main(Module)
-            data = self._parsed(output.getvalue())
+        with _environment({**call.environment, STARTED_BY: _started_by()}), _signals() as redeliver:
+            data = answer_of(self, output_of(self.module.main, Module, call.arguments))
             if data.get("error_code") == Interrupted.code:
                 redeliver()
         if warnings:
             data["warnings"] = [*warnings, *data.get("warnings", [])]
         return data
 
-    def _parsed(self, stdout: str) -> dict[str, t.Any]:
-        """Parse a module's output by Ansible's own method, whose interface differs between versions."""
-        result = {"stdout": stdout, "stderr": "", "rc": 0}
-        # Since 2.19 there is a second argument, the serialization profile of the output.
-        profile = ("legacy",) if len(inspect.signature(self._parse_returned_data).parameters) > 1 else ()
-        parsed = self._parse_returned_data(result, *profile)
-        # Since 2.21 the result is an object.
-        data = parsed.as_result_dict(for_round_trip=True) if hasattr(parsed, "as_result_dict") else parsed
-        return t.cast("dict[str, t.Any]", data)
+    @contextlib.contextmanager
+    def _telling_who_waits(self) -> Iterator[None]:
+        """Tell a module on this machine for which processes it works. One with async is meant to outlive them."""
+        # As a module, a task runs even if some of these names have changed.
+        task, connection = getattr(self, "_task", None), getattr(self, "_connection", None)
+        if task is None or getattr(connection, "transport", None) != "local" or getattr(task, "async_val", True):
+            yield
+            return
+        given = getattr(task, "environment", None)
+        task.environment = [*(given or ()), {STARTED_BY: _started_by()}]
+        try:
+            yield
+        finally:
+            task.environment = given
+
+
+def _playbook_process() -> int:
+    """The id of the process that has started this worker, even if it has ended since."""
+    parent = multiprocessing.parent_process()
+    return os.getppid() if parent is None or parent.pid is None else parent.pid
+
+
+def _started_by() -> str:
+    return f"{_playbook_process()} {os.getpid()}"
 
 
 def _is_this(interpreter: str) -> bool:
@@ -168,28 +220,6 @@ def _is_this(interpreter: str) -> bool:
     """
     this, other = os.path.abspath(sys.executable), os.path.abspath(interpreter)
     return os.path.dirname(this) == os.path.dirname(other) and os.path.realpath(this) == os.path.realpath(other)
-
-
-@contextlib.contextmanager
-def _arguments(args: Mapping[str, t.Any]) -> Iterator[None]:
-    """Set the arguments of the next AnsibleModule in the variables that Ansible's module archive sets."""
-
-    def plain(value: t.Any) -> str:
-        return str(value.isoformat() if hasattr(value, "isoformat") else value)
-
-    names = ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE")
-    before = {name: getattr(basic, name) for name in names if hasattr(basic, name)}
-    after = {
-        "_ANSIBLE_ARGS": json.dumps({"ANSIBLE_MODULE_ARGS": args}, default=plain).encode(),
-        "_ANSIBLE_PROFILE": "legacy",
-    }
-    for name in before:
-        setattr(basic, name, after[name])
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(basic, name, value)
 
 
 @contextlib.contextmanager

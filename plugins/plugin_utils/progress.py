@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 import threading
 import typing as t
@@ -21,6 +22,7 @@ from ansible import constants as C
 from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.ansible_core import MISFITS
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import TAKEN_BY_ANSIBLE, width_for
 
@@ -47,7 +49,7 @@ class ProgressAction(DirectAction):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the module; show its progress where that is possible, and a table if it fails."""
         if not self._can_show_progress():
-            return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+            return super().run(tmp, task_vars)
         result = self._followed(tmp, task_vars)
         # With failed_when, the author of the task defines what a failure is.
         if result.get("failed") and not self._task.failed_when:
@@ -59,26 +61,42 @@ class ProgressAction(DirectAction):
     def _followed(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """Run the module and show its progress."""
         given = self._task.args
-        with tempfile.TemporaryDirectory(prefix="qemu-scheduler-") as folder:
-            file = Path(folder) / "progress.jsonl"
+        with _nameless_file() as file:
             self._task.args = {**given, OPTION: str(file)}
             try:
                 with following(file, Display().display, type(self).line_of):
-                    return t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+                    return super().run(tmp, task_vars)
             finally:
                 # With until, Ansible runs the same task object again, when this file no longer exists.
                 self._task.args = given
 
     def _can_show_progress(self) -> bool:
         """Whether the module runs on this machine, as this user, and the output is shown to a user."""
-        return (
-            self._connection.transport == "local"
-            and not self._play_context.become
-            and not self._task.async_val
-            and not self._task.no_log
-            and OPTION not in self._task.args
-            and not C.DEFAULT_STDOUT_CALLBACK.rpartition(".")[2].endswith(MACHINE_READABLE)
-        )
+        try:
+            return (
+                self._connection.transport == "local"
+                and not self._play_context.become
+                and not self._task.async_val
+                and not self._task.no_log
+                and OPTION not in self._task.args
+                and not C.DEFAULT_STDOUT_CALLBACK.rpartition(".")[2].endswith(MACHINE_READABLE)
+            )
+        except MISFITS:
+            # Another release of ansible-core may have other names. Without progress, the task still runs.
+            return False
+
+
+@contextlib.contextmanager
+def _nameless_file() -> Iterator[Path]:
+    """A file that ends with this process, whatever ends that: no folder lists it. Where processes have no folder that
+    leads to their open files, as on macOS, it has a name and is removed after the block.
+    """
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile(prefix="qemu-scheduler-"))
+        path = Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        if not path.exists():
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qemu-scheduler-"))) / "progress.jsonl"
+        yield path
 
 
 @contextlib.contextmanager

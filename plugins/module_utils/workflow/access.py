@@ -39,6 +39,7 @@ from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Holder, Reservation
 from .options.rules import standing_rules
+from .stopping import Stop
 
 if t.TYPE_CHECKING:
     from ..proxmox.inventory.devices import DeviceNeeds
@@ -104,6 +105,7 @@ class Access:
         where = params.get("reservations")
         ledger = open_ledger(where)
         session = Session.connect(params)
+        session.before_write = Stop().check
         return cls(RememberingReader(session), session, ledger, endpoint_of(params), where != "none", facts, standing)
 
     @property

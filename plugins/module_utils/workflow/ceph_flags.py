@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from ..proxmox.api.session import Session
 from ..proxmox.ceph import is_set, set_flag
+from .stopping import Stop
 
 PRESENT, ABSENT = "present", "absent"
 
@@ -18,6 +19,7 @@ def ceph_flag(params: Mapping[str, t.Any], *, check_mode: bool) -> dict[str, t.A
     """Do what a ceph_flag task says, and return the module's result. Raises what logging in and the API raise."""
     wanted = params["state"] == PRESENT
     session = Session.connect(params)
+    session.before_write = Stop().check
     try:
         found = is_set(session, params["name"])
         changed = found not in (None, wanted)

@@ -12,7 +12,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import cached_property, partial
 
-from ..errors import CollectionError, GuestVanished
+from ..errors import CollectionError, GuestVanished, Interrupted
 from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
@@ -46,7 +46,7 @@ class Run:
         nodes: the usage of the nodes before and after the run.
         warnings: those that concern no particular VM.
         wrote: whether any request that writes was sent to Proxmox, successful or not.
-        interrupted: whether a KeyboardInterrupt ended the run.
+        interrupted: whether the run ended early, see stopping.py.
         room: created as soon as a VM lacks room.
     """
 
@@ -97,12 +97,13 @@ class Run:
     def execute(self, *, check_mode: bool) -> list[VMReport]:
         """Execute the run and return one report per entry, in the order of the entries.
 
-        In check mode and offline, the run stops before the first write. A KeyboardInterrupt ends it early.
+        In check mode and offline, the run stops before the first write. A signal ends it early, and so does the end of
+        the processes that it works for.
         """
         self._writes = not (check_mode or self._access.offline)
         try:
             self._go()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             self.interrupted = True
             # Reservations that cannot be released expire when this process ends.
             with suppress(CollectionError):

@@ -113,8 +113,8 @@ class Executor:
     def execute(self, plan: Plan) -> list[MoveReport]:
         """Carry out the plan, and return the result of each of its moves.
 
-        An interrupted run follows the moves under way for a while and then raises KeyboardInterrupt; reports contains
-        the results so far.
+        An interrupted run follows the moves under way for a while and then raises KeyboardInterrupt or Interrupted;
+        reports contains the results so far.
         """
         self.reports = [MoveReport(move, node=move.source) for move in plan.moves]
         by_id = {report.move.id: report for report in self.reports}
@@ -128,6 +128,7 @@ class Executor:
         ):
             while True:
                 for move in () if halted else agenda.start():
+                    self._stop.check()
                     running[pool.submit(self._carry_out, by_id[move.id])] = by_id[move.id]
                 if not running:
                     return self.reports

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
-from ...errors import ApiError, CollectionError, ConnectionFailed, InvalidRequest, PlanStale
+from ...errors import ApiError, CollectionError, ConnectionFailed, Interrupted, InvalidRequest, PlanStale
 from ...plans import Goals, Plan
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
@@ -117,7 +117,8 @@ class PlanRun:
     def execute(self) -> Outcome:
         """Carry out the prepared plan, then plan again from the current state.
 
-        A KeyboardInterrupt ends it early: no further move begins, and those under way are followed for a while.
+        A signal ends it early, and so does the end of the processes that it works for: no further move begins, and
+        those under way are followed for a while.
         """
         outcome = self.outcome
         if outcome is None:
@@ -130,7 +131,7 @@ class PlanRun:
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:
             self._carry_out(outcome, executor)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             self._stop.ask()
             outcome.interrupted = True
         except CollectionError as error:
@@ -141,6 +142,7 @@ class PlanRun:
     def _carry_out(self, outcome: Outcome, executor: Executor) -> None:
         rounds, fewest, number = 0, len(outcome.last.moves), 0
         while rounds < ROUNDS:
+            self._stop.check()
             if outcome.last.moves:
                 number = max(move.id for move in outcome.last.moves)
                 outcome.carried_out.append(outcome.last)
