@@ -25,6 +25,7 @@ ACTION = Path(__file__).resolve().parents[2] / "support" / "awx_action.py"
 REQUIRED = {
     "awx_image": "images.example.com/scheduler:1",
     "awx_project_url": "https://git.example.com/vms.git",
+    "awx_project_branch": "1.2.3",
     "awx_credential": {"host": "pve1.example.com", "user": "awx@pve", "token_id": "awx", "token_secret": "not-shown"},
 }
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
@@ -198,8 +199,37 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
     assert {name: made[name] for name in approved} == approved
 
 
+def test_setup__uses_credentials_and_gives_rights_and_notifications(set_up: SetUp) -> None:
+    calls = set_up(
+        "awx.awx",
+        awx_vms=VMS["qemu_vms"],
+        awx_project_credential="git",
+        awx_image_credential="registry",
+        awx_image_pull="always",
+        awx_execute_teams=["operators"],
+        awx_approve_teams=["leads"],
+        awx_drift_notifications=["chat"],
+        awx_job_timeout=600,
+    )
+    assert {call["credential"] for call in calls["project"]} == {"git"}
+    assert {call["scm_branch"] for call in calls["project"]} == {"1.2.3"}
+    assert [(call["credential"], call["pull"]) for call in calls["execution_environment"]] == [("registry", "always")]
+    assert {call["timeout"] for call in calls["job_template"]} == {600}
+    told = {call["name"]: call.get("notification_templates_error") for call in calls["job_template"]}
+    assert told.pop("Proxmox: compare the list") == ["chat"]
+    assert set(told.values()) == {None}
+    workflows = {call["name"] for call in calls["workflow_job_template"]}
+    execute, approve = calls["role"]
+    assert (execute["role"], execute["teams"]) == ("execute", ["operators"])
+    assert set(execute["job_templates"]) == {call["name"] for call in calls["job_template"]}
+    assert set(execute["workflows"]) == set(approve["workflows"]) == workflows
+    assert (approve["role"], approve["teams"]) == ("approval", ["leads"])
+
+
 def test_setup_without_a_list__has_no_job_for_one_and_none_that_overlap(set_up: SetUp) -> None:
     calls = set_up("awx.awx")
+    assert "role" not in calls
+    assert all("credential" not in call for call in (*calls["project"], *calls["execution_environment"]))
     assert not [name for name in named([*calls["job_template"], *calls["workflow_job_template"]]) if "list" in name]
     assert "schedule" not in calls
     # Without a shared ledger, jobs would not see each other's decisions.
