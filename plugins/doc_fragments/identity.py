@@ -28,16 +28,41 @@ options:
     aliases: [newid]
   pool:
     description:
-      - Pool of the VM. With O(update), an existing VM is moved to this pool.
+      - Pool of the VM. With O(update), an existing VM that is in no pool is moved to this pool.
+      - A VM that has the O(name) but is in another pool is not the requested one, whatever the O(state), as anybody may
+        give a VM of their own any name. This is an error, unless O(adopt) is set or O(vmid) identifies the VM.
       - The pool of an existing VM is compared only if the user can see it, which requires C(Pool.Audit).
     type: str
+  adopt:
+    description:
+      - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it
+        is moved to O(pool). V(false) when this is not given.
+    type: bool
+    version_added: 1.1.0
+  accept_unknown:
+    description:
+      - Some minutes after a node has gone offline, Proxmox VE no longer returns the names of its VMs. Their names are
+        then looked up in the lists of backup jobs and guests without backup, which requires C(Sys.Audit) on C(/).
+      - A VM that is identified by O(name) alone, and may be one of the VMs whose names remain unknown, is neither
+        created nor regarded as removed. This is an error.
+      - V(true) treats such a VM as missing, with a warning. Two VMs of the same name may be the result. V(false) when
+        this is not given.
+    type: bool
+    version_added: 1.1.0
   clone:
     description:
       - Name or VMID of the VM or template to clone if the VM does not exist. The other options are then applied to the
         clone, and disks with a larger size are grown.
+      - 'Or a mapping with C(name) or C(vmid), and optionally with C(pool) and C(node), where the source has to be, such
+        as V({name: debian-13, pool: templates}).'
       - Several templates may have the same name, one on each node. The clone is made from the copy on the chosen node.
+        All of them must be in one pool and have the same disks, sizes, tags, C(bios), C(machine), C(ostype) and
+        C(scsihw).
+      - Anybody may give a VM of their own the name of a template. So of templates in different pools, only those in the
+        pool of the new VM count. If there are none, C(pool) of the mapping has to say which ones are meant. Beside
+        templates, plain VMs of the name do not count. To be certain, name the pool or the VMID.
       - Check mode also requires that it exists, even if an earlier task of the play would create it.
-    type: str
+    type: raw
   archive:
     description:
       - Backup to restore if the VM does not exist. Either the volume identifier of a backup, such as

@@ -99,12 +99,31 @@ class PlanUnlawful(CollectionError):
 
 
 class AmbiguousName(CollectionError):
-    """Two or more guests have the name in a request or in C(clone).
+    """Two or more guests have the name in a request or in C(clone), or one of them has it in another case.
 
-    Cure: identify the VM by C(vmid), or rename the other guests. The message lists them.
+    Cure: identify the VM by C(vmid), or rename the other guests. The message lists them. For C(clone), name the pool,
+    the node or the VMID of the template.
     """
 
     code = "AmbiguousName"
+
+
+class OtherPool(CollectionError):
+    """The VM that has the requested name is in another pool than the requested one.
+
+    Cure: if it is the VM that you mean, set C(adopt), or correct C(pool). Otherwise, choose another name.
+    """
+
+    code = "OtherPool"
+
+
+class VMNotKnown(CollectionError):
+    """A VM was not found by its name, and may be one of those on an offline node whose names Proxmox VE does not tell.
+
+    Cure: bring the node back, or identify the VM by C(vmid). If it is none of them, set C(accept_unknown).
+    """
+
+    code = "VMNotKnown"
 
 
 class VMIDConflict(CollectionError):

@@ -39,6 +39,7 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
     _storages(cluster, data.get("storages") or [])
     _files(cluster, data)
     _backups(cluster, data.get("backups") or [])
+    cluster.backup_jobs = [dict(job) for job in data.get("backup_jobs") or []]
     _access(cluster, data)
     for entry in data.get("guests") or []:
         _guest(cluster, entry)

@@ -92,6 +92,7 @@ class Cluster:
         self._births = itertools.count(1)
         self.storages: dict[str, Storage] = {}
         self.options: dict[str, Any] = {}
+        self.backup_jobs: list[dict[str, Any]] = []
         self.mappings: dict[str, dict[str, dict[str, Any]]] = {"pci": {}, "usb": {}, "dir": {}}
         self.custom_cpus: dict[str, dict[str, Any]] = {}
         self.quorate = True

@@ -203,7 +203,7 @@ class Chaos:
     def _lose_node(self) -> None:
         nodes = self._history.cluster.nodes
         node = self._rng.choice(list(nodes.values()))
-        if not all(other.online for other in nodes.values()) or not self._history.referee.knows_all_on(node.name):
+        if not all(other.online for other in nodes.values()):
             return
         self._history.log(f"{node.name} is lost")
         self._set_node(node.name, online=False)

@@ -70,17 +70,6 @@ class Referee:
         """The VMs that controllers have made."""
         return [guest for guest in self._cluster.guests.values() if guest.name in self._requests]
 
-    def knows_all_on(self, node: str) -> bool:
-        """Whether the cluster knows the names of all guests on a node. When it is lost, it cannot learn them any more,
-        and a VM that is asked for by its name is treated as missing, with a warning.
-        """
-        published = self._cluster.statistics._published.guests
-        return all(
-            guest.vmid in published and published[guest.vmid].name == guest.name
-            for guest in self._cluster.guests.values()
-            if guest.node == node
-        )
-
     def renamed(self, vmid: int, name: str) -> None:
         """Note that a human renames a guest: it is no longer one that controllers have made."""
         if vmid in self._whole:

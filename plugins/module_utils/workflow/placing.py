@@ -40,9 +40,9 @@ from .counting import (
     with_rules_of,
     with_stand_ins,
 )
-from .existing.matching import Match, doubts, match_entries
+from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
-from .options.entries import RUNNING, require_creatable
+from .options.entries import RUNNING, Entry, require_creatable
 from .report import NodeUsage, note_after, usage_before
 
 if t.TYPE_CHECKING:
@@ -239,6 +239,7 @@ class Placer:
         # Only a run that just deletes VMs may ignore the VMs that others are creating.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = self._as_if_moved(self._without_unreachable(access.read(known, patience=settling)))
+        snapshot = self._with_names(snapshot, entries)
         counted = count_reservations(snapshot, reservations, known, access.is_gone)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -376,6 +377,20 @@ class Placer:
         self.real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in moved}
         guests = (moved[g.vmid].carried(g) if g.vmid in moved else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests)) if moved else snapshot
+
+    def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry]) -> Snapshot:
+        """The snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by name."""
+        silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
+        names = {guest.name for guest in snapshot.guests}
+        if not silent or all(entry.request.vmid or entry.request.name in names for entry in entries):
+            return snapshot
+        found = {vmid: self._asked[vmid].name for vmid in silent & self._asked.keys() if self._asked[vmid].name}
+        if silent - found.keys():
+            from ..proxmox.inventory.config_names import read_config_names
+
+            found |= read_config_names(self._access.reader, silent - found.keys())
+        guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
+        return replace(snapshot, guests=tuple(guests))
 
     def _unasked(self, snapshot: Snapshot) -> set[int]:
         """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState
-from ..engine.texts import known, whole_number
+from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
-from ..model import CloneSource, Guest, Request, Template
+from ..model import GIB, CloneSource, Guest, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.freshness import read_config
+from ..proxmox.options.request import traits_of
 from ..proxmox.unfinished import unfinished
 from .options.entries import Entry
 from .options.sources import Clone
@@ -39,6 +40,7 @@ class Templates:
             return entry.request
         sources = _sources(entry, clone, cluster)
         configs = [self._config(guest, clone.snapname) for guest in sources]
+        _check_alike(entry, clone, sources, configs)
         for guest, config in zip(sources, configs, strict=True):
             _check_source(entry, clone, guest, config)
             check_drives(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
@@ -62,30 +64,105 @@ class Templates:
 def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
     """The guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per node."""
     vms = [guest for guest in cluster if guest.kind == "qemu"]
-    vmid = whole_number(clone.source)
-    if vmid is not None:
-        found = [guest for guest in vms if guest.vmid == vmid]
-    else:
-        found = sorted((guest for guest in vms if guest.name == clone.source), key=lambda guest: guest.vmid)
-    if not found:
-        templates = known((guest.name for guest in vms if guest.template and guest.name), clone.source)
+    namesakes = sorted((guest for guest in vms if clone.names(guest)), key=lambda guest: guest.vmid)
+    if not namesakes:
+        templates = known((guest.name for guest in vms if guest.template and guest.name), clone.name or str(clone.vmid))
         raise TemplateNotFound(
-            f"clone: no VM {clone.source!r} exists, or this user cannot see it, for {entry.label}; "
+            f"clone: no VM {clone.called} exists, or this user cannot see it, for {entry.label}; "
             f"known templates: {templates}"
         )
+    found = _claimed(entry, clone, namesakes)
     nodes = {guest.node for guest in found}
-    if len(found) > 1 and (len(nodes) < len(found) or not all(guest.template for guest in found)):
-        listed = ", ".join(f"{guest.vmid} on {guest.node}" for guest in found)
-        raise AmbiguousName(
-            f"clone: {len(found)} guests are named {clone.source!r} ({listed}); "
-            f"expected one, or one template per node, for {entry.label}"
-        )
     online = [guest for guest in found if (info := cluster.node(guest.node)) is not None and info.node.online]
     if not online:
         raise TemplateNotFound(
             f"clone: {_listed(found)}, which {'is' if len(nodes) == 1 else 'are'} offline, for {entry.label}"
         )
     return online
+
+
+def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest]) -> Sequence[Guest]:
+    """The guests that the task means, among those of the name.
+
+    Everybody may give a name to a VM of their own. So the pool decides whose template it is: that of C(clone), else
+    that of the VM, as only who may write to a pool can put a template there. Beside templates, plain VMs do not count.
+    """
+    found = [guest for guest in namesakes if clone.allows(guest)]
+    if not found:
+        raise TemplateNotFound(
+            f"clone: no VM {clone.called} is{clone.place}, for {entry.label}; there is {_told(namesakes)}"
+        )
+    if clone.pool is None and entry.request.pool is not None:
+        found = [guest for guest in found if guest.pool == entry.request.pool] or found
+    templates = [guest for guest in found if guest.template]
+    # Who may create guests outside of all pools may do so anywhere: such a VM is nobody's trap.
+    if templates and not (_without_pool(found) and not _without_pool(templates)):
+        found = templates
+    several = len(found) > 1
+    if several and (
+        len({g.node for g in found}) < len(found) or len({g.pool for g in found}) > 1 or found != templates
+    ):
+        raise AmbiguousName(
+            f"clone: {len(found)} guests are named {clone.called}: {_told(found)}; expected one, or one template per "
+            f"node, all in one pool, for {entry.label}. {_CHOOSE}"
+        )
+    return found
+
+
+_CHOOSE = "Choose with clone: {name, pool}, {name, node} or {vmid}"
+
+
+def _without_pool(guests: Sequence[Guest]) -> bool:
+    return any(guest.pool is None for guest in guests)
+
+
+def _check_alike(entry: Entry, clone: Clone, sources: Sequence[Guest], configs: Sequence[Mapping[str, t.Any]]) -> None:
+    """Refuse templates of one name that are not copies of one another. Raises AmbiguousName."""
+    makings = [_making(config) for config in configs]
+    differing = sorted({key for made in makings for key, value in made.items() if value != makings[0].get(key)})
+    differing += sorted({key for key in makings[0] if any(key not in made for made in makings)} - {*differing})
+    if differing:
+        has = "; ".join(
+            f"VM {guest.vmid} on {guest.node}{_pool_of(guest)} has {key} {made.get(key, 'not set')}"
+            for key in differing[:_TOLD]
+            for guest, made in zip(sources, makings, strict=True)
+        )
+        raise AmbiguousName(
+            f"clone: {len(sources)} templates are named {clone.called} and are not copies of one another: {has}, for "
+            f"{entry.label}. {_CHOOSE}"
+        )
+
+
+_TOLD = 3
+_MADE_OF = ("bios", "machine", "ostype", "scsihw", "arch")
+_SMALL = frozenset({"efidisk0", "tpmstate0"})
+"""Drives whose size depends on the type of their storage."""
+
+
+def _making(config: Mapping[str, t.Any]) -> dict[str, str]:
+    """What a template is made of: what has to be the same in its copies. Each storage may round sizes up."""
+    drives = drives_from(config)
+    sized = {
+        slot: size for slot, _storage, size in drives.volumes if slot not in drives.cloudinit and slot not in _SMALL
+    }
+    return {
+        **{slot: f"of {size / GIB:.3g} GiB" for slot, size in sized.items()},
+        **{slot: "there" for slot, _storage, _size in drives.volumes if slot not in sized},
+        **{key: str(config[key]) for key in _MADE_OF if key in config},
+        "tags": ", ".join(sorted(traits_of(config)["tags"])) or "none",
+    }
+
+
+def _pool_of(guest: Guest) -> str:
+    return f" in pool {guest.pool}" if guest.pool else ""
+
+
+def _told(guests: Sequence[Guest]) -> str:
+    """The guests for a message about names."""
+    return ", ".join(
+        f"{'template' if guest.template else 'VM'} {guest.vmid} on {guest.node}{_pool_of(guest) or ' in no pool'}"
+        for guest in guests
+    )
 
 
 def _listed(guests: Sequence[Guest]) -> str:

@@ -121,7 +121,7 @@ def test_two_templates_of_one_name_on_one_node__are_an_error(controller: Control
     cluster.add_guest(vmid=9001, name="debian-13", node="pve1", template=True, disks={"scsi0": "shared:4"})
     cluster.advance(60)
     failed = controller.fail("AmbiguousName", name="web-1", clone="debian-13")
-    assert "9000 on pve1, 9001 on pve1" in failed["msg"]
+    assert "template 9000 on pve1 in no pool, template 9001 on pve1 in no pool" in failed["msg"]
 
 
 def test_copy_of_the_template_on_the_decided_node__is_cloned(

@@ -40,7 +40,7 @@ def test_unknown_pool__is_refused_before_anything_is_written(
 ) -> None:
     controller.schedule(name="app-1", pool="web", update=True)
     cluster.requests(reset=True)
-    failed = controller.fail("DriftNotApplicable", name=name, cores=8, pool="nope", update=True)
+    failed = controller.fail("DriftNotApplicable", name=name, cores=8, pool="nope", update=True, adopt=True)
     assert "pool: pool 'nope' does not exist" in failed["msg"]
     assert writes(cluster) == []
 

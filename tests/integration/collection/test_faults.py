@@ -393,22 +393,6 @@ def test_vms_of_a_dead_node__are_found_and_not_created_again(controller: Control
     assert named(cluster, "app-2") == [101]
 
 
-def test_dead_node_that_shows_no_names_any_more__gives_a_warning(
-    controller: Controller, cluster: SimulatedCluster
-) -> None:
-    cluster.set_node("pve2", online=False)
-    cluster.advance(400)
-    for state in ("present", "absent"):
-        result = controller.schedule(name="app-2", state=state, check=True)
-        (warning,) = result["warnings"]
-        assert warning.startswith("pve2 cannot be reached, and the names of the VMs there are not known (101"), state
-    assert controller.schedule(name="app-1")["warnings"] == []
-    # Its VMID says which one it is.
-    failed = controller.fail("ConnectionFailed", name="app-2", vmid=101, memory=4096)
-    assert "cannot be reached" in failed["msg"]
-    assert named(cluster, "app-2") == [101]
-
-
 # --- slow tasks ---
 
 

@@ -139,7 +139,7 @@ def test_ha__is_not_left_to_start_what_is_not_to_run(options: dict[str, Any], st
     [
         ({}, None),
         ({"clone": "golden"}, Clone("golden")),
-        ({"clone": 9000, "full": False, "snapname": "clean"}, Clone("9000", full=False, snapname="clean")),
+        ({"clone": 9000, "full": False, "snapname": "clean"}, Clone(vmid=9000, full=False, snapname="clean")),
         ({"clone": "g", "storage": "ceph", "format": "unspecified"}, Clone("g", storage="ceph")),
         ({"clone": "g", "full": False, "format": "unspecified"}, Clone("g", full=False)),
     ],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 from support.ledgers import reservation
@@ -146,3 +147,64 @@ def test_match__a_creation_that_was_broken_off_is_nobodys() -> None:
     matches = match_entries([asked], [NAMELESS], [], (), abandoned=[103])
 
     assert matches[0] == Match()
+
+
+# --- whose VM it is ---
+
+MINE, THEIRS, LOOSE = (guest(200 + n, "pve1", name="app", pool=pool) for n, pool in enumerate(("ops", "tenant", None)))
+
+
+@pytest.mark.parametrize(
+    ("guests", "expected"), [((MINE, THEIRS), MINE), ((THEIRS, LOOSE), LOOSE), ((LOOSE,), LOOSE), ((MINE, LOOSE), MINE)]
+)
+def test_vm__is_the_one_in_the_requested_pool_or_else_in_none(guests: tuple[Guest, ...], expected: Guest) -> None:
+    asked = Entry(0, Request("app", pool="ops"), "present")
+    assert match(asked, guests) == Match(guest=expected)
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "stopped"])
+def test_vm_in_another_pool__is_not_the_requested_one_unless_it_is_adopted(state: str) -> None:
+    asked = Entry(0, Request("app", pool="ops"), state)
+    assert code(match(asked, [THEIRS])) == "OtherPool"
+    assert match(replace(asked, adopt=True), [THEIRS]) == Match(guest=THEIRS)
+    assert match(replace(asked, request=Request("app")), [THEIRS]) == Match(guest=THEIRS)
+
+
+def test_vm_that_is_created_in_another_pool__is_not_the_requested_one() -> None:
+    asked = Entry(0, Request("app", pool="ops"), "present")
+    assert code(match(asked, pending=[reservation(vmid=200, name="app", pool="tenant")])) == "OtherPool"
+
+
+def test_new_name__must_not_differ_only_in_case() -> None:
+    assert code(match(entry("Web"), [WEB])) == "AmbiguousName"
+    assert code(match(entry("WEB"), pending=[reservation(vmid=200, name="web")])) == "AmbiguousName"
+    assert match(entry("Web", state="absent"), [WEB]) == Match()
+    assert match(entry("CT"), [CONTAINER]) == Match()
+
+
+# --- what is not known ---
+
+SILENT = guest(104, "pve2", name=None, status="unknown", pool="ops")
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_vm_that_may_be_one_without_a_name__is_not_known(state: str) -> None:
+    error = match(entry("new", state=state), [WEB, SILENT]).error
+    assert error is not None
+    assert (error.code, error.details) == ("VMNotKnown", {"vmids": [104]})
+    assert "pve2 cannot be reached, and the names of the VMs there are not known (104)" in error.message
+    assert match(replace(entry("new", state=state), accept_unknown=True), [SILENT]) == Match()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [entry("web"), entry("new", 300), Entry(0, Request("new", pool="tenant"), "present")],
+)
+def test_vm_that_cannot_be_one_without_a_name__is_known(asked: Entry) -> None:
+    assert match(asked, [WEB, SILENT]).error is None
+
+
+def test_ledger__knows_a_vm_without_a_name() -> None:
+    found = match(entry("new"), [SILENT], [reservation(vmid=104, name="new", phase="created")])
+    assert found.guest is not None
+    assert found.guest.vmid == 104

@@ -31,7 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.templates import Templates
 
 OPTIONS = [
-    *("name", "vmid", "state", "update", "cores", "memory", "scsi", "ide", "efidisk0"),
+    *("name", "vmid", "pool", "state", "update", "cores", "memory", "scsi", "ide", "efidisk0"),
     *("clone", "full", "storage", "format", "snapname"),
 ]
 CONFIG: dict[str, t.Any] = {
@@ -55,18 +55,23 @@ def golden(vmid: int = 900, at: str = "pve1", **fields: t.Any) -> Guest:
 
 
 def resolve(
-    *guests: Guest, configs: dict[str, dict[str, t.Any]] | None = None, offline: str = "", **options: t.Any
+    *guests: Guest,
+    configs: dict[str, dict[str, t.Any]] | None = None,
+    answers: dict[str, t.Any] | None = None,
+    offline: str = "",
+    **options: t.Any,
 ) -> Request:
     """What a task with these options asks for; the guests are the cluster's, of which all have CONFIG if none is given.
 
-    configs are by path below the node: 900/config.
+    configs are by path below the node: 900/config; answers by their whole path.
     """
-    answers: dict[str, t.Any] = {"/cluster/resources": []}
-    answers |= {f"/nodes/{each.node}/qemu/{each.vmid}/config": CONFIG for each in guests}
-    answers |= {f"/nodes/pve1/qemu/{path}": config for path, config in (configs or {}).items()}
+    recorded: dict[str, t.Any] = {"/cluster/resources": []}
+    recorded |= {f"/nodes/{each.node}/qemu/{each.vmid}/config": CONFIG for each in guests}
+    recorded |= {f"/nodes/pve1/qemu/{path}": config for path, config in (configs or {}).items()}
+    recorded |= answers or {}
     nodes = [node(name, online=name != offline) for name in sorted({each.node for each in guests} | {"pve1"})]
     (entry,) = build_entries({"name": "new", "clone": "golden", **options}, OPTIONS, 0.0)
-    return Templates(RecordedReader(answers)).resolve(entry, cluster(nodes, guests))
+    return Templates(RecordedReader(recorded)).resolve(entry, cluster(nodes, guests))
 
 
 def refused(*guests: Guest, **given: t.Any) -> CollectionError:
@@ -203,10 +208,74 @@ def test_what_is_not_there__cannot_be_cloned(clone: str) -> None:
 
 @pytest.mark.parametrize(
     "guests",
-    [(golden(), golden(901)), (golden(), golden(901, "pve2", template=False)), (golden(template=False), golden(901))],
+    [
+        (golden(), golden(901)),
+        (golden(template=False), golden(901, "pve2", template=False)),
+        (golden(), golden(901, "pve2", pool="tenant")),
+        (golden(pool="ops"), golden(901, "pve2", pool="tenant")),
+        # Who creates VMs outside of all pools may do so in every pool: this is no trap of a tenant, a template may be.
+        (golden(template=False), golden(901, "pve2", pool="tenant")),
+    ],
 )
-def test_several_of_one_name__must_be_templates_on_different_nodes(guests: tuple[Guest, ...]) -> None:
-    assert isinstance(refused(*guests), AmbiguousName)
+def test_several_of_one_name__must_be_templates_of_one_pool_on_different_nodes(guests: tuple[Guest, ...]) -> None:
+    error = refused(*guests)
+    assert isinstance(error, AmbiguousName)
+    assert all(f"{each.vmid} on {each.node}" in error.message for each in guests)
+    assert "Choose with clone: {name, pool}, {name, node} or {vmid}" in error.message
+
+
+OFFICIAL, FOREIGN = golden(pool="ops"), golden(901, "pve2", pool="tenant")
+
+
+@pytest.mark.parametrize(
+    ("guests", "options", "chosen"),
+    [
+        ((OFFICIAL, FOREIGN), {"pool": "ops"}, 900),
+        ((OFFICIAL, FOREIGN), {"pool": "other", "clone": {"name": "golden", "pool": "ops"}}, 900),
+        ((OFFICIAL, FOREIGN), {"pool": "ops", "clone": {"name": "golden", "pool": "tenant"}}, 901),
+        ((OFFICIAL, FOREIGN), {"clone": {"name": "golden", "node": "pve2"}}, 901),
+        ((OFFICIAL, FOREIGN), {"clone": {"vmid": 900}}, 900),
+        # A VM that is no template stands in nobody's way.
+        ((OFFICIAL, golden(901, "pve2", pool="tenant", template=False)), {}, 900),
+        ((golden(), golden(901, "pve2", template=False)), {}, 900),
+        # A template of a tenant does not replace the VM that the pool says.
+        ((golden(pool="ops", template=False), FOREIGN), {"pool": "ops"}, 900),
+    ],
+)
+def test_template__is_the_one_of_the_pool_that_the_task_says(
+    guests: tuple[Guest, ...], options: dict[str, t.Any], chosen: int
+) -> None:
+    assert [each.vmid for each in source(*guests, **options).templates] == [chosen]
+
+
+def test_source_that_is_elsewhere__is_told() -> None:
+    error = refused(OFFICIAL, clone={"name": "golden", "pool": "web", "node": "pve2"})
+    assert isinstance(error, TemplateNotFound)
+    assert error.message == (
+        "clone: no VM 'golden' is in pool web on pve2, for VM \"new\"; there is template 900 on pve1 in pool ops"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"scsi0": "ceph:base-901-disk-0,size=32G"}, "scsi0 of 32 GiB"),
+        ({"scsi5": "ceph:base-901-disk-5,size=1G"}, "scsi5 of 1 GiB"),
+        ({"tags": "evil"}, "tags evil"),
+        ({"bios": "ovmf"}, "bios ovmf"),
+    ],
+)
+def test_templates_of_one_name__must_be_copies(changed: dict[str, t.Any], told: str) -> None:
+    error = refused(golden(), golden(901, "pve2"), answers={"/nodes/pve2/qemu/901/config": {**CONFIG, **changed}})
+    assert isinstance(error, AmbiguousName)
+    assert "are not copies of one another" in error.message
+    assert f"VM 901 on pve2 has {told}" in error.message
+
+
+def test_copies__may_be_on_storages_of_other_types() -> None:
+    there = {**CONFIG, "scsi0": "zfs:base-901-disk-0,size=10G", "efidisk0": "zfs:base-901-disk-1,size=1M"}
+    found = source(golden(), golden(901, "pve2"), answers={"/nodes/pve2/qemu/901/config": there})
+    assert [each.vmid for each in found.templates] == [900, 901]
 
 
 def test_container__is_never_cloned() -> None:

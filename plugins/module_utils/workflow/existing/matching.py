@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...engine.knowledge import Absent, Answer, Known, NotKnown
 from ...engine.texts import first, listed
-from ...errors import AmbiguousName, CollectionError, InvalidRequest, VMIDConflict
+from ...errors import AmbiguousName, CollectionError, InvalidRequest, OtherPool, VMIDConflict, VMNotKnown
 from ...model import Guest
 from ...proxmox.creations import removal_of
 from ...proxmox.inventory.freshness import BEING_MADE
@@ -70,7 +71,8 @@ def match_entries(
         if guest.name is not None:
             by_name.setdefault(guest.name, []).append(guest)
     reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
-    matches = [_match(entry, by_vmid, by_name, reserved, shown) for entry in entries]
+    names = _Names(by_name, tuple(guest for guest in by_vmid.values() if is_silent(guest)))
+    matches = [_match(entry, by_vmid, names, reserved, shown) for entry in entries]
     nameless = tuple(guest for guest in by_vmid.values() if is_nameless(guest) and guest.vmid not in abandoned)
     if nameless:
         doubtful = Match(nameless=nameless)
@@ -94,26 +96,34 @@ def abandoned(guest: Guest) -> str:
 def doubts(
     entries: Iterable[Entry],
     matches: Iterable[Match],
-    guests: Sequence[Guest],
+    guests: Iterable[Guest],
 ) -> list[str]:
-    """The warnings if VMs were not found by their names while some VMs show no name: a requested VM may be one of
-    those. Proxmox does not know the names of VMs on a node that has been offline for some minutes.
-    """
-    unfound = any(match.is_new and entry.request.vmid is None for entry, match in zip(entries, matches, strict=True))
-    if not unfound:
-        return []
-    silent = sorted((guest for guest in guests if _is_silent(guest)), key=lambda guest: guest.vmid)
-    if not silent:
-        return []
-    nodes = listed(sorted({guest.node for guest in silent}))
-    vmids = ", ".join(first([str(guest.vmid) for guest in silent], VMIDS_TOLD))
-    return [
-        f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids}): "
-        "a VM that is requested by name, and may be one of them, is treated as missing",
+    """The warnings about VMs that are treated as missing although they may be one of those without a name."""
+    silent = [guest for guest in guests if is_silent(guest)]
+    risked = [
+        guest
+        for entry, match in zip(entries, matches, strict=True)
+        if entry.accept_unknown and match.is_new and entry.request.vmid is None
+        for guest in silent
+        if _may_be(entry, guest)
     ]
+    if not risked:
+        return []
+    return [f"{_named_nowhere(risked)}: a VM that is requested by name, and may be one of them, is treated as missing"]
 
 
-def _is_silent(guest: Guest) -> bool:
+def _named_nowhere(silent: Iterable[Guest]) -> str:
+    """The text about VMs whose names Proxmox VE does not tell."""
+    found = sorted({guest.vmid: guest for guest in silent}.values(), key=lambda guest: guest.vmid)
+    nodes = listed(sorted({guest.node for guest in found}))
+    vmids = ", ".join(first([str(guest.vmid) for guest in found], VMIDS_TOLD))
+    return f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids})"
+
+
+def is_silent(guest: Guest) -> bool:
+    """Whether a VM exists whose name is not known: some minutes after a node has gone offline, Proxmox VE no longer
+    tells the names of the VMs there.
+    """
     return guest.kind == "qemu" and guest.name is None and guest.status == "unknown"
 
 
@@ -132,29 +142,101 @@ def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[M
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The guests by their names, and those whose names are not known."""
+
+    by_name: Mapping[str, Sequence[Guest]]
+    silent: Sequence[Guest]
+
+    def namesakes(self, name: str) -> list[Guest]:
+        return [guest for guest in self.by_name.get(name, ()) if guest.kind == "qemu"] if name else []
+
+    def find(self, entry: Entry) -> Answer[Guest]:
+        """The VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
+        found = _in_its_pool(entry, self.namesakes(entry.request.name))
+        if len(found) > 1:
+            raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_listed(found)}; set vmid")
+        if found:
+            return Known(found[0])
+        perhaps = tuple(guest for guest in self.silent if _may_be(entry, guest))
+        return NotKnown(perhaps) if perhaps else Absent()
+
+    def check_case(self, entry: Entry, reserved: Mapping[str | int, Reservation]) -> None:
+        """Refuse a new VM whose name another one has in another case: names of hosts do not differ by that."""
+        name = entry.request.name
+        folded = name.casefold()
+        others = [guest for key in self.by_name if key.casefold() == folded for guest in self.namesakes(key)]
+        told = [_listed(others)] if others else []
+        told += [f"{key}, which is being created" for key in reserved if str(key).casefold() == folded and key != name]
+        if told:
+            raise AmbiguousName(f"{entry.label}: the name differs only in case from that of {told[0]}; choose another")
+
+
+def _in_its_pool(entry: Entry, namesakes: Sequence[Guest]) -> Sequence[Guest]:
+    """The guests of a name that the entry may mean: everybody may give a VM of their own any name, and only the pool
+    tells whose it is. One in no pool may be in one that this user cannot see. Raises OtherPool if there is none.
+    """
+    pool = entry.request.pool
+    if pool is None:
+        return namesakes
+    own = [guest for guest in namesakes if guest.pool == pool] or [g for g in namesakes if g.pool is None]
+    if namesakes and not own and not entry.adopt:
+        raise _other_pool(entry, namesakes[0])
+    return own or namesakes
+
+
+def _other_pool(entry: Entry, guest: Guest) -> OtherPool:
+    return OtherPool(
+        f"{entry.label}: {_listed([guest])} is in pool {guest.pool}, requested in pool {entry.request.pool}: it is not "
+        "taken for the same VM; set adopt=true if it is",
+        vmid=guest.vmid,
+        node=guest.node,
+    )
+
+
+def _may_be(entry: Entry, guest: Guest) -> bool:
+    """Whether a guest without a name may be the VM that an entry identifies by its name."""
+    return entry.adopt or entry.request.pool is None or guest.pool in (None, entry.request.pool)
+
+
 def _match(
     entry: Entry,
     by_vmid: Mapping[int, Guest],
-    by_name: Mapping[str, Sequence[Guest]],
+    names: _Names,
     reserved: Mapping[str | int, Reservation],
     shown: Collection[int],
 ) -> Match:
     request = entry.request
-    namesakes = [guest for guest in by_name.get(request.name, ()) if guest.kind == "qemu"] if request.name else []
     reservation = reserved.get(request.name) if request.name else None
     try:
         if request.vmid is not None:
             held = reserved.get(request.vmid) or reservation
+            namesakes = names.namesakes(request.name)
             return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
-        if len(namesakes) > 1:
-            raise AmbiguousName(
-                f"{entry.label}: {len(namesakes)} guests have this name: {_listed(namesakes)}; set vmid"
-            )
-        if namesakes:
-            return Match(guest=namesakes[0])
-        return _match_reservation(entry, reservation, shown) if reservation is not None else Match()
+        answer = names.find(entry)
+        if isinstance(answer, Known):
+            return Match(guest=answer.thing)
+        if reservation is not None:
+            stand_in = guest_of(reservation)
+            _in_its_pool(entry, [stand_in])
+            return _match_reservation(entry, reservation, shown)
+        if isinstance(answer, NotKnown) and not entry.accept_unknown:
+            raise _not_known(entry, answer.perhaps)
+        if entry.state != "absent":
+            names.check_case(entry, reserved)
+        return Match()
     except CollectionError as error:
         return Match(error=error)
+
+
+def _not_known(entry: Entry, perhaps: Sequence[Guest]) -> VMNotKnown:
+    done = "nothing is removed" if entry.state == "absent" else "it is not created"
+    return VMNotKnown(
+        f"{entry.label}: was not found, and may be one of those: {_named_nowhere(perhaps)}. So {done}. Bring the node "
+        "back, set vmid, or set accept_unknown=true if the VM is none of them",
+        vmids=[guest.vmid for guest in perhaps],
+    )
 
 
 def _match_by_vmid(
@@ -169,8 +251,10 @@ def _match_by_vmid(
     if guest is not None:
         if guest.kind != "qemu":
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
-        if name and guest.name != name and not _is_silent(guest):
+        if name and guest.name != name and not is_silent(guest):
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {_listed([guest])}")
+        if entry.state == "absent":
+            _in_its_pool(entry, [guest])
         return Match(guest=guest)
     if namesakes:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_listed(namesakes)}")

@@ -55,7 +55,7 @@ def identity_argument_spec() -> Spec:
         "name": {"type": "str"},
         "vmid": {"type": "int", "aliases": ["newid"]},
         "pool": {"type": "str"},
-        "clone": {"type": "str"},
+        "clone": {"type": "raw"},
         "full": {"type": "bool"},
         "storage": {"type": "str"},
         "format": {
@@ -67,6 +67,8 @@ def identity_argument_spec() -> Spec:
         "unique": {"type": "bool"},
         "state": {"type": "str", "choices": list(STATES)},
         "update": {"type": "bool"},
+        "adopt": {"type": "bool"},
+        "accept_unknown": {"type": "bool"},
         "limits": {"type": "str", "choices": ["enforce", "warn"]},
         "apply_pending": {"type": "str", "choices": ["never", "reboot"]},
     }

@@ -117,6 +117,8 @@ class Entry:
         state: present, started, stopped or absent.
         clone: the source, if it is to be cloned; backup, if it is to be restored.
         update: whether drift of an existing VM is applied.
+        adopt: whether a VM of this name in another pool is the requested one.
+        accept_unknown: whether it is treated as missing although it may be one of the VMs whose names are not known.
         limits: C(enforce) if the limits of its node keep an existing VM from growing and starting, else C(warn).
         apply_pending: C(reboot) if a running VM is stopped and started to apply pending changes, else C(never).
         given: the options that the user set, with their values, including defaults from the top level. They may hold
@@ -134,6 +136,8 @@ class Entry:
     clone: Clone | None = None
     backup: Backup | None = None
     update: bool = False
+    adopt: bool = False
+    accept_unknown: bool = False
     limits: str = "enforce"
     apply_pending: str = "never"
     given: Mapping[str, t.Any] = field(default_factory=dict, repr=False)
@@ -289,6 +293,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         clone=clone,
         backup=backup,
         update=bool(body.get("update")),
+        adopt=bool(body.get("adopt")),
+        accept_unknown=bool(body.get("accept_unknown")),
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given={name: value for name, value in body.items() if value is not None},
@@ -343,6 +349,13 @@ def _check_unique(entries: list[Entry], where: str) -> None:
         if twice:
             raise InvalidRequest(
                 f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of {where}, expected different values"
+            )
+    spelled: dict[str, str] = {}
+    for name in (entry.request.name for entry in entries if entry.request.name):
+        other = spelled.setdefault(name.casefold(), name)
+        if other != name:
+            raise InvalidRequest(
+                f"name: {other!r} and {name!r} in {where} differ only in case, expected different names"
             )
 
 

@@ -10,22 +10,55 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...engine.texts import hint, whole_number
 from ...errors import InvalidRequest
+from ...model import Guest
 
 _STORAGE = r"[A-Za-z][\w.-]*"
 _LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
 _VOLUME = re.compile(rf"({_STORAGE}):backup/\S+")
 
 
+_CLONE_EXPECTED = "a name, a VMID, or a mapping such as {name: debian-13, pool: templates}"
+_CLONE_KEYS = ("name", "vmid", "pool", "node")
+
+
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """What to clone, as the user wrote it: a name or a VMID, and how."""
+    """What to clone, as the user wrote it: a name or a VMID, and how.
 
-    source: str
+    Attributes:
+        vmid: that of the source; None if it is identified by its name.
+        pool, node: where the source is; None for anywhere.
+    """
+
+    name: str = ""
+    vmid: int | None = None
+    pool: str | None = None
+    node: str | None = None
     full: bool = True
     storage: str | None = None
     format: str | None = None
     snapname: str | None = None
+
+    @property
+    def called(self) -> str:
+        """How messages call the source."""
+        return repr(self.name) if self.name else f"'{self.vmid}'"
+
+    @property
+    def place(self) -> str:
+        """Where the source has to be, for messages."""
+        pool = f" in pool {self.pool}" if self.pool else ""
+        return pool + (f" on {self.node}" if self.node else "")
+
+    def names(self, guest: Guest) -> bool:
+        """Whether a guest has the VMID or the name of the source."""
+        return guest.vmid == self.vmid if self.vmid is not None else guest.name == self.name
+
+    def allows(self, guest: Guest) -> bool:
+        """Whether a guest is where the source has to be."""
+        return self.pool in (None, guest.pool) and self.node in (None, guest.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +79,16 @@ class Backup:
 
 def clone_of(body: Mapping[str, t.Any]) -> Clone:
     """What C(clone) says. Raises InvalidRequest."""
-    if str(body["clone"]) == body.get("name"):
-        raise InvalidRequest(f"clone: {body['clone']!r} is the VM's own name, expected that of another VM or template")
+    name, vmid, pool, node = _source_of(body["clone"])
+    own = body.get("name")
+    if own is not None and own in (name, str(vmid)):
+        raise InvalidRequest(f"clone: {own!r} is the VM's own name, expected that of another VM or template")
     full = body.get("full")
     clone = Clone(
-        source=str(body["clone"]),
+        name=name,
+        vmid=vmid,
+        pool=pool,
+        node=node,
         full=True if full is None else full,
         storage=body.get("storage"),
         format=None if body.get("format") == "unspecified" else body.get("format"),
@@ -62,6 +100,31 @@ def clone_of(body: Mapping[str, t.Any]) -> Clone:
             f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
         )
     return clone
+
+
+def _source_of(given: t.Any) -> tuple[str, int | None, str | None, str | None]:
+    """The name, VMID, pool and node of a source. A text of digits is a VMID."""
+    if not isinstance(given, Mapping):
+        if isinstance(given, bool) or not isinstance(given, (str, int)) or given == "":
+            raise InvalidRequest(f"clone: {given!r} is not valid, expected {_CLONE_EXPECTED}", option="clone")
+        vmid = whole_number(given)
+        return ("" if vmid is not None else str(given)), vmid, None, None
+    for key, value in given.items():
+        if key not in _CLONE_KEYS:
+            raise InvalidRequest(
+                f"clone.{key}: unknown key, known: {', '.join(_CLONE_KEYS)}{hint(_CLONE_KEYS, str(key))}",
+                option="clone",
+            )
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int)) or value == ""):
+            raise InvalidRequest(f"clone.{key}: {value!r} is not valid, expected a text", option="clone")
+    name, vmid = given.get("name"), given.get("vmid")
+    if (name is None) == (vmid is None):
+        raise InvalidRequest(f"clone: expected either name or vmid in {dict(given)!r}", option="clone")
+    number = None if vmid is None else whole_number(vmid)
+    if vmid is not None and number is None:
+        raise InvalidRequest(f"clone.vmid: {vmid!r} is not valid, expected a VMID", option="clone")
+    pool, node = (None if given.get(key) is None else str(given[key]) for key in ("pool", "node"))
+    return ("" if name is None else str(name)), number, pool, node
 
 
 def backup_of(where: str, body: Mapping[str, t.Any]) -> Backup:
