@@ -68,6 +68,7 @@ class PlanRun:
         self._patience = options.timeout
         self._busy: Mapping[int, str] = {}
         self._coming: frozenset[int] = frozenset()
+        self._cautions: tuple[str, ...] = ()
         self._goals = Goals()
         self.outcome: Outcome | None = None
 
@@ -91,7 +92,7 @@ class PlanRun:
     def _planned(self) -> Outcome:
         sight = self._looked()
         plan = self._planning.plan(sight, prove=self._options.prove)
-        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan)
+        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
 
     def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> Outcome:
         """Prepare what is left to do of a plan that was made before; all of it, unless it was carried out in part.
@@ -111,7 +112,7 @@ class PlanRun:
         if changed:
             text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
             raise PlanStale(text, changed=changed)
-        self.outcome = Outcome(plan, premises, rest.plan)
+        self.outcome = Outcome(plan, premises, rest.plan, cautions=self._cautions)
         return self.outcome
 
     def execute(self) -> Outcome:
@@ -241,6 +242,7 @@ class PlanRun:
     def _looked(self) -> Sight:
         sight = self._look()
         self._goals, self._busy, self._coming = sight.goals, sight.busy, sight.coming
+        self._cautions = sight.cautions
         return sight
 
 

@@ -14,7 +14,8 @@ from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
 from ...plans import Bounds, Goals, Mobility, Move, Plan
 from ...proxmox.moves.mobility import read_mobility
-from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck
+from ...proxmox.moves.mobility_ha import Surroundings
+from ...proxmox.moves.mobility_rules import presumed, stuck
 from ..access import Access
 from .options import MoveOptions
 from .proof import proved
