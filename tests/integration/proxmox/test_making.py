@@ -523,6 +523,26 @@ def test_vm_that_others_made__is_not_removed_after_a_failed_create(cluster, bind
     assert cluster.state()["guests"][200]["name"] == theirs["name"]
 
 
+def test_vm_that_others_made_anew__is_not_removed_after_a_failed_create(cluster, session, binder):
+    """Within one second, so that only the list of tasks tells it from ours."""
+    cluster.fault(method="POST", path=CREATE, task_error="went wrong", count=1)
+    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
+    with ThreadPoolExecutor() as thread:
+        failing = thread.submit(create, binder)
+        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
+            time.sleep(0.01)
+        cluster.advance(2)
+        session.post("/nodes/pve1/qemu", params(decision()))
+        while cluster.state()["guests"].get(200, {}).get("name") != "web":
+            time.sleep(0.01)
+        began = Upid.parse(logs[0].split("/")[4]).started
+        cluster.set_guest(200, config={"meta": f"creation-qemu=9.2.0,ctime={began}"})
+        with pytest.raises(TaskFailed, match="went wrong"):
+            failing.result()
+
+    assert cluster.state()["guests"][200]["name"] == "web"
+
+
 def test_create__root_removes_the_empty_vm_of_a_task_that_could_not_be_started_and_makes_it(cluster, root, poller):
     cluster.fault(method="POST", path=CREATE, count=1, no_worker=True)
 
