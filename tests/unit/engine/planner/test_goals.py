@@ -236,7 +236,8 @@ def test_consolidate__keeps_nodes_with_guests_that_cannot_be_moved() -> None:
 
 def test_consolidate__moves_nothing_off_a_node_where_a_guest_has_to_stay() -> None:
     guests = [guest(100, "a"), guest(101, "a"), guest(102, "b", gib=12)]
-    mobility = {100: Mobility(stuck=("it has a passthrough device", "stop it")), 101: Mobility(), 102: Mobility()}
+    stuck = Mobility(stuck=("it has a passthrough device", "stop it"))
+    mobility = {100: stuck, 101: Mobility(cost=1), 102: Mobility(cost=12)}
     plan = planned(nodes("a", "b"), guests, Goals(consolidate=True), mobility=mobility)
     assert moves(plan) == [(102, "b", "a")]
 
