@@ -222,6 +222,23 @@ def test_task_that_failed_behind_a_lost_answer__is_the_failure(cluster, session,
     assert 200 not in cluster.state()["guests"]
 
 
+def test_task_of_another_user_with_the_same_vmid__is_not_taken_for_ours(cluster, session, operator, binder):
+    cluster.fault(method="POST", path=CREATE, count=1, task_error="disk full")
+    cluster.fault(method="POST", path=CREATE, after=1, count=1, drop="before")
+
+    def let_the_other_begin() -> None:
+        if not theirs:
+            theirs.append(operator.post("/nodes/pve1/qemu", {"vmid": 200, "name": "web", "pool": "web"}))
+
+    theirs: list[str] = []
+    decided = decision()
+    result = binder.create(decided, params(decided), fence=let_the_other_begin)
+
+    assert result.vmid == 200
+    assert cluster.state()["guests"][200]["name"] == "web"
+    assert cluster.state()["guests"][200]["config"]["memory"] == "512"
+
+
 def test_guest_of_another__name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
     cluster.add_guest(vmid=200, name="theirs", node="pve1")
