@@ -13,6 +13,8 @@ from ..errors import (
     ApiError,
     CollectionError,
     ConnectionFailed,
+    GuestVanished,
+    NotTheSameGuest,
     PermissionDenied,
     TaskFailed,
     TaskTimeout,
@@ -41,6 +43,7 @@ from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
 from .unfinished import Unfinished
+from .writes import GuestWriter
 
 
 class Binder(Leftovers):
@@ -94,16 +97,18 @@ class Binder(Leftovers):
             _mark(sent, ending)
             result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
         kept: tuple[str, ...] = ()
+        guest = None
         if later or resizes:
-            config = self._config_of(making)
+            made, config = self._adjustable(making)
+            guest = made
             growing, kept = _growing(resizes or {}, config)
             ending = self._removed_if_this_fails(
                 making,
-                config,
+                made,
                 lambda: Adjustment(later, growing),
-                lambda adjustment: self._adjust(node, making.vmid, adjustment, ending),
+                lambda adjustment: self._adjust(node, made, adjustment, ending),
             )
-        return self._ended(making, result, ending, kept, running=request.running)
+        return self._ended(making, result, ending, guest, kept, running=request.running)
 
     @to_its_end
     def clone(
@@ -168,67 +173,61 @@ class Binder(Leftovers):
         path = f"/nodes/{node}/qemu"
         return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
 
-    def finish(self, node: str, vmid: int, name: str | None, adjustment: Adjustment, ending: Ending) -> None:
+    def finish(self, node: str, guest: GuestWriter, adjustment: Adjustment, ending: Ending) -> None:
         """Finish a VM that another run created, cloned or restored and left marked as unfinished.
 
         May be called again for the same VM. Raises as update, convert_to_template and join_ha do; the VM then keeps
-        its mark. name is as for start.
+        its mark.
         """
-        self._end(node, vmid, name, self._adjust(node, vmid, adjustment, ending), unfenced)
+        self._end(node, guest, self._adjust(node, guest, adjustment, ending))
 
-    def _adjust(self, node: str, vmid: int, adjustment: Adjustment, ending: Ending) -> Ending:
+    def _adjust(self, node: str, guest: GuestWriter, adjustment: Adjustment, ending: Ending) -> Ending:
         """Apply adjustment, and return the last steps that remain.
 
         If nothing remains to be done afterwards, the same change of the config removes the mark.
         """
         imported = allocations(adjustment.changes) & adjustment.resizes.keys()
         if ending.has_steps or imported:
-            self.update(node, vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
+            self.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves)
             return ending
         changes = _merged(adjustment.changes, ending.unmarking)
-        self.update(node, vmid, changes, adjustment.resizes, adjustment.moves)
+        self.update(node, guest, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
-    def _end(self, node: str, vmid: int, name: str | None, ending: Ending, fence: Callable[[], None]) -> None:
+    def _end(self, node: str, guest: GuestWriter, ending: Ending) -> None:
         if ending.template:
-            self._check_name(node, vmid, name, fence)
-            self.convert_to_template(node, vmid)
+            self.convert_to_template(node, guest)
         if ending.ha is not None:
-            self.join_ha(vmid, ending.ha, lambda: self._check_name(node, vmid, name, fence))
+            self.join_ha(node, guest, ending.ha)
         if ending.marked:
-            self._check_name(node, vmid, name, fence)
             # The HA manager may move the VM right after it became an HA resource.
-            self._where_it_is(node, vmid, name, lambda node: self.update(node, vmid, ending.unmarking))
-
-    def _check_name(self, node: str, vmid: int, name: str | None, fence: Callable[[], None]) -> None:
-        """Raise VMIDTaken if the fence raises and a VM with another name has the VMID: this process may have been
-        paused, and the VM removed meanwhile.
-        """
-        try:
-            fence()
-        except CollectionError as error:
-            node = (self._row(vmid) or {"node": node})["node"]
-            config = read_config(self._session, node, vmid)
-            if name and config is not None and config.get("name") != name:
-                raise VMIDTaken(f"VMID {vmid} is taken by another guest on node {node}", vmid) from error
+            self._where_it_is(node, guest.vmid, lambda node: self.update(node, guest, ending.unmarking))
 
     def _copied(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
     ) -> Bound:
         """Clone or restore a VM, adjust it, and carry out its last steps."""
         result = self._made(making, send)
-        if adjust is not None:
-            config = self._config_of(making)
-            ending = self._removed_if_this_fails(
-                making,
-                config,
-                lambda: adjust(described(config, ending.description)),
-                lambda adjustment: self._adjust(making.node, making.vmid, adjustment, ending),
-            )
-        return self._ended(making, result, ending, running=running)
+        if adjust is None:
+            return self._ended(making, result, ending, running=running)
+        guest, config = self._adjustable(making)
+        ending = self._removed_if_this_fails(
+            making,
+            guest,
+            lambda: adjust(described(config, ending.description)),
+            lambda adjustment: self._adjust(making.node, guest, adjustment, ending),
+        )
+        return self._ended(making, result, ending, guest, running=running)
 
     def _ended(
-        self, making: Making, made: TaskResult, ending: Ending, warnings: tuple[str, ...] = (), *, running: bool
+        self,
+        making: Making,
+        made: TaskResult,
+        ending: Ending,
+        guest: GuestWriter | None = None,
+        warnings: tuple[str, ...] = (),
+        *,
+        running: bool,
     ) -> Created | NotStarted:
         """Start a VM that is made, if requested, and carry out its last steps. If one fails, the VM is kept.
 
@@ -238,10 +237,14 @@ class Binder(Leftovers):
         try:
             if running:
                 making.fence()
-                node = self.start(node, making.vmid, making.name or None)
-            self._end(node, making.vmid, making.name or None, ending, making.fence)
+            if running or ending.has_steps or ending.marked:
+                guest = guest or self._new_guest(making)[0]
+                node = self.start(node, guest) if running else node
+                self._end(node, guest, ending)
         except VMIDTaken:
             raise
+        except NotTheSameGuest as error:
+            raise VMIDTaken(error.message, making.vmid) from error
         except CollectionError as error:
             return NotStarted(making.vmid, making.node, error)
         log = made.log if made.warnings else ()
@@ -350,20 +353,27 @@ class Binder(Leftovers):
             return None
         return max(new, key=lambda task: task.started).text
 
-    def _config_of(self, making: Making) -> dict[str, t.Any]:
-        """Return the config of the VM that this call has made.
-
-        Raises Ended when it cannot be read, as nothing else identifies the VM. Raises VMIDTaken when the VM was removed
-        and another one has its VMID.
-        """
+    def _adjustable(self, making: Making) -> tuple[GuestWriter, dict[str, t.Any]]:
+        """Return the writer to the VM that this call has made, and its config. Raises Ended when it cannot be read."""
         try:
-            config = read_config(self._session, making.node, making.vmid) or {}
+            return self._new_guest(making)
+        except (VMIDTaken, GuestVanished):
+            raise
         except CollectionError as error:
             reason = "its config cannot be read; run the task again to finish it"
             raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
-        if making.name and config and config.get("name") != making.name:
+
+    def _new_guest(self, making: Making) -> tuple[GuestWriter, dict[str, t.Any]]:
+        """Read the config of the VM that this call has made; from now on, the identity that it shows is the VM's.
+
+        Raises VMIDTaken when the VM was removed and another one has its VMID, GuestVanished when there is none.
+        """
+        config = read_config(self._session, making.node, making.vmid)
+        if config is None:
+            raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
+        if making.name and config.get("name") != making.name:
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
-        return config
+        return self._seen(making.node, making.vmid, config), config
 
 
 def _mark(sent: dict[str, t.Any], ending: Ending) -> None:

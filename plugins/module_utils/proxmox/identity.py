@@ -82,6 +82,15 @@ def compare(planned: Identity, found: Identity) -> Sameness:
     return Sameness.SAME if known else Sameness.UNKNOWN
 
 
+def is_changed_by_us(before: Identity, now: Identity) -> bool:
+    """Tell whether a change of the config that we have made explains every difference between two identities.
+
+    It may set another UUID or generation, and it changes the digest, which is all that unmarked guests have.
+    """
+    kept = ("name", "kind", "ctime", "is_marked")
+    return all(getattr(before, key) == getattr(now, key) for key in kept)
+
+
 def require_same(vmid: int, planned: Identity, found: Identity) -> None:
     """Raise NotTheSameGuest unless the guest that was found is the one that was planned for."""
     sameness = compare(planned, found)

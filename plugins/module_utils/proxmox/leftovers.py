@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ApiError, CollectionError, TaskFailed, TaskTimeout
+from ..errors import ApiError, CollectionError, NotTheSameGuest, TaskFailed, TaskTimeout
 from .api.failures import VMIDTaken
 from .creations import removal_of
+from .identity import identity_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
-from .lifecycle import Lifecycle, identity_of
+from .lifecycle import Lifecycle
 from .making import Adjustment, Ended, LeftBehind, Unknown
-from .outcomes import is_killed
+from .outcomes import is_killed, is_missing
 from .tasks import Upid, task_rows
+from .writes import GuestWriter
 
 # Proxmox compares the full name, so a token of this user does not count as root.
 _ROOT = "root@pam"
@@ -46,25 +48,22 @@ class Leftovers(Lifecycle):
     def _removed_if_this_fails(
         self,
         making: Making,
-        config: Mapping[str, t.Any],
+        guest: GuestWriter,
         work_out: Callable[[], Adjustment],
         apply: Callable[[Adjustment], R],
     ) -> R:
-        """Adjust the VM that this call has made, with this config. If that fails, delete the VM, unless another one has
-        its VMID by then.
+        """Adjust the VM that this call has made. If that fails, delete the VM, unless another one has its VMID by then.
+
+        Raises VMIDTaken in that case.
         """
-        changed: set[str] = set()
         try:
-            adjustment = work_out()
-            # From now on, some of the changes may be in effect.
-            changed = {*adjustment.changes, *str(adjustment.changes.get("delete", "")).split(",")}
-            return apply(adjustment)
+            return apply(work_out())
         except TaskTimeout as error:
             raise Ended(Unknown(making.vmid, making.node, error, begun=True)) from error
+        except NotTheSameGuest as error:
+            raise VMIDTaken(error.message, making.vmid) from error
         except CollectionError as error:
-            self._remove(
-                making, error, lambda now: _identity_without(changed, now) == _identity_without(changed, config)
-            )
+            self._remove(making, error, guest)
             raise
 
     def _remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
@@ -76,9 +75,9 @@ class Leftovers(Lifecycle):
             self._report_locked(making, error)
             return
         if making.task_type == RESTORING and upid:
-            self._remove(making, error, _is_stub)
+            self._remove_if(making, error, _is_stub)
         if making.task_type == "qmcreate" and making.name and upid:
-            self._remove(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
+            self._remove_if(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
 
     def _remove_stub(self, making: Making, error: CollectionError) -> None:
         """Delete the empty VM that Proxmox makes for a create before it starts the task.
@@ -91,9 +90,8 @@ class Leftovers(Lifecycle):
             return
         reason = f"only {_ROOT} may remove a locked VM"
         if self._session.user == _ROOT:
-            path = f"/nodes/{making.task_node}/qemu/{making.vmid}"
             try:
-                self._follow(self._session.delete(path, skiplock=1))
+                self._seen(making.task_node, making.vmid, config).delete(making.task_node, skiplock=1)
             except CollectionError as second:
                 reason = second.message
             else:
@@ -122,23 +120,37 @@ class Leftovers(Lifecycle):
         later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
         return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
 
-    def _remove(self, making: Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]) -> None:
-        """Delete the VM if it is ours. Raises Ended when it could not be deleted."""
+    def _remove_if(
+        self, making: Making, error: CollectionError, is_ours: Callable[[Mapping[str, t.Any]], bool]
+    ) -> None:
+        """Delete the VM if its config shows that it is ours. Raises Ended when it could not be deleted."""
         try:
             config = read_config(self._session, making.node, making.vmid)
             if config is None or not is_ours(config):
                 return
+        except CollectionError as second:
+            raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
+        self._remove(making, error, self._seen(making.node, making.vmid, config))
+
+    def _remove(self, making: Making, error: CollectionError, guest: GuestWriter) -> None:
+        """Delete the VM, unless another one has its VMID by now. Raises Ended when it could not be deleted."""
+        try:
+            config = guest.look(making.node)
             # Without quorum, a deletion would remove the disks and keep the VM.
             self._quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
             if config.get("protection"):
-                self.update(making.node, making.vmid, {"delete": "protection"})
-            self.delete(making.node, making.vmid)
+                self.update(making.node, guest, {"delete": "protection"})
+            self.delete(making.node, guest)
+        except NotTheSameGuest:
+            return
         except CollectionError as second:
+            if isinstance(second, ApiError) and is_missing(second.message):
+                return
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
 
-
-def _identity_without(keys: Collection[str], config: Mapping[str, t.Any]) -> tuple[str | None, ...]:
-    return identity_of({key: value for key, value in config.items() if key not in keys})
+    def _seen(self, node: str, vmid: int, config: Mapping[str, t.Any]) -> GuestWriter:
+        """Return the writer to the VM whose config was read right now."""
+        return self.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:

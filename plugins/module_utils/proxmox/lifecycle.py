@@ -1,23 +1,32 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes to an existing VM: change, resize, start, stop, convert to a template, delete.
+"""What is done with an existing VM: change, resize, start, stop, convert to a template, delete.
 
-Before a write is sent a second time, the VM is read to see whether the first one was carried out.
+Each write is sent by a GuestWriter, which proves that the VMID still belongs to that VM. Before a write is sent a
+second time, the VM is read to see whether the first one was carried out.
 """
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
-from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskFailed, TaskTimeout, VMIDConflict
-from ..model import HAIntent
+from ..errors import (
+    ApiError,
+    ConnectionFailed,
+    NotTheSameGuest,
+    PermissionDenied,
+    TaskFailed,
+    TaskTimeout,
+)
+from ..model import HAIntent, Identity
 from .api.session import Session
-from .inventory.freshness import read_config
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
 from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, sent
+from .writes import GuestWriter, unchecked
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
 # write was not carried out.
@@ -37,15 +46,6 @@ def unfenced() -> None:
     """A fence that never raises, for writes without a reservation."""
 
 
-def unchecked(_config: Config) -> None:
-    """A check that never raises."""
-
-
-def identity_of(config: Config) -> tuple[str | None, ...]:
-    """Return what distinguishes this VM from any other that may later have its VMID."""
-    return (config.get("name"), config.get("smbios1"), config.get("vmgenid"))
-
-
 def check_unprotected(vmid: int, config: Config) -> None:
     """Raise ApiError if the VM is protected against deletion."""
     if config.get("protection"):
@@ -53,11 +53,14 @@ def check_unprotected(vmid: int, config: Config) -> None:
 
 
 class Lifecycle:
-    """Changes existing VMs and waits until each change is complete. May be used from many threads.
+    """Changes existing VMs and waits until each change is complete. May be used from many threads, but not for the same
+    VM at once.
 
-    With a name, a VM that turns out to be on another node is started, stopped, paused, resumed or suspended there only
-    if it has that name. When the answer of a write is lost, or Proxmox could not get a lock in time, the VM is read
-    before the write is sent again. After three attempts the error is raised.
+    A VM that turns out to be on another node is started, stopped, paused, resumed or suspended there. When the answer
+    of a write is lost, or Proxmox could not get a lock in time, the VM is read before the write is sent again. After
+    three attempts the error is raised.
+
+    All methods raise NotTheSameGuest if the VMID belongs to another guest by now.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower) -> None:
@@ -66,10 +69,22 @@ class Lifecycle:
         self._poller = tasks.poller
         self._quorum = Quorum(session, tasks.poller.clock)
 
+    def writer(
+        self,
+        vmid: int,
+        identity: Identity,
+        *,
+        digest: str | None = None,
+        check: Callable[[Config], None] = unchecked,
+        is_fresh: bool = False,
+    ) -> GuestWriter:
+        """Return the writer to the VM with this identity. The options are those of GuestWriter."""
+        return GuestWriter(self._session, self._tasks, vmid, identity, digest=digest, check=check, is_fresh=is_fresh)
+
     def update(
         self,
         node: str,
-        vmid: int,
+        guest: GuestWriter,
         changes: Mapping[str, t.Any],
         resizes: Mapping[str, int] | None = None,
         moves: Mapping[str, str] | None = None,
@@ -86,37 +101,35 @@ class Lifecycle:
             TaskFailed, TaskTimeout: a move, a resize or a change that allocates volumes failed.
         """
         if resizes or moves or allocations(changes):
-            self._quorum.require(f"VM {vmid} was not changed")
-        path = f"/nodes/{node}/qemu/{vmid}"
+            self._quorum.require(f"VM {guest.vmid} was not changed")
         told: list[str] = []
         for slot, storage in (moves or {}).items():
-            told.extend(self._move_disk(path, slot, storage))
+            told.extend(self._move_disk(node, guest, slot, storage))
         if moves and changes.keys() & moves.keys():
-            changes = on_present_volumes(changes, moves, self._session.get(f"{path}/config"))
+            changes = on_present_volumes(changes, moves, guest.look(node))
         imported = {slot: size for slot, size in (resizes or {}).items() if slot in allocations(changes)}
         for slot, size in (resizes or {}).items():
             if slot not in imported:
-                self._resize(path, slot, size)
+                self._resize(node, guest, slot, size)
         left = dict(changes)
         media = {slot: left.pop(slot) for slot in media_of(changes)} if "boot" in changes else {}
 
         def forget_what_was_made() -> None:
-            config = read_config(self._session, node, vmid) or {}
-            for slot in allocations(left) & set(config):
+            for slot in allocations(left) & set(guest.look(node)):
                 del left[slot]
 
         if media:
             # Proxmox appends new CD drives to the boot order, even to one in the same request: send them first.
-            self._sent(lambda: self._session.put(f"{path}/config", media))
+            self._sent(lambda: guest.configure(node, media))
         if left:
-            self._sent(lambda: self._change(path, left), forget_what_was_made)
-        config = (read_config(self._session, node, vmid) or {}) if imported else {}
+            self._sent(lambda: _change(node, guest, left), forget_what_was_made)
+        config = guest.look(node) if imported else {}
         for slot, size in imported.items():
             if size > drive_size(slot, str(config.get(slot, ""))):
-                self._resize(path, slot, size)
+                self._resize(node, guest, slot, size)
         return tuple(told)
 
-    def start(self, node: str, vmid: int, name: str | None = None) -> str:
+    def start(self, node: str, guest: GuestWriter) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. A running VM is not an error.
 
         Only the end of the start task shows that the VM runs: a VM whose start fails is C(running) for a moment. So
@@ -127,184 +140,165 @@ class Lifecycle:
 
         def start_on(node: str) -> str:
             try:
-                upid = self._done_by_task(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/status/start"))
+                upid = self._sent(lambda: guest.command(node, "start", {}))
             except TaskFailed as error:
-                if not is_running_already(error.message, vmid):
+                if not is_running_already(error.message, guest.vmid):
                     raise
                 return node
-            return self._after_ha(node, vmid, "running", upid)
+            return self._after_ha(node, guest.vmid, "running", upid)
 
-        return self._where_it_is(node, vmid, name, start_on)
+        return self._where_it_is(node, guest.vmid, start_on)
 
-    def stop(self, node: str, vmid: int, name: str | None = None) -> str:
+    def stop(self, node: str, guest: GuestWriter) -> str:
         """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error."""
-        return self._switched_off(node, vmid, name, "stop", {})
+        return self._switched_off(node, guest, "stop", {})
 
-    def shutdown(
-        self, node: str, vmid: int, name: str | None = None, *, seconds: int | None = None, force: bool = False
-    ) -> str:
+    def shutdown(self, node: str, guest: GuestWriter, *, seconds: int | None = None, force: bool = False) -> str:
         """Ask the guest to shut down within seconds; with force, stop it after that time. Returns its node."""
-        return self._switched_off(node, vmid, name, "shutdown", {"timeout": seconds, "forceStop": force})
+        return self._switched_off(node, guest, "shutdown", {"timeout": seconds, "forceStop": force})
 
-    def pause(self, node: str, vmid: int, name: str | None = None) -> str:
+    def pause(self, node: str, guest: GuestWriter) -> str:
         """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error."""
-        return self._commanded(node, vmid, name, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
+        return self._commanded(node, guest, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
 
-    def resume(self, node: str, vmid: int, name: str | None = None) -> str:
+    def resume(self, node: str, guest: GuestWriter) -> str:
         """Let a paused VM continue, and return its node. A VM that is not paused is not an error."""
-        return self._commanded(node, vmid, name, "resume", {}, lambda now: now.get("qmpstatus") == "running")
+        return self._commanded(node, guest, "resume", {}, lambda now: now.get("qmpstatus") == "running")
 
-    def suspend(self, node: str, vmid: int, name: str | None = None) -> str:
+    def suspend(self, node: str, guest: GuestWriter) -> str:
         """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there."""
-        self._quorum.require(f"VM {vmid} was not suspended")
-        return self._commanded(
-            node, vmid, name, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended"
-        )
+        self._quorum.require(f"VM {guest.vmid} was not suspended")
+        return self._commanded(node, guest, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended")
 
-    def convert_to_template(self, node: str, vmid: int) -> None:
+    def convert_to_template(self, node: str, guest: GuestWriter) -> None:
         """Convert the stopped VM to a template. A VM that is a template already is not an error."""
 
-        def done() -> str | None:
-            config = read_config(self._session, node, vmid) or {}
-            return "" if config.get("template") else None
+        def done() -> bool | None:
+            return True if guest.look(node).get("template") else None
 
         try:
-            self._done_by_task(lambda: self._session.post(f"/nodes/{node}/qemu/{vmid}/template"), done)
+            self._sent(lambda: guest.convert_to_template(node), done)
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
 
-    def move_to_pool(self, vmid: int, pool: str) -> None:
+    def move_to_pool(self, node: str, guest: GuestWriter, pool: str) -> None:
         """Put the VM into a pool and remove it from its present one. Raises ApiError, PermissionDenied."""
-        params = {"poolid": pool, "vms": vmid, "allow-move": 1}
         try:
-            self._sent(lambda: self._session.put("/pools", params))
+            self._where_it_is(node, guest.vmid, lambda node: self._sent(lambda: guest.move_to_pool(node, pool)))
         except ApiError as error:
             # The first answer was lost, and this is the answer to the second request.
             if "already a pool member" not in error.message:
                 raise
 
-    def join_ha(self, vmid: int, intent: HAIntent, fence: Callable[[], None] = unfenced) -> None:
-        """Add the VM as an HA resource, as ha.join_ha does."""
+    def join_ha(self, node: str, guest: GuestWriter, intent: HAIntent) -> None:
+        """Add the VM as an HA resource, as ha.join_ha does, wherever the HA manager moves it meanwhile."""
         from .ha import join_ha
 
-        join_ha(self._session, self._poller, vmid, intent, fence)
+        self._where_it_is(node, guest.vmid, lambda node: join_ha(self._session, self._poller, node, guest, intent))
 
-    def delete(
-        self, node: str, vmid: int, name: str | None = None, check: Callable[[Config], None] = unchecked
-    ) -> bool:
+    def delete(self, node: str, guest: GuestWriter) -> bool:
         """Stop the VM if it runs, delete it with its disks, and remove it from HA, backup and replication jobs.
 
-        Returns False when there was no such VM. check takes the VM's config, and raises if it must not be deleted.
-        Another VM that gets the VMID meanwhile is neither stopped nor deleted.
+        Returns False when there was no such VM. Another VM that gets the VMID meanwhile is neither stopped nor deleted.
 
         Raises:
-            VMIDConflict: the VM has another name than name (None: any).
             ApiError: it is protected, or its node does not find it although the cluster shows it there.
             NoQuorum: the cluster has no quorum; Proxmox would remove the disks and then fail to remove the VM.
             TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
         """
-        found = self._located(node, vmid)
+        vmid = guest.vmid
+        found = self._located(node, guest)
         if found is None:
             return False
         node, config = found
-        if name is not None and config.get("name", "") != name:
-            other = config.get("name", "")
-            raise VMIDConflict(f'VM {vmid} is called "{other}", not "{name}": not deleted', vmid=vmid, name=other)
-        check(config)
         check_unprotected(vmid, config)
         self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
         current = self._current(node, vmid)
         if current is not None and current["status"] != "stopped":
-            node = self.stop(node, vmid, config.get("name"))
-        identity = identity_of(config)
+            node = self.stop(node, guest)
 
-        def remaining() -> str | None:
-            """Return the VM's node; None when it is gone, also if another VM has its VMID by now."""
-            found = self._located(node, vmid)
-            return None if found is None or identity_of(found[1]) != identity else found[0]
-
-        def gone() -> str | None:
-            return self._poller.until(lambda: "" if remaining() is None else None, LOOK_FOR)
-
-        def send() -> str:
-            return str(self._session.delete(f"/nodes/{node}/qemu/{vmid}", purge=1))
+        def gone() -> bool | None:
+            return self._poller.until(lambda: True if self._remaining(node, guest) is None else None, LOOK_FOR)
 
         for tries_left in reversed(range(TRIES)):
-            now = remaining()
-            if now is None:
-                break
-            node = now
             try:
-                self._done_by_task(send, gone)
+                self._sent(partial(guest.delete, node, purge=1), gone)
+                break
+            except NotTheSameGuest:
+                # It is gone: it was there a moment ago, and another VM has its VMID.
                 break
             except (ApiError, TaskFailed) as error:
                 # It was migrated meanwhile, or another user or process has deleted it.
                 if not (tries_left and is_missing(error.message)):
                     raise
+                now = self._remaining(node, guest)
+                if now is None:
+                    break
+                node = now
         return True
 
-    def _located(self, node: str, vmid: int) -> tuple[str, Config] | None:
+    def _remaining(self, node: str, guest: GuestWriter) -> str | None:
+        """Return the VM's node; None when it is gone, also if another VM has its VMID by now."""
+        try:
+            found = self._located(node, guest)
+        except NotTheSameGuest:
+            return None
+        return None if found is None else found[0]
+
+    def _located(self, node: str, guest: GuestWriter) -> tuple[str, Config] | None:
         """Return the VM's node and config, looked for on node first; None when there is no such VM.
 
         A node whose cluster file system is just rejoining the cluster does not find its VMs for a moment. Raises
         ApiError if it still does not after three attempts.
         """
         for _try in range(TRIES):
-            config = read_config(self._session, node, vmid)
-            if config is not None:
-                return node, config
-            row = self._row(vmid)
+            try:
+                return node, guest.look(node)
+            except ApiError as error:
+                if not is_missing(error.message):
+                    raise
+            row = self._row(guest.vmid)
             if row is None or row["type"] != "qemu":
                 return None
             if row["node"] == node:
                 self._poller.sleep(FIND_AGAIN_AFTER)
             node = row["node"]
-        raise ApiError(f"the cluster shows VM {vmid} on node {node}, which does not find it: not deleted", vmid=vmid)
+        message = f"the cluster shows VM {guest.vmid} on node {node}, which does not find it: not deleted"
+        raise ApiError(message, vmid=guest.vmid)
 
-    def _change(self, path: str, changes: Mapping[str, t.Any]) -> None:
-        if allocations(changes):
-            # Copying an image takes minutes, longer than a response may take: use the call that runs as a task.
-            self._follow(self._session.post(f"{path}/config", changes))
-        elif changes:
-            self._session.put(f"{path}/config", changes)
-
-    def _move_disk(self, path: str, slot: str, storage: str) -> tuple[str, ...]:
+    def _move_disk(self, node: str, guest: GuestWriter, slot: str, storage: str) -> tuple[str, ...]:
         """Copy a disk to a storage, also while the VM runs, and delete the original. Returns the task's log if it ended
         with warnings. A disk that is already on the storage is not moved.
         """
 
-        def move() -> TaskResult:
-            return self._tasks.wait(self._session.post(f"{path}/move_disk", disk=slot, storage=storage, delete=1))
-
         def done() -> TaskResult | None:
-            config = self._session.get(f"{path}/config")
-            return TaskResult("", "") if str(config.get(slot, "")).startswith(f"{storage}:") else None
+            moved = str(guest.look(node).get(slot, "")).startswith(f"{storage}:")
+            return TaskResult("", "") if moved else None
 
         try:
-            result = self._sent(move, done)
+            result = self._sent(lambda: guest.move_disk(node, slot, storage), done)
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
             return ()
         return result.log if result.warnings else ()
 
-    def _resize(self, path: str, slot: str, size: int) -> None:
+    def _resize(self, node: str, guest: GuestWriter, slot: str, size: int) -> None:
         # The size is absolute, so the request may be sent twice.
-        self._sent(lambda: self._follow(self._session.put(f"{path}/resize", disk=slot, size=size)))
+        self._sent(lambda: guest.resize(node, slot, size))
 
-    def _switched_off(self, node: str, vmid: int, name: str | None, command: str, params: Mapping[str, t.Any]) -> str:
+    def _switched_off(self, node: str, guest: GuestWriter, command: str, params: Mapping[str, t.Any]) -> str:
         def stopped(now: Mapping[str, t.Any]) -> bool:
             return str(now["status"]) == "stopped"
 
-        self._quorum.require(f"VM {vmid} was not stopped")
-        return self._commanded(node, vmid, name, command, params, stopped, by_ha="stopped")
+        self._quorum.require(f"VM {guest.vmid} was not stopped")
+        return self._commanded(node, guest, command, params, stopped, by_ha="stopped")
 
     def _commanded(
         self,
         node: str,
-        vmid: int,
-        name: str | None,
+        guest: GuestWriter,
         command: str,
         params: Mapping[str, t.Any],
         reached: Callable[[Mapping[str, t.Any]], bool],
@@ -316,23 +310,21 @@ class Lifecycle:
 
         def act(node: str) -> str:
             def done() -> str | None:
-                current = self._current(node, vmid)
+                current = self._current(node, guest.vmid)
                 return "" if current is not None and reached(current) else None
 
-            path = f"/nodes/{node}/qemu/{vmid}/status/{command}"
             try:
-                upid = self._done_by_task(lambda: self._session.post(path, params), done)
+                upid = self._sent(lambda: guest.command(node, command, params), done)
             except (ApiError, TaskFailed):
                 if done() is None:
                     raise
                 return node
-            return node if by_ha is None else self._after_ha(node, vmid, by_ha, upid)
+            return node if by_ha is None else self._after_ha(node, guest.vmid, by_ha, upid)
 
-        return self._where_it_is(node, vmid, name, act)
+        return self._where_it_is(node, guest.vmid, act)
 
-    def _where_it_is(self, node: str, vmid: int, name: str | None, act: Callable[[str], R]) -> R:
-        """Call act with node. If the VM is not found there, call act with the node on which the cluster shows it; with
-        a name only if the VM there has it, as another VM may have got the VMID.
+    def _where_it_is(self, node: str, vmid: int, act: Callable[[str], R]) -> R:
+        """Call act with node. If the VM is not found there, call act with the node on which the cluster shows it.
 
         The VM may have been moved meanwhile, also while a task waited for its lock. And a node whose cluster file
         system is just rejoining the cluster does not find the VM for a moment.
@@ -344,10 +336,6 @@ class Lifecycle:
                 row = self._row(vmid) if tries_left and is_missing(error.message) else None
                 if row is None or row["type"] != "qemu":
                     raise
-                if row["node"] != node and name is not None:
-                    found = read_config(self._session, row["node"], vmid) or {}
-                    if found.get("name") != name:
-                        raise
                 node = row["node"]
                 self._poller.sleep(FIND_AGAIN_AFTER)
         raise AssertionError("the last try has returned or raised")
@@ -412,24 +400,15 @@ class Lifecycle:
         rows = self._session.get("/cluster/resources", type="vm")
         return next((row for row in rows if row.get("vmid") == vmid), None)
 
-    def _follow(self, upid: str | None) -> TaskResult | None:
-        return self._tasks.wait(upid) if upid else None
-
-    def _done_by_task(self, send: Callable[[], str], done: Callable[[], str | None] = nothing) -> str:
-        """Send a write, follow its task to the end, and return the task's UPID; empty where done has looked instead.
-
-        The task waits for the VM's lock, which Proxmox itself holds for up to 30 s after a VM was stopped and started.
-        """
-
-        def followed() -> str:
-            upid = send()
-            self._follow(upid)
-            return upid
-
-        return self._sent(followed, done)
-
     def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
         return sent(send, self._poller.sleep, done)
+
+
+def _change(node: str, guest: GuestWriter, changes: Mapping[str, t.Any]) -> None:
+    if allocations(changes):
+        guest.configure_by_task(node, changes)
+    elif changes:
+        guest.configure(node, changes)
 
 
 def on_present_volumes(

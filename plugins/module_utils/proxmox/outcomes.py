@@ -20,6 +20,11 @@ def is_missing(message: str) -> bool:
     )
 
 
+def is_modified(message: str) -> bool:
+    """Tell whether a write was refused because the config no longer has the digest that came with it."""
+    return bool(re.search(r"checksum miss?match|detected modified configuration", message))
+
+
 def is_running_already(message: str, vmid: int) -> bool:
     """Tell whether a start task failed because the VM runs: it held the VM's lock, so no other start goes on."""
     return bool(re.search(rf"\bVM {vmid} already running\b", message))

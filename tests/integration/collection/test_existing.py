@@ -77,7 +77,7 @@ def test_update__sends_only_what_differs(controller: Controller, cluster: Simula
     assert "size=40G" in config["scsi0"]
     resize, change = puts(cluster)
     assert resize["disk"] == "scsi0"
-    assert {"cores", "onboot"} == set(change) - {"node", "vmid"}
+    assert {"cores", "onboot"} == set(change) - {"node", "vmid", "digest"}
     again = controller.schedule(**asked, update=True)
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
     assert (again["vms"][0]["pending"], again["warnings"]) == (result["vms"][0]["pending"], result["warnings"])

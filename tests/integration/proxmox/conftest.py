@@ -15,7 +15,9 @@ from simulated_cluster.client import SimulatedCluster
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Binder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import GuestWriter
 
 # Simulated seconds last this many real ones, for the cluster and for who waits on it.
 SCALE = 0.01
@@ -72,6 +74,12 @@ def parameters(cluster: SimulatedCluster, **changes: t.Any) -> dict[str, t.Any]:
         "ca_path": cluster.ca_path,
         **changes,
     }
+
+
+def guest(cluster: SimulatedCluster, binder: Binder, vmid: int) -> GuestWriter:
+    """Return a writer to the guest that has the VMID now."""
+    found = cluster.state()["guests"].get(vmid, {"config": {}, "node": "pve1"})
+    return binder.writer(vmid, identity_of(found["config"], found["node"]))
 
 
 def calls(cluster: SimulatedCluster) -> list[str]:

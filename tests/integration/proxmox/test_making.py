@@ -11,6 +11,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
@@ -102,11 +103,15 @@ def test_create__costs_one_request_and_the_polls_of_its_task(cluster, binder):
     assert cluster.state()["guests"][200]["config"]["memory"] == "512"
 
 
-def test_create__a_started_vm_costs_one_request_more(cluster, binder):
+def test_create__a_started_vm_costs_one_request_more_and_the_proof_of_its_identity(cluster, binder):
     create(binder, decision(running=True))
 
     assert cluster.state()["guests"][200]["status"] == "running"
-    assert calls(cluster) == ["POST /nodes/pve1/qemu", "POST /nodes/pve1/qemu/200/status/start"]
+    assert calls(cluster) == [
+        "POST /nodes/pve1/qemu",
+        "GET /nodes/pve1/qemu/200/config",
+        "POST /nodes/pve1/qemu/200/status/start",
+    ]
 
 
 def test_create__a_vm_that_runs_for_a_moment_only_is_told_and_kept(cluster, binder):
@@ -222,23 +227,6 @@ def test_task_that_failed_behind_a_lost_answer__is_the_failure(cluster, session,
     assert 200 not in cluster.state()["guests"]
 
 
-def test_task_of_another_user_with_the_same_vmid__is_not_taken_for_ours(cluster, session, operator, binder):
-    cluster.fault(method="POST", path=CREATE, count=1, task_error="disk full")
-    cluster.fault(method="POST", path=CREATE, after=1, count=1, drop="before")
-
-    def let_the_other_begin() -> None:
-        if not theirs:
-            theirs.append(operator.post("/nodes/pve1/qemu", {"vmid": 200, "name": "web", "pool": "web"}))
-
-    theirs: list[str] = []
-    decided = decision()
-    result = binder.create(decided, params(decided), fence=let_the_other_begin)
-
-    assert result.vmid == 200
-    assert cluster.state()["guests"][200]["name"] == "web"
-    assert cluster.state()["guests"][200]["config"]["memory"] == "512"
-
-
 def test_guest_of_another__name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
     cluster.add_guest(vmid=200, name="theirs", node="pve1")
@@ -320,29 +308,21 @@ def test_create__proves_its_reservation_before_each_sending(cluster, binder):
     assert calls(cluster).count("POST /nodes/pve1/qemu") == 1
 
 
-@pytest.mark.parametrize(("name", "resources"), [("web", ["vm:200"]), ("db", [])])
-def test_vm_whose_reservation_is_lost__joins_ha_only_under_its_name(cluster, binder, name, resources):
+@pytest.mark.parametrize("name", ["web", "db"])
+def test_vm_that_was_replaced_while_it_was_started__joins_ha_for_nobody(cluster, binder, name):
     """While the process was paused, the VM may have been removed, and its VMID may have been reused."""
     vm = Decision(Request(name="web", running=True, ha=HAIntent(state="started")), "pve1", 200)
-    proofs = iter(["create", "start"])
+    cluster.fault(method="POST", path="/status/start$", count=1, delay=30)
 
-    def fence() -> None:
-        if next(proofs, None) is not None:
-            return
-        if name != "web":
-            cluster.remove_guest(200)
-            cluster.add_guest(vmid=200, name=name, node="pve2")
-        raise ReservationLost("it has expired")
+    with ThreadPoolExecutor() as thread:
+        making = thread.submit(binder.create, vm, params(vm))
+        until(lambda: "POST /nodes/pve1/qemu/200/status/start" in calls(cluster))
+        cluster.remove_guest(200)
+        cluster.add_guest(vmid=200, name=name, node="pve1", status="running")
+        with pytest.raises(VMIDTaken, match="VMID 200: it belongs to another guest now"):
+            making.result()
 
-    def make() -> t.Any:
-        return binder.create(vm, params(vm), fence=fence)
-
-    if resources:
-        assert make().vmid == 200
-    else:
-        with pytest.raises(VMIDTaken, match="VMID 200 is taken by another guest on node pve2"):
-            make()
-    assert list(cluster.state()["ha"]["resources"]) == resources
+    assert cluster.state()["ha"]["resources"] == {}
 
 
 def test_node_that_cannot_be_reached__has_not_made_anything(cluster, binder):
@@ -476,6 +456,17 @@ def test_guest_that_took_the_place_of_ours__is_never_removed(cluster, binder):
     assert cluster.state()["guests"][200]["name"] == "web"
 
 
+def test_guest_of_the_same_name_that_took_the_place_of_ours__is_neither_changed_nor_removed(cluster, binder):
+    def adjust(config: t.Any) -> Adjustment:
+        cluster.remove_guest(200)
+        cluster.add_guest(vmid=200, name="web", node="pve1", cores=1)
+        return Adjustment({"cores": 4})
+
+    with pytest.raises(VMIDTaken, match="VMID 200: it belongs to another guest now"):
+        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+    assert int(cluster.state()["guests"][200]["config"]["cores"]) == 1
+
+
 def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, monkeypatch):
     wait = binder._tasks.wait
 
@@ -538,26 +529,6 @@ def test_vm_that_others_made__is_not_removed_after_a_failed_create(cluster, bind
     fail_and_find(cluster, binder, **theirs)
 
     assert cluster.state()["guests"][200]["name"] == theirs["name"]
-
-
-def test_vm_that_others_made_anew__is_not_removed_after_a_failed_create(cluster, session, binder):
-    """Within one second, so that only the list of tasks tells it from ours."""
-    cluster.fault(method="POST", path=CREATE, task_error="went wrong", count=1)
-    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
-    with ThreadPoolExecutor() as thread:
-        failing = thread.submit(create, binder)
-        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
-            time.sleep(0.01)
-        cluster.advance(2)
-        session.post("/nodes/pve1/qemu", params(decision()))
-        while cluster.state()["guests"].get(200, {}).get("name") != "web":
-            time.sleep(0.01)
-        began = Upid.parse(logs[0].split("/")[4]).started
-        cluster.set_guest(200, config={"meta": f"creation-qemu=9.2.0,ctime={began}"})
-        with pytest.raises(TaskFailed, match="went wrong"):
-            failing.result()
-
-    assert cluster.state()["guests"][200]["name"] == "web"
 
 
 def test_create__root_removes_the_empty_vm_of_a_task_that_could_not_be_started_and_makes_it(cluster, root, poller):

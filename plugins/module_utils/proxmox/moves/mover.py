@@ -20,6 +20,7 @@ from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR, unfenced
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
+from ..writes import GuestWriter
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
 
@@ -174,7 +175,10 @@ class Mover:
             params = params or self._prepared(move)
             fence()
             try:
-                return str(self._session.post(f"{_base(move)}/migrate", params))
+                # What the guest is was proved as the last thing that params are made of.
+                identity = move.identities[move.vmid]
+                guest = GuestWriter(self._session, self._tasks, move.vmid, identity, is_fresh=True)
+                return guest.migrate(move.source, params)
             except AnswerLost:
                 upid = self._poller.until(lambda: self._begun(move, since), LOOK_FOR)
                 if upid is not None:

@@ -25,10 +25,10 @@ from ...model import OFF, Guest, Request
 from ...proxmox.api.failures import AnswerLost, NotRecorded
 from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, is_unwritten
+from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
 from ...proxmox.lifecycle import check_unprotected
 from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
-from ...proxmox.options.contradictions import contradictions, merged
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of
@@ -43,6 +43,7 @@ from .plan import RENEWING, Carried, ExistingPlan
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
+    from ...proxmox.writes import GuestWriter
     from ..address_book import AddressBook
 
 
@@ -85,7 +86,7 @@ class Converger:
         """
         if entry.state == "absent":
             entry.guard.check(entry.label, guest)
-            return ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
+            return self._removal(entry, guest)
         if guest.template and entry.state not in ("present", "stopped"):
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
         guest, stored = self._config(entry, guest)
@@ -100,7 +101,7 @@ class Converger:
                 # The task does not set tags, so the VM's other tags stay.
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self.displaced(entry.request, guest.node, config)
-            changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
+            changes = compare(entry.request.options, config, displaced=displaced)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
             changes = clone_adjustments(
@@ -117,6 +118,7 @@ class Converger:
         ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
         ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
+        plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
         plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
         if begun is not None:
             plan.actions.append("finish")
@@ -138,19 +140,38 @@ class Converger:
             plan.actions.append("reboot")
         return plan
 
-    def check_removal(self, plan: ExistingPlan) -> None:
+    @staticmethod
+    def check_removal(plan: ExistingPlan) -> None:
         """Raise ApiError if the plan removes a VM that is protected against deletion."""
-        if "delete" in plan.actions:
-            with suppress(NotRecorded):
-                vmid = plan.guest.vmid
-                check_unprotected(vmid, read_config(self._reader, plan.guest.node, vmid) or {})
+        check_unprotected(plan.guest.vmid, {"protection": plan.is_protected})
+
+    def _removal(self, entry: Entry, guest: Guest) -> ExistingPlan:
+        """The plan to delete a VM. Only what its config shows of it now will be deleted."""
+        plan = ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
+        with suppress(NotRecorded):
+            config = read_config(self._reader, guest.node, guest.vmid)
+            if config is None:
+                guest = plan.guest = replace(guest, node=self._node_of(entry, guest))
+                config = read_config(self._reader, guest.node, guest.vmid)
+            if config is None:
+                raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
+            self._check_name(entry, guest, config)
+            plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
+            plan.is_protected = bool(config.get("protection"))
+        return plan
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:
-        """Do what the plan says. force: stop a VM that does not shut down in time."""
+        """Do what the plan says with the VM that it is for. force: stop a VM that does not shut down in time."""
         node, done = plan.guest.node, list[str]()
+        if plan.identity is None:
+            unknown = f"{plan.entry.label} ({plan.guest.vmid}): its config was not read, so nothing is done with it"
+            return Carried(done, node, error=GuestVanished(unknown))
+        guest = binder.writer(
+            plan.guest.vmid, plan.identity, digest=plan.digest, check=lambda config: self._check_still(plan, config)
+        )
         for action in plan.actions:
             try:
-                node, changed = self._carry_out(action, plan, node, binder, force=force)
+                node, changed = self._carry_out(action, plan, node, binder, guest, force=force)
             except CollectionError as error:
                 lock = lock_named(error.message)
                 told = error if lock is None else _locked(plan, action, lock, **error.details)
@@ -173,41 +194,52 @@ class Converger:
         return None
 
     def _carry_out(
-        self, action: str, plan: ExistingPlan, node: str, binder: Binder, *, force: bool
+        self, action: str, plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, *, force: bool
     ) -> tuple[str, bool]:
         """Do one of a plan's actions on node. Returns the VM's node after it, and whether the action was necessary."""
-        vmid = plan.guest.vmid
         if action in ("finish", "update") and plan.changes.unplaced:
             slots = ", ".join(plan.changes.unplaced)
             raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
         if action == "delete":
-            return node, binder.delete(node, vmid, plan.entry.request.name or None, lambda now: self._guard(plan, now))
+            return node, binder.delete(node, guest)
         if action == "finish":
-            self._finish(plan, binder)
+            self._finish(plan, binder, guest)
             return node, True
         if action == "update":
-            self._update(plan, binder)
+            self._update(plan, binder, guest)
             return node, True
         commands = {"start": binder.start, "pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}
         if action in commands:
-            return commands[action](node, vmid, plan.guest.name), True
-        if action == "reboot" and not read_pending(self._reader, node, vmid):
+            return commands[action](node, guest), True
+        if action == "reboot" and not read_pending(self._reader, node, guest.vmid):
             return node, False
-        node = self._shut_down(plan, node, binder, force=force)
-        return node if action == "stop" else binder.start(node, vmid, plan.guest.name), True
+        node = self._shut_down(plan, node, binder, guest, force=force)
+        return node if action == "stop" else binder.start(node, guest), True
+
+    def _check_still(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
+        """Check the VM by the config that it has right before a write. Raises GuestVanished, RemovalRefused."""
+        self._check_name(plan.entry, plan.guest, config)
+        if "delete" in plan.actions:
+            self._guard(plan, config)
+
+    @staticmethod
+    def _check_name(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
+        """Raise GuestVanished if the VM no longer has the name that is requested."""
+        name = config.get("name", "")
+        if entry.request.name and name != entry.request.name:
+            raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
 
     def _guard(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
-        """Check the guard by what the VM has now: since it was planned, another VM may have got the VMID. Raises
-        RemovalRefused.
-        """
+        """Check the guard by what the VM has now. Raises RemovalRefused."""
         guard, guest = plan.entry.guard, replace(plan.guest, tags=traits_of(config)["tags"])
         if guard.pool is not None:
             guest = replace(guest, pool=(self._row(guest.vmid) or {}).get("pool"))
         guard.check(plan.entry.label, guest)
 
-    def _shut_down(self, plan: ExistingPlan, node: str, binder: Binder, *, force: bool) -> str:
+    @staticmethod
+    def _shut_down(plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, *, force: bool) -> str:
         try:
-            return binder.shutdown(node, plan.guest.vmid, plan.guest.name, force=force)
+            return binder.shutdown(node, guest, force=force)
         except (ApiError, TaskFailed) as error:
             if is_shutdown_timeout(error.message):
                 reason = "did not shut down in time"
@@ -218,22 +250,24 @@ class Converger:
             message = f"{plan.entry.label} {reason}; set force=true to stop it: {error.message}"
             raise type(error)(message, **error.details) from error
 
-    def _finish(self, plan: ExistingPlan, binder: Binder) -> None:
+    @staticmethod
+    def _finish(plan: ExistingPlan, binder: Binder, guest: GuestWriter) -> None:
         adjustment = adjustment_of(plan.changes, without={"description"})
         ending = Ending.of(plan.entry.request, plan.description)
-        binder.finish(plan.guest.node, plan.guest.vmid, plan.guest.name, adjustment, ending)
+        binder.finish(plan.guest.node, guest, adjustment, ending)
 
-    def _update(self, plan: ExistingPlan, binder: Binder) -> None:
-        guest, ha = plan.guest, plan.entry.request.ha
+    @staticmethod
+    def _update(plan: ExistingPlan, binder: Binder, guest: GuestWriter) -> None:
+        node, ha = plan.guest.node, plan.entry.request.ha
         adjustment = adjustment_of(plan.changes)
-        told = binder.update(guest.node, guest.vmid, adjustment.changes, adjustment.resizes, adjustment.moves)
+        told = binder.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves)
         plan.cautions.extend(f"{plan.entry.label}: {line}" for line in told)
         if TEMPLATE in plan.changes.parameters:
-            binder.convert_to_template(guest.node, guest.vmid)
+            binder.convert_to_template(node, guest)
         if POOL in plan.changes.changes:
-            binder.move_to_pool(guest.vmid, str(plan.changes.after[POOL]))
+            binder.move_to_pool(node, guest, str(plan.changes.after[POOL]))
         if plan.ha is not None and ha is not None:
-            binder.join_ha(guest.vmid, ha)
+            binder.join_ha(node, guest, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
         """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
@@ -253,9 +287,7 @@ class Converger:
                 "creation; it is not changed",
                 [guest],
             )
-        name = stored.config.get("name", "")
-        if entry.request.name and name != entry.request.name:
-            raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
+        self._check_name(entry, guest, stored.config)
         return guest, stored
 
     def _node_of(self, entry: Entry, guest: Guest) -> str:
@@ -318,12 +350,6 @@ def _locked(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -> Gue
         f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
     )
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
-
-
-def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
-    """The changes, of which those that contradict other options of the VM cannot be made."""
-    impossible = contradictions(merged(config, request.options), changes.changes.keys())
-    return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
 
 
 def _with_fixed_disks(

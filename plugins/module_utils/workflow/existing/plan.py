@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...engine.texts import whole_number
 from ...errors import CollectionError, InvalidRequest
-from ...model import OFF, Guest
+from ...model import OFF, Guest, Identity
 from ...proxmox.making import described
 from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.kinds import STARTUP
@@ -68,6 +68,9 @@ class ExistingPlan:
             order they are done.
         unfinished: the content of the mark, if another run began to create the VM.
         cautions: further warnings, as sentences.
+        identity: what the config showed of the VM when the plan was made; digest: that of the config. identity is None
+            if the config could not be read, as it is not in a recording. Then nothing is written.
+        is_protected: whether the VM is protected against the deletion that is planned.
     """
 
     entry: Entry
@@ -80,6 +83,9 @@ class ExistingPlan:
     actions: list[str] = field(default_factory=list)
     unfinished: Unfinished | None = None
     cautions: list[str] = field(default_factory=list)
+    identity: Identity | None = None
+    digest: str | None = None
+    is_protected: bool = False
 
     @property
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
