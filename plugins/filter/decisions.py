@@ -109,7 +109,7 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
             continue
         found = known.get(vm["vmid"], {})
         address = {"address": found.get("address"), "addresses": found.get("addresses", [])}
-        host = vm.get("host") or {"groups": [], "vars": {}}
+        host = vm.get("host") or {"name": None, "groups": [], "vars": {}}
         cluster = {"cluster": vm["cluster"]} if vm.get("cluster") else {}
         facts.append({**cluster, **{key: vm.get(key) for key in FACTS}, **address, "host": host})
     return facts

@@ -15,9 +15,13 @@ description:
     seconds. The options O(configs) and O(addresses) cost one request per guest each.
   - The source is a YAML file whose key C(plugin) is V(qemu_scheduler.proxmox.cluster). Its name ends in C(.yml) or
     C(.yaml).
-  - A host is named after its guest, or by its VMID if the guest has no name. Guests that share a name get their VMID as
-    a suffix, for example C(web-1-104), with a warning. So does a guest named C(localhost), which is the controller's
-    name in every inventory.
+  - A host is named after its guest, or by its VMID if the guest has no name. A name that also means something else gets
+    the VMID as a suffix, for example C(web-1_104), with a warning. Such names are those that several guests have, those
+    of groups, of hosts of sources that were read before and of the controller, addresses, and reserved words of
+    Ansible.
+  - The plugin changes no other host, and no group except that it adds hosts to it.
+  - Users who may edit a guest choose its name, tags, notes and addresses. These are values in expressions and
+    variables, and never evaluated as templates. Their control characters are escaped, for example C(\\x1b).
   - Every host has the variables C(proxmox_vmid), C(proxmox_name), C(proxmox_type) (V(qemu) or V(lxc)), C(proxmox_node),
     C(proxmox_status), C(proxmox_pool), C(proxmox_tags), C(proxmox_cores), C(proxmox_memory) (MiB),
     C(proxmox_ha_state) and C(proxmox_lock). A variable without a value is null.
@@ -79,15 +83,34 @@ options:
   networks:
     description:
       - Use only addresses in these networks, for example V(192.0.2.0/24). By default, all addresses are used
-        except loopback, link-local, multicast and unspecified ones.
+        except loopback, link-local, multicast and unspecified ones, which are never used.
+      - Ansible connects to C(ansible_host), and the owner of a guest chooses what its agent and its cloud-init
+        configuration say. Set the networks in which guests are, so that no guest can direct Ansible to another machine.
     type: list
     elements: str
     default: []
+  details_timeout:
+    description:
+      - The time for reading the configurations and the addresses of all guests together, in seconds. What is not read
+        by then is unknown, with a warning. The hosts are added without it.
+    type: float
+    default: 30
+    version_added: 1.1.0
+  vmid_suffix:
+    description:
+      - V(needed) adds the VMID only to names that also mean something else.
+      - V(always) adds it to all names. Choose this if other sources are read after this one. The plugin does not know
+        their hosts and groups, which may have the names of guests.
+    type: str
+    choices: [needed, always]
+    default: needed
+    version_added: 1.1.0
 notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
   - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses, per source,
-    cluster and user. It keeps no configuration that could not be read, and no agent that did not answer. If an option
-    needs data that the cache lacks, the plugin reads everything again, so that all data is of the same time.
+    cluster and user. A configuration that could not be read, and an agent that did not answer, count as unknown for
+    five minutes. If an option needs data that the cache lacks, the plugin reads everything again, so that all data is
+    of the same time.
   - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
     that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
     not see the tasks of other users, and reads the guests of every node.
@@ -134,6 +157,7 @@ import hashlib
 import json
 import os
 import typing as t
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ansible.errors import AnsibleParserError
@@ -141,25 +165,38 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, shortened
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
     Session,
     connection_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import parse_networks, within
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
+    parse_networks,
+    reaches_a_guest,
+    within,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.additions import Additions, add, is_other
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
     GuestReader,
     NotCached,
     Variables,
     groups_of,
-    host_names,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import untrusted
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.host_names import host_names
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import own, untrusted
 
 CA_VARIABLE = "PROXMOX_CA_PATH"
+NAMED = 20
+"""How many guests a warning names."""
+
 DETAILS = ("proxmox_config", "proxmox_addresses", "ansible_host")
 """Variables that cost a request per guest."""
+
+WORDS = {"proxmox_type": ("qemu", "lxc"), "proxmox_status": ("running", "stopped", "paused", "suspended", "unknown")}
+"""Variables whose values are words that no owner of a guest chooses."""
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -175,6 +212,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         cached = self.get_option("cache")
         key = self._cache_key(path) if cached else ""
+        seconds: float = self.get_option("details_timeout")
         sessions: list[Session] = []
 
         def connect() -> Session:
@@ -183,32 +221,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
         try:
             try:
-                reader = GuestReader(connect, self._cache.get(key) if cached and cache else None)
+                reader = GuestReader(connect, seconds, self._cache.get(key) if cached and cache else None)
                 hosts = self._hosts(reader)
             except NotCached:
-                reader = GuestReader(connect)
+                reader = GuestReader(connect, seconds)
                 hosts = self._hosts(reader)
         except CollectionError as error:
-            raise AnsibleParserError(f"{error.code}: {error.message}") from error
+            raise AnsibleParserError(on_one_line(f"{error.code}: {error.message}")) from error
         finally:
             for session in sessions:
                 session.close()
         if cached and sessions:
-            self._cache[key] = reader.complete
-        named = dict(zip(host_names(hosts), hosts, strict=True))
-        shared = {each["proxmox_name"] for name, each in named.items() if each["proxmox_name"] not in (None, name)}
-        if shared:
-            self.display.warning(
-                "guests whose name is not unique, or means the controller to Ansible, get their VMID as a suffix: "
-                + ", ".join(sorted(shared))
-            )
-        elsewhere = [name for name in named if (host := inventory.get_host(name)) and "proxmox_vmid" in host.vars]
-        if elsewhere:
-            self.display.warning(
-                f"guests of another source have these names too, and each name is one host: {', '.join(elsewhere)}"
-            )
-        for name, variables in named.items():
-            self._add(name, untrusted(variables))
+            self._cache[key] = reader.data
+        for text in self._add_all(hosts, inventory):
+            self._warn(text)
 
     def _connection(self) -> Variables:
         """The connection options."""
@@ -225,8 +251,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _cache_key(self, path: str) -> str:
         """A key for this source and for what its answers depend on: the cluster, and what the user may see."""
-        asked = json.dumps([self._option(name) for name in ("api_host", "api_port", "api_user", "api_token_id")])
-        return f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        return f"{self.get_cache_key(path)}_{self._digest('api_host', 'api_port', 'api_user', 'api_token_id')}"
+
+    def _digest(self, *names: str) -> str:
+        """A key for the values of connection options."""
+        asked = json.dumps([self._option(name) for name in names])
+        return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
     def _hosts(self, reader: GuestReader) -> list[Variables]:
         """Return the variables of each host that passes the filters."""
@@ -241,17 +271,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         }
         sources: list[str] = self.get_option("addresses")
         configs = reader.configs(wanted.values()) if self.get_option("configs") or "static" in sources else {}
-        unread = [str(of["proxmox_name"] or vmid) for vmid, of in wanted.items() if configs.get(str(vmid), of) is None]
-        if unread:
-            self.display.warning(f"the configuration of these guests could not be read: {', '.join(unread)}")
         agents = reader.agents(wanted.values()) if "agent" in sources else {}
+        for what, details in (("the configurations", configs), ("the guest agents", agents)):
+            unread = [guest for vmid, guest in wanted.items() if details.get(str(vmid), guest) is None]
+            if unread:
+                names = _listed(str(guest["proxmox_name"] or guest["proxmox_vmid"]) for guest in unread)
+                self._warn(
+                    f"{what} of {len(unread)} guests could not be read within details_timeout, did not answer, or may "
+                    f"not be read by this user: {names}"
+                )
         for vmid, variables in wanted.items():
             config = configs.get(str(vmid))
             if self.get_option("configs"):
                 variables["proxmox_config"] = config
             if sources:
                 found = {
-                    "static": [str(address.ip) for address in static_addresses(config or {})],
+                    "static": [str(each.ip) for each in static_addresses(config or {}) if reaches_a_guest(each.ip)],
                     "agent": agents.get(str(vmid)) or [],
                 }
                 addresses = dict.fromkeys(address for source in sources for address in found[source])
@@ -263,25 +298,90 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _passes(self, filters: list[str], variables: Variables) -> bool:
         for expression in filters:
             try:
-                passed = self._compose(expression, untrusted(variables))
+                passed = self._compose(expression, host_variables(variables))
             except Exception as error:  # An expression of the user may raise anything.
                 if self.get_option("strict"):
                     name = variables["proxmox_name"] or variables["proxmox_vmid"]
-                    raise AnsibleParserError(f'filters: cannot evaluate "{expression}" for {name}: {error}') from error
+                    text = f'filters: cannot evaluate "{expression}" for {name}: {error}'
+                    raise AnsibleParserError(on_one_line(text)) from error
                 return False
             if not passed:
                 return False
         return True
 
-    def _add(self, name: str, variables: Variables) -> None:
+    def _add_all(self, guests: list[Variables], inventory: InventoryData) -> Iterator[str]:
+        """Add the guests as hosts, and yield warnings."""
+        cluster = self._digest("api_host", "api_port")
+        always = self.get_option("vmid_suffix") == "always"
+        groups: list[str] = []
+
+        def is_taken(name: str, vmid: int) -> bool:
+            return name in groups or is_other(inventory, name, (cluster, vmid))
+
+        # Which groups there are follows from expressions about hosts, so it is known only when these have names.
+        additions = self._composed(host_names(guests, is_taken, always_long=always), guests, inventory)
+        groups = [name for name in additions.own_groups() if name in additions.hosts]
+        names = host_names(guests, is_taken, always_long=always)
+        if groups:
+            additions = self._composed(names, guests, inventory)
+        yield from _renamed(guests, names, always=always)
+        hosts = {name: (cluster, each["proxmox_vmid"]) for name, each in zip(names, guests, strict=True) if name}
+        yield from add(additions, hosts, inventory)
+
+    def _composed(self, names: list[str | None], guests: list[Variables], inventory: InventoryData) -> Additions:
+        """What this source adds, if the guests have these names. Those without one are left out."""
+        additions = Additions(inventory.current_source)
+        # Ansible's own methods, which evaluate the expressions, write to this attribute.
+        self.inventory = additions
+        try:
+            for name, variables in zip(names, guests, strict=True):
+                if name is not None:
+                    self._compose_host(name, host_variables(variables))
+        finally:
+            self.inventory = inventory
+        return additions
+
+    def _compose_host(self, name: str, variables: Variables) -> None:
         self.inventory.add_host(name)
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         for group in groups_of(variables, self.get_option("group_by"), self.get_option("group_prefix")):
-            # Of a name that is a group, too, add_child would add the group.
-            added = self.inventory.add_group(self._sanitize_group_name(group))
-            self.inventory.groups[added].add_host(self.inventory.hosts[name])
+            self.inventory.add_host(name, self.inventory.add_group(self._sanitize_group_name(group)))
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+
+    def _warn(self, text: str) -> None:
+        self.display.warning(on_one_line(text))
+
+
+def host_variables(guest: Mapping[str, t.Any]) -> Variables:
+    """Return the variables of a guest as Ansible gets them."""
+    variables = {name: untrusted(value) for name, value in guest.items()}
+    for name, words in WORDS.items():
+        variables[name] = next((own(word) for word in words if word == guest[name]), variables[name])
+    if "proxmox_addresses" in guest:
+        # Other texts were refused when these were read.
+        variables["proxmox_addresses"] = [own(address) for address in guest["proxmox_addresses"]]
+    if "ansible_host" in guest:
+        variables["ansible_host"] = own(guest["ansible_host"])
+    return variables
+
+
+def _renamed(guests: list[Variables], names: list[str | None], *, always: bool) -> Iterator[str]:
+    """Yield warnings about guests whose hosts are not named like them."""
+    own = [each["proxmox_name"] or str(each["proxmox_vmid"]) for each in guests]
+    left_out = [name for name, given in zip(own, names, strict=True) if given is None]
+    if left_out:
+        yield f"these guests are left out, because also their names with their VMIDs are taken: {_listed(left_out)}"
+    renamed = [name for name, given in zip(own, names, strict=True) if given not in (None, name)]
+    if renamed and not always:
+        yield (
+            "guests whose name is not unique, or means another host, a group or something else to Ansible, get their "
+            f"VMID as a suffix: {_listed(renamed)}"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(first(sorted({shortened(name) for name in names}), NAMED))

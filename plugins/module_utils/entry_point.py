@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame of every module: errors become failures with a code."""
+"""The frame of every module: errors become failures with a code, and no output has secrets or control characters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ansible.module_utils.common.validation import check_type_dict
 
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
+from .foreign_text import all_visible, on_one_line, visible
 from .reservations.opening import passwords_in
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
@@ -36,14 +37,14 @@ _NO_CHOICE = re.compile(
 
 
 def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
-    """Return a module class that shows no secret option, whatever the failure.
+    """Return a module class that shows no secret option, whatever the failure, and no control characters.
 
     When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
     them in C(invocation). For an option or a value that does not exist, the one that may be meant is named.
     """
 
     class Module(module_class):
-        """Hides secrets in failures, and suggests options."""
+        """Hides secrets in failures, suggests options, and escapes the control characters in what others wrote."""
 
         def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
             # The last step before Ansible checks the options.
@@ -56,7 +57,13 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
             self.no_log_values.update(_secrets(self.argument_spec, self.params))
-            super().fail_json(with_suggestions(msg, self.argument_spec), **kwargs)
+            super().fail_json(visible(with_suggestions(msg, self.argument_spec)), **all_visible(kwargs))
+
+        def exit_json(self, **kwargs: t.Any) -> None:
+            super().exit_json(**all_visible(kwargs))
+
+        def warn(self, warning: str, **kwargs: t.Any) -> None:
+            super().warn(on_one_line(warning), **kwargs)
 
     return Module
 

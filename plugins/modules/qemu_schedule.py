@@ -361,10 +361,11 @@ vms:
       sample: [db, web]
     host:
       description:
-        - The VM as a host of an inventory. C(groups) contains O(host_groups). C(vars) contains O(host_vars),
-          C(ansible_user) from O(ciuser), and C(ansible_host) from the first static address in O(ipconfig).
+        - The VM as a host of an inventory. C(name) is its name in the task, null if the task names only its VMID.
+          C(groups) contains O(host_groups). C(vars) contains O(host_vars), C(ansible_user) from O(ciuser), and
+          C(ansible_host) from the first static address in O(ipconfig).
       type: dict
-      sample: {groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
+      sample: {name: shop-1, groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
       version_added: 1.1.0
     storages:
       description: The storage of each drive of a new VM.

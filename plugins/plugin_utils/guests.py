@@ -1,23 +1,37 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the guests of a cluster for an inventory, and makes the variables, groups and names of their hosts."""
+"""Reads the guests of a cluster for an inventory, and makes the variables and groups of their hosts."""
 
 from __future__ import annotations
 
+import time
 import typing as t
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ansible.constants import LOCALHOST
-
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    ApiError,
+    ConnectionFailed,
+    PermissionDenied,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF, Guest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader, in_parallel
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import SILENT, agent_addresses
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
+    ODD,
+    SILENT,
+    agent_addresses,
+)
+
+UNKNOWN_FOR = 300.0
+"""Seconds for which a cache keeps that a detail is unknown. Without that, one silent agent would cost a request for
+each guest in every run.
+"""
+
+UNKNOWN = (ApiError, ConnectionFailed, PermissionDenied)
+"""Failures of a single guest: its owner stops the agent, or gives nobody the right to ask it."""
 
 Variables = dict[str, t.Any]
 """The variables of a host."""
@@ -33,27 +47,33 @@ class GuestReader:
     """Reads guests and their details, each once.
 
     Attributes:
-        data: all data that was read, serializable as JSON: C(guests), and by VMID as text C(configs) and C(agents).
-            A config that could not be read, and an agent that did not answer, are None.
+        data: all data that was read, serializable as JSON: C(guests), and by VMID as text C(configs) and C(agents),
+            None for what is unknown; C(until) is the time until which nobody asks for that again.
     """
 
-    def __init__(self, connect: Callable[[], Reader], known: Mapping[str, t.Any] | None = None) -> None:
-        """connect returns the reader; it is called before the first read. known: the data of an earlier GuestReader;
-        with them nothing is read, and NotCached is raised where they lack something.
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        seconds: float,
+        known: Mapping[str, t.Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """connect returns the session; it is called before the first read. seconds: the time for all details together;
+        what is not read by then is unknown.
+
+        known: the data of an earlier GuestReader; with them nothing is read, and NotCached is raised where they lack
+        something.
         """
         self._connect = connect
+        self._seconds = seconds
         self._cached = known is not None
-        self._reader: Reader | None = None
-        self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}})
-
-    @property
-    def complete(self) -> dict[str, t.Any]:
-        """The data without details that could not be read."""
-        read = {
-            subject: {vmid: detail for vmid, detail in self.data[subject].items() if detail is not None}
-            for subject in ("configs", "agents")
-        }
-        return {**self.data, **read}
+        self._clock = clock
+        self._session: Session | None = None
+        self._details_end: float | None = None
+        self.data: dict[str, t.Any] = dict(known or {"guests": None, "configs": {}, "agents": {}, "until": None})
+        until = self.data.get("until")
+        if until is not None and not until - UNKNOWN_FOR <= clock() < until:
+            self._forget_what_is_unknown()
 
     def guests(self) -> list[Variables]:
         """Return the variables of guests in the order of their VMIDs.
@@ -68,12 +88,12 @@ class GuestReader:
         return t.cast("list[Variables]", self.data["guests"])
 
     def configs(self, guests: Iterable[Variables]) -> Mapping[str, dict[str, t.Any] | None]:
-        """Return the config of each guest by its VMID, None if it could not be read. Takes one request each."""
+        """Return the config of each guest by its VMID, None if it is unknown. Takes one request each."""
         return self._details("configs", guests, _read_config)
 
     def agents(self, guests: Iterable[Variables]) -> Mapping[str, list[str] | None]:
-        """Return the addresses that the agents of running VMs report, by VMID; None for an agent that did not answer.
-        Takes one request each.
+        """Return the addresses that the agents of running VMs report, by VMID; None if they are unknown. Takes one
+        request each.
 
         No request is sent for a VM whose config was read and does not enable the agent.
         """
@@ -93,16 +113,30 @@ class GuestReader:
         known: dict[str, t.Any] = self.data[subject]
         missing = {vmid: each for each in guests if (vmid := str(each["proxmox_vmid"])) not in known}
         if missing:
-            reader = self._reading()
-            known |= in_parallel(lambda vmid: read(reader, missing[vmid]), missing)
+            session = self._reading()
+            if self._details_end is None:
+                self._details_end = time.monotonic() + self._seconds
+            bounded = session.until(self._details_end)
+            try:
+                found = in_parallel(lambda vmid: read(bounded, missing[vmid]), missing)
+            finally:
+                bounded.close()
+            known |= found
+            if None in found.values():
+                self.data["until"] = self._clock() + UNKNOWN_FOR
         return known
 
-    def _reading(self) -> Reader:
+    def _forget_what_is_unknown(self) -> None:
+        for subject in ("configs", "agents"):
+            known = self.data[subject]
+            self.data[subject] = {vmid: detail for vmid, detail in known.items() if detail is not None}
+
+    def _reading(self) -> Session:
         if self._cached:
             raise NotCached
-        if self._reader is None:
-            self._reader = self._connect()
-        return self._reader
+        if self._session is None:
+            self._session = self._connect()
+        return self._session
 
 
 def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: str) -> Iterator[str]:
@@ -116,22 +150,6 @@ def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: 
     }
     for grouping in groupings:
         yield from (f"{prefix}{grouping}_{value}" for value in values[grouping] if value)
-
-
-def host_names(guests: Iterable[Mapping[str, t.Any]]) -> list[str]:
-    """Return the host name of each guest, in their order: the guest's name, or its VMID if it has none.
-
-    A VMID follows names that are not unique, and those that mean the controller to Ansible: C(web-1-104).
-    """
-    names, long_names = [], []
-    for each in guests:
-        names.append(str(each["proxmox_name"] or each["proxmox_vmid"]))
-        long_names.append(f"{names[-1]}-{each['proxmox_vmid']}")
-    unique = {name for name, count in Counter(names).items() if count == 1}.difference(LOCALHOST)
-    # A guest may be called as another one is with its VMID.
-    while taken := unique & {long for name, long in zip(names, long_names, strict=True) if name not in unique}:
-        unique -= taken
-    return [name if name in unique else long for name, long in zip(names, long_names, strict=True)]
 
 
 def _read_guests(reader: Reader) -> list[Variables]:
@@ -161,13 +179,16 @@ def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
     path = f"/nodes/{of['proxmox_node']}/{of['proxmox_type']}/{of['proxmox_vmid']}/config"
     try:
         config: dict[str, t.Any] = reader.get(path)
-    except (ApiError, NodeUnreachable):
+    except UNKNOWN:
         return None
     return config
 
 
 def _read_agent(reader: Reader, of: Variables) -> list[str] | None:
     vmid = of["proxmox_vmid"]
-    found = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)
-    addresses: list[str] | None = None if found["reason"] == SILENT else found["addresses"]
+    try:
+        found = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)
+    except UNKNOWN:
+        return None
+    addresses: list[str] | None = None if found["reason"] in (SILENT, ODD) else found["addresses"]
     return addresses

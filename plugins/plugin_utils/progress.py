@@ -21,6 +21,7 @@ from pathlib import Path
 from ansible import constants as C
 from ansible.utils.display import Display
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import leave_signals_alone
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.ansible_core import MISFITS
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
@@ -138,5 +139,5 @@ def _show_from(position: int, file: Path, show: Callable[[str], None], line_of: 
         with contextlib.suppress(ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             line = line_of(json.loads(raw))
             if line is not None:
-                show(line)
+                show(on_one_line(line))
     return position + len(whole)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plain text tables that fit the terminal. Only the last column is wrapped."""
+"""Plain text tables that fit the terminal. Only the last column is wrapped. Control characters are escaped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 
 EMPTY = "-"
 GAP = "  "
@@ -50,7 +51,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     cells of other columns for which there is no room.
     """
     filled = [i for i in range(len(rows[0])) if any(row[i] != EMPTY for row in rows[1:])]
-    rows = [[row[i] for i in filled] for row in rows]
+    rows = [[on_one_line(row[i]) for i in filled] for row in rows]
     headings, last = rows[0], len(filled) - 1
     widths = [max(len(row[i]) for row in rows) for i in range(len(filled))]
     if _length(widths[:last]) + len(GAP) + NARROWEST <= width:
@@ -69,9 +70,9 @@ def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[s
     the others with indent.
     """
     return textwrap.wrap(
-        text,
+        on_one_line(text),
         width,
-        initial_indent=start,
+        initial_indent=on_one_line(start),
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,

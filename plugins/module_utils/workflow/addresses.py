@@ -111,13 +111,14 @@ def usable_addresses(interfaces: t.Any, networks: Sequence[Network]) -> list[str
     Loopback, link-local, multicast and unspecified addresses are left out; with networks, also those outside of all of
     them. What is no address is left out, too: the owner of the guest decides what its agent reports.
     """
-    usable = [
-        address
-        for address in _reported(interfaces)
-        if not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
-        and within(address, networks)
-    ]
+    usable = [address for address in _reported(interfaces) if reaches_a_guest(address) and within(address, networks)]
     return [str(address) for address in sorted(usable, key=lambda address: address.version)]
+
+
+def reaches_a_guest(address: Address) -> bool:
+    """Whether others can reach a guest by an address: a loopback address, for example, is always the own machine."""
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return not (mapped.is_loopback or mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified)
 
 
 def _reported(interfaces: t.Any) -> Iterator[Address]:

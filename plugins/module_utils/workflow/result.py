@@ -12,6 +12,7 @@ from dataclasses import asdict
 from ..engine.texts import first
 from ..engine.verdicts import NodeVerdict, Outcome
 from ..errors import CollectionError, Interrupted, PluginFailed
+from ..foreign_text import on_one_line
 from ..model import Decision
 from ..proxmox.making import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.values import static_addresses
@@ -193,7 +194,7 @@ def _diff(report: VMReport) -> dict[str, t.Any] | None:
 
 def _text(facts: Mapping[str, t.Any] | None) -> str:
     """One line per fact; nothing for a VM that does not exist."""
-    return "".join(f"{key}: {facts[key]}\n" for key in sorted(facts)) if facts else ""
+    return "".join(f"{key}: {on_one_line(str(facts[key]))}\n" for key in sorted(facts)) if facts else ""
 
 
 def failure_of(
@@ -256,8 +257,9 @@ def _interruption(reports: Sequence[VMReport]) -> str:
 
 
 def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return C(groups) and C(vars) of the inventory host that a VM becomes. options are the API parameters of the VM,
-    addresses included.
+    """Return C(name), C(groups) and C(vars) of the inventory host that a VM becomes. options are the API parameters of
+    the VM, addresses included. The name is that of the task, None if it names a VMID only: the owner of an existing VM
+    can give it the name of any host.
 
     The variables are ansible_user and ansible_host, from ciuser and the first static address, and those of host_vars,
     which take precedence.
@@ -268,4 +270,5 @@ def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:
     addresses = static_addresses(options)
     if addresses:
         variables["ansible_host"] = str(addresses[0].ip)
-    return {"groups": list(entry.host_groups), "vars": {**variables, **entry.host_vars}}
+    name = entry.request.name or None
+    return {"name": name, "groups": list(entry.host_groups), "vars": {**variables, **entry.host_vars}}

@@ -17,6 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ..engine.cache import ClusterState
 from ..engine.planner.planner import broken_guests
 from ..errors import AmbiguousName, CollectionError, ConnectionFailed, InvalidRequest, MissingLibrary, TemplateNotFound
+from ..foreign_text import inert
 from ..model import Snapshot
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
@@ -157,7 +158,9 @@ class Watch:
             ended = [event for key, event in self._known.items() if key not in found]
             events += [self._ended(event) for event in ended if event["type"] in ENDS]
             self._known = found
-            yield [event for event in events if event["type"] not in TYPES or event["type"] in self._params["events"]]
+            # Rulebooks pass events to playbooks as variables that Ansible trusts.
+            chosen = [each for each in events if each["type"] not in TYPES or each["type"] in self._params["events"]]
+            yield [inert(event) for event in chosen]
 
     def close(self) -> None:
         """Log out. The next look logs in again."""

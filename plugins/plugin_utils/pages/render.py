@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Renders a view as a page: one file that contains its style and its script and loads nothing.
 
-The templates escape every value. The content security policy of the page allows only its own script, by its hash.
+The templates escape every value, also its control characters. The content security policy of the page allows only its
+own script, by its hash.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import visible
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SCRIPT = "page.js.j2"
@@ -50,11 +53,17 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(amount=amount, percent=percent)
     return environment
+
+
+def _without_controls(value: t.Any) -> t.Any:
+    """Return a value of a template as it is shown. Markup is the templates' own."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _source_hash(script: str) -> str:

@@ -109,6 +109,10 @@ class Session:
         """Delete something; params are sent in the query. Raises AnswerLost when no answer came."""
         return self._call("DELETE", path, {**(params or {}), **more})
 
+    def until(self, ends: float) -> Session:
+        """Return a session of the same user whose requests all end at a time of the monotonic clock."""
+        return Session(self._api.until(ends), self.user, self._authentication, self._log_in)
+
     def close(self) -> None:
         """Close the kept connections; the session can still be used."""
         self._api.close()

@@ -59,11 +59,13 @@ class Transport:
     Args:
         verify: whether certificates are verified, or the path of the trusted authorities.
         timeout: seconds for one request, from connecting to the last byte of its answer.
+        ends: time of the monotonic clock at which every request ends, and no other one begins.
     """
 
-    def __init__(self, verify: bool | str, timeout: float) -> None:
+    def __init__(self, verify: bool | str, timeout: float, ends: float = float("inf")) -> None:
         self._verify = verify
         self._timeout = timeout
+        self._ends = ends
         self._idle: collections.deque[_Connection] = collections.deque()
 
     def send(
@@ -80,11 +82,16 @@ class Transport:
         connect_within: seconds to wait for the connection, at most the timeout.
         Raises the exceptions of C(requests).
         """
+        timeout = min(self._timeout, self._ends - time.monotonic())
+        if timeout <= 0:
+            import requests
+
+            raise requests.exceptions.ConnectTimeout
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = _Connection(self._verify)
-        connection.ends = time.monotonic() + self._timeout
+        connection.ends = time.monotonic() + timeout
         in_body = method in ("POST", "PUT")
         try:
             with connection.http.request(
@@ -94,7 +101,7 @@ class Transport:
                 data=sent if in_body else None,
                 auth=authentication,
                 verify=self._verify,
-                timeout=(min(connect_within, self._timeout), self._timeout),
+                timeout=(min(connect_within, timeout), timeout),
                 allow_redirects=False,
                 stream=True,
             ) as response:
@@ -107,6 +114,10 @@ class Transport:
                 )
         finally:
             self._idle.append(connection)
+
+    def until(self, ends: float) -> Transport:
+        """Return another one whose requests all end at a time of the monotonic clock."""
+        return Transport(self._verify, self._timeout, ends)
 
     def close(self) -> None:
         """Close the idle connections. Later requests open new ones."""
@@ -278,6 +289,11 @@ class Hosts:
                 raise failure from None
             else:
                 return answer
+
+    def until(self, ends: float) -> Hosts:
+        """Return another one, which starts at the current host, and whose requests all end at a monotonic time."""
+        first = self._position
+        return Hosts((*self._hosts[first:], *self._hosts[:first]), self._transport.until(ends), self._sleep)
 
     def close(self) -> None:
         self._transport.close()

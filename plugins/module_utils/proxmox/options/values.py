@@ -299,7 +299,7 @@ _WITH_ADDRESS = ("ip", "ip6")
 def static_addresses(config: Mapping[str, t.Any]) -> list[Interface]:
     """Return the static addresses of a guest with their prefixes, in the order of the cards, IPv4 before IPv6.
 
-    C(dhcp), C(auto), C(manual) and invalid values are left out.
+    C(dhcp), C(auto), C(manual), invalid values and addresses with a scope, which may be any text, are left out.
     """
     cards = sorted((int(found[1]), str(value)) for key, value in config.items() if (found := _CARD.fullmatch(key)))
     return [address for _number, text in cards for address in addresses_of_card(text)]
@@ -310,8 +310,10 @@ def addresses_of_card(text: str) -> list[Interface]:
     properties = dict(part.partition("=")[::2] for part in text.split(","))
     found = []
     for key in _WITH_ADDRESS:
+        text = properties.get(key, "").strip()
         try:
-            found.append(ipaddress.ip_interface(properties.get(key, "").strip()))
+            if "%" not in text:
+                found.append(ipaddress.ip_interface(text))
         except ValueError:
             continue
     return found
