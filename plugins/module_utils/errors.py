@@ -254,6 +254,16 @@ class Interrupted(TaskTimeout):
     code = "Interrupted"
 
 
+class InternalError(CollectionError):
+    """The collection has a mistake: it noticed that it did not do what it was about to report.
+
+    Cure: report it, with the task and a recording of the cluster (C(cluster_snapshot_info)). Run again: the next run
+    begins with what the cluster shows.
+    """
+
+    code = "InternalError"
+
+
 class LedgerUnavailable(CollectionError):
     """The ledger of reservations cannot be opened, reached or locked.
 

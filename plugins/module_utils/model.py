@@ -193,8 +193,11 @@ class Device:
 class HARule:
     """One rule of the HA manager (or an HA group, read as a node-affinity rule).
 
-    type is C(node-affinity), with nodes (name to priority) and strict, or C(resource-affinity), with positive. vmids
-    are its members. from_group tells that the cluster still stores it as a group (before Proxmox VE 9).
+    type is C(node-affinity), with nodes (name to priority), strict and positive, or C(resource-affinity), with
+    positive. vmids are its members. A node-affinity rule that is not positive names the nodes to avoid. from_group
+    tells that the cluster still stores it as a group (before Proxmox VE 9). unknown is what this version does not know
+    of the rule, as a noun: what such a rule demands is not known. no_failback are the members that the HA manager
+    leaves on a node that it prefers less, as far as that was read.
     """
 
     name: str
@@ -205,12 +208,19 @@ class HARule:
     positive: bool = True
     disabled: bool = False
     from_group: bool = False
+    unknown: str = ""
+    no_failback: frozenset[int] = frozenset()
+
+    def wants(self, node: str) -> bool:
+        """Whether a node-affinity rule wants its members on the node."""
+        return (node in self.nodes) is self.positive
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster as read at one moment. The order within the tuples is arbitrary.
 
+    unknown_of_ha is what this version does not know of HA resources, as nouns by VMID; empty if these were not read.
     next_id are the datacenter's bounds for automatic VMIDs, both inclusive. vmids_unseen are those taken by guests that
     this user cannot see. volumes maps the volumes that were looked for, as (node, volume), to their bytes, or to None
     if they do not exist; for a missing one, the other volumes of its kind are included. mappings are the names of the
@@ -225,6 +235,7 @@ class Snapshot:
     devices: tuple[Device, ...] = ()
     mappings: frozenset[str] | None = None
     ha_rules: tuple[HARule, ...] = ()
+    unknown_of_ha: Mapping[int, str] = field(default_factory=dict)
     next_id: tuple[int, int] = (VMID_MIN, VMID_MAX)
     vmids_unseen: frozenset[int] = frozenset()
     volumes: Mapping[tuple[str, str], int | None] = field(default_factory=dict)

@@ -80,6 +80,7 @@ class Mobility:
         disks: the volumes that have to be copied.
         stuck: why it cannot be moved at all, and the remedy; both empty if it can.
         not_to: nodes that Proxmox would refuse as a target or that cannot run it, each with the reason.
+        cure: the remedy where not_to keeps it from leaving its node; empty if there is none in particular.
         together: VMIDs of the guests that the HA manager moves along with it.
         cost: bytes that a move sends: memory of a running guest, and local disks.
         map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
@@ -91,6 +92,7 @@ class Mobility:
     disks: tuple[LocalDisk, ...] = ()
     stuck: tuple[str, str] = ("", "")
     not_to: Mapping[str, str] = field(default_factory=dict)
+    cure: str = ""
     together: frozenset[int] = frozenset()
     cost: int = 0
     map_storages: bool = True

@@ -33,10 +33,21 @@ options:
     description:
       - V(drained) empties the nodes and keeps new guests off them.
       - V(active) moves the drained guests back to the nodes, and then removes the marks. Guests that cannot move back
-        stay where they are, with a warning.
+        stay where they are, with a warning, and the mark of their node stays. The next task with V(active) tries again.
+      - With V(active), the task fails before it writes anything while a node that guests would return to is offline or
+        in HA maintenance.
+      - A guest returns only if it is the one that was on the node. One that was created with the same VMID since is
+        named in a warning.
     type: str
     choices: [drained, active]
     default: drained
+  bring_back:
+    description:
+      - Whether O(state=active) moves the drained guests back. With V(false), the nodes are active at once, nothing is
+        moved, and which guests were on them is forgotten.
+    type: bool
+    default: true
+    version_added: 1.1.0
   prove:
     description:
       - Whether a solver compares the plan with the optimum. In the plan, C(optimal) then states whether it is proved
@@ -148,6 +159,7 @@ def argument_spec() -> Spec:
         **move_argument_spec(),
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
+        "bring_back": {"type": "bool", "default": True},
         "prove": {"type": "bool", "default": False},
     }
 

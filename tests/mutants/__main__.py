@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.words or any(word in f"{mutant.file}: {mutant.breaks}" for word in options.words)
     ]
     for mutant in chosen:
-        mutant.applied((CHECKOUT / "plugins/module_utils" / mutant.file).read_text(encoding="utf-8"))
+        mutant.applied((CHECKOUT / mutant.path).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(options.workers):

@@ -27,7 +27,7 @@ class Mutant:
 
     Attributes:
         breaks: what no longer holds, in words.
-        file: below plugins/module_utils.
+        file: below plugins/module_utils, or of a role, with the path of which it begins.
         old, new: the text that is replaced, which stands once in the file, and what replaces it.
         tests: arguments for pytest: a path below tests, perhaps with options behind it.
     """
@@ -38,19 +38,29 @@ class Mutant:
     new: str
     tests: list[str]
 
+    @property
+    def path(self) -> Path:
+        """The path of the file in the checkout."""
+        return Path(self.file) if self.file.startswith("roles/") else UTILS / self.file
+
     def applied(self, source: str) -> str:
-        """Return the source with the fault. Raises DoesNotFit, and SyntaxError when it is no Python then."""
+        """Return the source with the fault. Raises DoesNotFit, SyntaxError when it is no
+        Python then, and YAMLError when it is no YAML.
+        """
         count = source.count(self.old)
         if count != 1:
             raise DoesNotFit(f"{self.file}: expected once, found {count} times: {self.old!r}")
         changed = source.replace(self.old, self.new)
-        compile(changed, self.file, "exec")
+        if self.path.suffix == ".py":
+            compile(changed, self.file, "exec")
+        else:
+            yaml.safe_load(changed)
         return changed
 
     @contextmanager
     def planted(self, checkout: Path) -> Iterator[None]:
         """Have the fault in a copy of the checkout until the block ends."""
-        file = checkout / UTILS / self.file
+        file = checkout / self.path
         source = file.read_text(encoding="utf-8")
         file.write_text(self.applied(source), encoding="utf-8")
         try:

@@ -195,7 +195,9 @@ class HighAvailability:
         rows = []
         for order, (name, rule) in enumerate(self.rules.items(), start=1):
             row = {"rule": name, **rule, "order": order, "digest": digest}
-            if name in wrong:
-                row["errors"] = {"resources": wrong[name]}
+            of_nodes = ha_rules.problems_of_nodes(rule, len(self._cluster.nodes))
+            told = {"resources": wrong.get(name), "nodes": of_nodes}
+            if any(told.values()):
+                row["errors"] = {key: texts for key, texts in told.items() if texts}
             rows.append(row)
         return rows

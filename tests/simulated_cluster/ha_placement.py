@@ -49,7 +49,7 @@ def _by_affinity(cluster: Cluster, sid: str, current: str, nodes: list[str]) -> 
     strict, listed = False, dict[str, int]()
     for rule in ha.rules.values():
         if rule["type"] == "node-affinity" and not rule.get("disable") and sid in ha_rules.resources_of(rule):
-            strict, listed = bool(rule.get("strict")), ha_rules.nodes_of(rule)
+            strict, listed = bool(rule.get("strict")), ha_rules.wanted_nodes(rule, cluster.nodes)
     group = ha.groups.get(str(resource.get("group")))
     if group is not None:
         strict, listed = bool(group.get("restricted")), ha_rules.nodes_of(group)
@@ -57,10 +57,11 @@ def _by_affinity(cluster: Cluster, sid: str, current: str, nodes: list[str]) -> 
     if not listed:
         return nodes
     left = [name for name in nodes if name in listed]
+    # A rule that is not strict allows all other nodes, with the lowest priority.
+    if not failback and current in (left if strict else nodes):
+        return [current]
     if not left:
         return [] if strict else nodes
-    if current in left and not failback:
-        return [current]
     best = max(listed[name] for name in left)
     return [name for name in left if listed[name] == best]
 

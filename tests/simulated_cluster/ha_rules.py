@@ -12,6 +12,8 @@ PRIORITIES = "resources are in node affinity rules with multiple priorities"
 MULTIPLE_RULES = "resources are in multiple node affinity rules"
 INEFFECTIVE = "rule is ineffective as there are less than two resources"
 MORE_THAN_NODES = "rule defines more resources than available nodes"
+ALL_NODES = "negative node affinity rule must not specify all cluster nodes"
+PRIORITIZED = "negative node affinity rule must not specify node priorities"
 RESTRICTED = "two or more resources are restricted to less nodes than available to the resources"
 
 
@@ -29,12 +31,32 @@ def nodes_of(rule: dict[str, Any]) -> dict[str, int]:
     return nodes
 
 
+def wanted_nodes(rule: dict[str, Any], cluster_nodes: Iterable[str]) -> dict[str, int]:
+    """The nodes of a node-affinity rule with their priorities; of a negative one, all nodes that it does not name."""
+    named = nodes_of(rule)
+    if rule.get("affinity") != "negative":
+        return named
+    return {name: 0 for name in cluster_nodes if name not in named}
+
+
+def _is_about_resources(rule: dict[str, Any], affinity: str) -> bool:
+    return rule["type"] == "resource-affinity" and rule.get("affinity") == affinity
+
+
+def problems_of_nodes(rule: dict[str, Any], node_count: int) -> list[str]:
+    """What is wrong with the nodes of an enabled rule."""
+    if rule["type"] != "node-affinity" or rule.get("affinity") != "negative" or rule.get("disable"):
+        return []
+    nodes = nodes_of(rule)
+    return [*([ALL_NODES] if len(nodes) >= node_count else []), *([PRIORITIZED] if any(nodes.values()) else [])]
+
+
 def problems(rules: dict[str, dict[str, Any]], node_count: int) -> dict[str, list[str]]:
     """Rule id to what is wrong with it among the enabled rules; rules without a problem are left out."""
     enabled = {name: rule for name, rule in rules.items() if not rule.get("disable")}
     by_node = {name: rule for name, rule in enabled.items() if rule["type"] == "node-affinity"}
-    apart = {name: rule for name, rule in enabled.items() if rule.get("affinity") == "negative"}
-    together = {name: rule for name, rule in enabled.items() if rule.get("affinity") == "positive"}
+    apart = {name: rule for name, rule in enabled.items() if _is_about_resources(rule, "negative")}
+    together = {name: rule for name, rule in enabled.items() if _is_about_resources(rule, "positive")}
     found: dict[str, list[str]] = {}
     for name, rule in by_node.items():
         for sid in resources_of(rule):
@@ -100,7 +122,7 @@ def blocking(rules: dict[str, dict[str, Any]], sid: str, located: dict[str, str]
     enemies: set[str] = set()
     for rule in rules.values():
         members = set(resources_of(rule))
-        if rule.get("affinity") == "negative" and not rule.get("disable") and group & members:
+        if _is_about_resources(rule, "negative") and not rule.get("disable") and group & members:
             enemies |= members
     enemies = _connected(enemies - group, _positive(rules)) - group
     return sorted(other for other in enemies if located.get(other) == target)
@@ -112,4 +134,4 @@ def bound_together(rules: dict[str, dict[str, Any]], sid: str) -> list[str]:
 
 
 def _positive(rules: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [rule for rule in rules.values() if rule.get("affinity") == "positive" and not rule.get("disable")]
+    return [rule for rule in rules.values() if _is_about_resources(rule, "positive") and not rule.get("disable")]

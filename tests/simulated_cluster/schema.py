@@ -74,12 +74,23 @@ class Schema(fakepve_schema.Schema):
         """The schema recorded for ``8.4`` or ``9.2``."""
         text = gzip.decompress((DATA / f"api-{version}.json.gz").read_bytes()).decode()
         # Perl prints its patterns with a prefix that Python does not know.
-        return cls(json.loads(text.replace("(?^:", "(?:")))
+        paths = json.loads(text.replace("(?^:", "(?:"))
+        for path, method in (("/cluster/ha/rules", "POST"), ("/cluster/ha/rules/{rule}", "PUT")):
+            _add_affinity(paths.get(path, {}).get(method, {}).get("parameters", {}))
+        return cls(paths)
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - each release is loaded once, for good
     def match(self, path: str) -> Any:
         """What a path is called in the schema. Clients poll the same paths again and again."""
         return super().match(path)
+
+
+def _add_affinity(parameters: dict[str, Any]) -> None:
+    """Node-affinity rules have an affinity since pve-ha-manager 5.2.5, which is newer than the recorded schema."""
+    for part in parameters.get("allOf", ()):
+        for variant in part.get("oneOf", ()):
+            if variant["instance-type"] == "node-affinity":
+                variant["properties"]["affinity"] = {"enum": ["positive", "negative"], "optional": 1, "type": "string"}
 
 
 class Validator:

@@ -25,16 +25,12 @@ from .waiting import until
 
 
 class Playbook:
-    """A running ansible-playbook with one task on localhost.
-
-    Attributes:
-        temporary: its folder for temporary files.
-    """
+    """A running ansible-playbook with one task on localhost, which keeps everything in its folder."""
 
     def __init__(self, folder: Path, task: Mapping[str, Any], env: Mapping[str, str], *, nohup: bool = False) -> None:
-        self._folder = folder
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir(parents=True)
+        self.folder = folder
+        self._temporary = folder / "tmp"
+        self._temporary.mkdir(parents=True)
         playbook = folder / "playbook.yml"
         play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"name": "task", **task}]}
         playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
@@ -43,7 +39,7 @@ class Playbook:
         self._process = subprocess.Popen(
             [*(["nohup"] if nohup else []), *command],
             cwd=folder,
-            env=environment(folder, {"TMPDIR": str(self.temporary), **env}),
+            env=environment(folder, {"TMPDIR": str(self._temporary), **env}),
             stdin=inside,
             stdout=inside,
             stderr=inside,
@@ -74,6 +70,10 @@ class Playbook:
         until(lambda: not self._left())
         return code
 
+    def files_left(self) -> list[str]:
+        """The temporary files that are left, without those of Ansible's own queues, which a signal leaves behind."""
+        return [path.name for path in self._temporary.iterdir() if not path.name.startswith("pymp-")]
+
     def end(self) -> None:
         """Kill what is left, and close the terminal."""
         for pid in self._left():
@@ -88,7 +88,7 @@ class Playbook:
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
-                if f"XDG_STATE_HOME={self._folder}/state".encode() in path.read_bytes():
+                if f"XDG_STATE_HOME={self.folder}/state".encode() in path.read_bytes():
                     found.append(int(path.parent.name))
         return found
 
@@ -113,9 +113,7 @@ ENDINGS: Mapping[str, Callable[[Playbook], None]] = {
 def playbook(ending: str, task: Mapping[str, Any], env: Mapping[str, str], execution: str) -> Iterator[Playbook]:
     """Run a task until the block ends, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="ending-") as folder:
-        running = Playbook(
-            Path(folder), task, {**env, "QEMU_SCHEDULER_EXECUTION": execution}, nohup=ending == GOES_ON
-        )
+        running = Playbook(Path(folder), task, {**env, "QEMU_SCHEDULER_EXECUTION": execution}, nohup=ending == GOES_ON)
         try:
             yield running
         finally:

@@ -193,7 +193,7 @@ class Referee:
                 frozenset(int(sid.partition(":")[2]) for sid in resources_of(rule)),
                 nodes_of(rule),
                 strict=bool(rule.get("strict")),
-                positive=rule.get("affinity") == "positive",
+                positive=rule.get("affinity", "positive") == "positive",
             )
             for name, rule in self._cluster.ha.rules.items()
         )

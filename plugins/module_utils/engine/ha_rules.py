@@ -44,6 +44,7 @@ def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
     others = {rule.name: rule for rule in rules if not rule.from_group}
     kind, known, unused = ("rule", others, groups) if intent.rule is not None else ("group", groups, others)
     if intent.joins in known:
+        require_known(known[intent.joins])
         return known[intent.joins]
     names = f"{', '.join(sorted(known)) or 'none'}{hint(known, intent.joins)}"
     text = f"ha.{kind}: unknown HA {kind} {intent.joins!r}; known {kind}s: {names}"
@@ -53,13 +54,21 @@ def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
     raise InvalidRequest(text)
 
 
+def require_known(rule: HARule) -> None:
+    """Raise InvalidRequest for a rule of which this version does not know everything."""
+    if rule.unknown and not rule.disabled:
+        kind = "group" if rule.from_group else "rule"
+        text = f"ha.{kind}: {rule.name!r} has {rule.unknown}, which this version of the collection does not know"
+        raise InvalidRequest(text)
+
+
 def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:
     """Return where the HA manager will run the VM. located maps VMIDs to their nodes. Disabled rules do not count.
 
     VMs that rules keep together share each other's rules. If they run on several nodes, the HA manager brings all of
     them to the node with the most of them; of equal nodes, to the first by name.
     """
-    active = [rule for rule in sorted(rules, key=lambda rule: rule.name) if not rule.disabled]
+    active = [rule for rule in sorted(rules, key=lambda rule: rule.name) if not (rule.disabled or rule.unknown)]
     group = kept_together(active, vmid)
     mine = [rule for rule in active if rule.vmids & group]
     by_nodes = [rule for rule in mine if rule.type == NODES]
@@ -104,7 +113,7 @@ def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> s
     touching = [other for other in others if other.type == NODES and other.vmids & rule.vmids]
     if len(rule.vmids) < 2:
         return "it would have one VM only, and is about two or more"
-    if any(len(set(other.nodes.values())) > 1 for other in touching):
+    if any(other.positive and len(set(other.nodes.values())) > 1 for other in touching):
         return "its VMs are in a node-affinity rule with several priorities, which excludes resource affinity"
     if rule.positive:
         return _positive_refusal(list(active.values()), others, rule, touching)
@@ -116,14 +125,27 @@ def _of_guests(rule: HARule) -> HARule:
     return replace(rule, vmids=frozenset(vmid for vmid in rule.vmids if vmid >= 0))
 
 
-def preferences(rule: HARule) -> Mapping[str, float]:
-    """How much the HA manager prefers each of the nodes of a node-affinity rule:
+def preferences(rule: HARule, nodes: Iterable[str]) -> Mapping[str, float]:
+    """How much the HA manager prefers each of the nodes by a node-affinity rule:
 
-    100 for the highest priority, evenly less for each lower one. Nodes outside of the rule get 0.
+    100 for the highest priority, evenly less for each lower one. Nodes on which the rule does not want its members get
+    0; all nodes that a negative rule does not name have the same priority.
     """
-    levels = sorted(set(rule.nodes.values()))
+    ranks = {node: rule.nodes.get(node, 0) for node in nodes if rule.wants(node)}
+    levels = sorted(set(ranks.values()) | (set(rule.nodes.values()) if rule.positive else set()))
     worth = {level: 100.0 * number / len(levels) for number, level in enumerate(levels, 1)}
-    return {node: worth[level] for node, level in rule.nodes.items()}
+    return {node: worth[level] for node, level in ranks.items()}
+
+
+def preferred(rule: HARule, available: Iterable[str]) -> frozenset[str]:
+    """The nodes on which the HA manager keeps a member of a node-affinity rule, out of the available ones: those with
+    the highest priority, or, unless the rule is strict, all others if it wants none of them.
+    """
+    available = list(available)
+    wanted = [node for node in available if rule.wants(node)]
+    highest = max((rule.nodes.get(node, 0) for node in wanted), default=0)
+    best = frozenset(node for node in wanted if rule.nodes.get(node, 0) == highest)
+    return best or (frozenset() if rule.strict else frozenset(available))
 
 
 def _node_rule_refusal(others: Sequence[HARule], vmid: int) -> str | None:
@@ -158,7 +180,10 @@ def _negative_refusal(
             return f"it shares two or more VMs with rule '{name}', which keeps them together"
     strict = [other for other in touching if other.strict]
     bound = rule.vmids & frozenset[int]().union(*(other.vmids for other in strict))
-    nodes = {node for other in strict for node in other.nodes}
-    if len(bound) >= 2 and len(nodes) < len(bound):
-        return f"{len(bound)} of its VMs are bound to {len(nodes)} node(s) by strict node-affinity rules"
+    nodes = {node for other in strict if other.positive for node in other.nodes}
+    # What a negative rule leaves is at least that many nodes, and they may be the others.
+    left = max((node_count - len(other.nodes) for other in strict if not other.positive), default=0)
+    count = max(len(nodes), left)
+    if len(bound) >= 2 and count < len(bound):
+        return f"{len(bound)} of its VMs are bound to {count} node(s) by strict node-affinity rules"
     return None

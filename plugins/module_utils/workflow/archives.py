@@ -26,7 +26,7 @@ from ..proxmox.options.kinds import NET, SMBIOS
 from ..proxmox.options.request import traits_of
 from .options.entries import Entry
 from .options.sources import Backup
-from .sources import check_drives, drives_from, sizes_from
+from .sources import check_options, drives_from, sizes_from
 
 _OWNER = re.compile(r"/vzdump-qemu-(\d{1,9})-|:backup/vm/(\d{1,9})/")
 _KINDS_WITH_IDENTITY = {"net": (NET, "macaddr"), "smbios": (SMBIOS, "uuid")}
@@ -58,7 +58,7 @@ class Archives:
             return entry
         backup = self._find(entry, entry.backup, snapshot)
         config = self._config(entry, backup)
-        check_drives(entry, config, f"a VM that is restored from {backup.volume}")
+        check_options(entry, config, f"a VM that is restored from {backup.volume}")
         if config.get(TEMPLATE) and entry.request.running:
             raise InvalidRequest(f"state: {backup.volume} holds a template, which cannot be {entry.state}")
         for node in snapshot.nodes:

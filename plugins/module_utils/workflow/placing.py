@@ -26,6 +26,7 @@ from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations
 from ..proxmox.inventory.freshness import SETTLING
+from ..proxmox.options.contradictions import check_new
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation
 from .access import Access, subjects_of
@@ -346,9 +347,7 @@ class Placer:
         requests: dict[Job, Request] = {}
         for job in placement.new:
             try:
-                cloned = job.entry.clone is not None
-                resolved = self._templates.resolve(job.entry, state) if cloned else job.entry.request
-                request = self._access.standing.on_request(resolved, state.snapshot.nodes)
+                request = self._access.standing.on_request(self._resolved(job.entry, state), state.snapshot.nodes)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request)
             except CollectionError as error:
@@ -356,6 +355,14 @@ class Placer:
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         return requests
+
+    def _resolved(self, entry: Entry, state: ClusterState) -> Request:
+        """The request, checked with what the VM is made from."""
+        if entry.clone is not None:
+            return self._templates.resolve(entry, state)
+        if entry.backup is None:
+            check_new(entry.request.options)
+        return entry.request
 
     def present(self, placement: Placement) -> Collection[Request]:
         """The run's requests for VMs that exist already."""

@@ -12,7 +12,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import cached_property, partial
 
-from ..errors import CollectionError, GuestVanished, Interrupted
+from ..errors import CollectionError, GuestVanished, InternalError, Interrupted
 from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
@@ -103,6 +103,7 @@ class Run:
         self._writes = not (check_mode or self._access.offline)
         try:
             self._go()
+            self._fail_unbound()
         except (KeyboardInterrupt, Interrupted):
             self.interrupted = True
             # Reservations that cannot be released expire when this process ends.
@@ -169,6 +170,13 @@ class Run:
             return False
         self.nodes = keep_before(self.nodes, placement.nodes)
         return not self._room_is_planned(due, placement)
+
+    def _fail_unbound(self) -> None:
+        """Fail the jobs that were decided, neither bound nor held back: they would be reported as created."""
+        unbound = [job for job in self.jobs if job.state is State.DECIDED and not job.held_back]
+        if self._writes and unbound:
+            labels = ", ".join(job.label for job in unbound)
+            self._fail(unbound, InternalError(f"{labels}: decided, but never created; please report this"))
 
     def _make_room(self, room: RoomMaker, due: Sequence[Job]) -> Sequence[Job]:
         """Move guests as planned. Returns the jobs that have to be scheduled again: none if a move failed."""

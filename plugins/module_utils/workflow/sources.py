@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import InvalidRequest
 from ..model import MIB
+from ..proxmox.options.contradictions import check_contradictions
 from ..proxmox.options.drive_changes import compare_drive
 from ..proxmox.options.drives import SIZE_EXPECTED, SMALL_VOLUME, Drive, is_cloudinit, is_drive
 from ..proxmox.options.request import drives_of, pluggable_vcpus
@@ -79,8 +80,11 @@ def drives_from(config: Config) -> SourceDrives:
     return SourceDrives(tuple(volumes), frozenset(cloudinit), tuple(media))
 
 
-def check_drives(entry: Entry, config: Config, made: str) -> None:
-    """Refuse drives whose slots hold other or larger ones. made is what the VM is called in messages."""
+def check_options(entry: Entry, config: Config, made: str) -> None:
+    """Refuse options that are impossible in a VM that is made from this config, and drives whose slots hold other or
+    larger ones. made is what the VM is called in messages.
+    """
+    check_contradictions(entry.request.options, config, f", for {entry.label}, {made}")
     for slot, drive in drives_of(entry.request.options).items():
         reasons = _obstacles(drive, config.get(slot))
         if reasons:

@@ -15,11 +15,12 @@ from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import GIB, CloneSource, Guest, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.freshness import read_config
+from ..proxmox.options.contradictions import check_new
 from ..proxmox.options.request import traits_of
 from ..proxmox.unfinished import unfinished
 from .options.entries import Entry
 from .options.sources import Clone
-from .sources import check_drives, drives_from, sizes_from
+from .sources import check_options, drives_from, sizes_from
 
 
 @dataclass(slots=True)
@@ -37,13 +38,15 @@ class Templates:
         """
         clone = entry.clone
         if clone is None:
+            if entry.backup is None:
+                check_new(entry.request.options)
             return entry.request
         sources = _sources(entry, clone, cluster)
         configs = [self._config(guest, clone.snapname) for guest in sources]
         _check_alike(entry, clone, sources, configs)
         for guest, config in zip(sources, configs, strict=True):
             _check_source(entry, clone, guest, config)
-            check_drives(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
+            check_options(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
         templates = tuple(_template(guest, config) for guest, config in zip(sources, configs, strict=True))
         return replace(
             entry.request,

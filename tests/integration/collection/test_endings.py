@@ -29,7 +29,7 @@ def creations(cluster: SimulatedCluster) -> int:
 
 def reserved(running: Playbook) -> list[int]:
     """The VMIDs in the ledger. Raises sqlite3.Error if somebody still holds the ledger, or a lease in it."""
-    ledger = running.temporary.parent / "state" / "qemu_scheduler" / "reservations.db"
+    ledger = running.folder / "state" / "qemu_scheduler" / "reservations.db"
     with contextlib.closing(sqlite3.connect(ledger, timeout=0)) as database, database:
         database.execute("BEGIN EXCLUSIVE")
         assert database.execute("SELECT holder FROM qemu_scheduler_leases").fetchall() == [(None,)]
@@ -44,9 +44,7 @@ def test_table__has_every_ending_that_is_tried() -> None:
 
 @pytest.mark.parametrize("execution", WAYS)
 @pytest.mark.parametrize("row", rows_of(PAGE), ids=lambda row: row[0])
-def test_ending__does_to_a_task_what_the_table_says(
-    cluster: SimulatedCluster, row: list[str], execution: str
-) -> None:
+def test_ending__does_to_a_task_what_the_table_says(cluster: SimulatedCluster, row: list[str], execution: str) -> None:
     name, outcome = row[0], row[1 + WAYS.index(execution)]
     task = {"qemu_scheduler.proxmox.qemu_schedule": FIVE}
     stops = outcome == STOPS
@@ -56,7 +54,7 @@ def test_ending__does_to_a_task_what_the_table_says(
         ENDINGS[name](running)
         running.wait()
         assert creations(cluster) == (1 if stops else len(NAMES))
-        assert list(running.temporary.iterdir()) == []
+        assert running.files_left() == []
         if stops and name != "`SIGKILL` to the worker":
             # Proxmox goes on with this one.
             assert reserved(running) == [103]

@@ -53,6 +53,12 @@ class Meddler(PreFilterPlugin):
             info.memory = 0
 """
 
+FORGETFUL_PLUGIN = """
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.run import Run
+
+Run._bind = lambda run, due: None
+"""
+
 
 def codes() -> set[str]:
     """The codes of all errors, wherever they are defined."""
@@ -117,6 +123,14 @@ class Stage:
         file = self.folder / "moody.py"
         file.write_text(BROKEN_PLUGIN, encoding="utf-8")
         return self.run(plugin_paths=[str(file)], plugin_config={"filters": {"Moody": {}}})
+
+    def internal_error(self) -> Result:
+        """A run that forgets to create its VMs does not report them as created."""
+        plugin = self.folder / "forgetful.py"
+        plugin.write_text(FORGETFUL_PLUGIN, encoding="utf-8")
+        result = self.run(plugin_paths=[str(plugin)])
+        assert (result["changed"], result["vms"][0]["actions"]) == (False, [])
+        return result
 
     def plan_unlawful(self) -> Result:
         file = self.folder / "meddler.py"
@@ -261,6 +275,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "TemplateNotFound": Stage.template_not_found,
     "ClusterUnreachable": Stage.cluster_unreachable,
     "ArchiveNotFound": Stage.archive_not_found,
+    "InternalError": Stage.internal_error,
     "PluginFailed": Stage.plugin_failed,
     "PlanUnlawful": Stage.plan_unlawful,
     "ConnectionFailed": Stage.connection_failed,

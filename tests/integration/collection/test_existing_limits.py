@@ -209,6 +209,10 @@ def test_disk__is_not_moved_to_a_storage_without_room(controller: Controller, cl
     assert "pve2 had storage 'local' without content type 'images'" in failed["msg"]
     failed = controller.fail("InvalidRequest", **asked, scsi={"scsi0": {"size": 16, "storage_class": "none"}})
     assert "scsi0: unknown storage_class 'none'" in failed["msg"]
+    # Without a size in the task, the disk moves with the size that it has.
+    cluster.set_guest(101, config={"scsi0": "shared:vm-101-disk-0,size=600G"})
+    failed = controller.fail("LimitExceeded", **asked, clone="debian-13", scsi={"scsi0": {"storage": "local-lvm"}})
+    assert "pve2 had too little space on storage 'local-lvm' (scsi0 needs 600 GiB" in failed["msg"]
     assert writes(cluster) == []
 
 

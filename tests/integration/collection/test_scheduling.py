@@ -119,6 +119,7 @@ def test_all_of_a_task__wait_for_the_last_one_unless_each_is_for_itself(
         cluster.advance(30)
         result = waiting.result()
         assert [vm["changed"] for vm in result["vms"]] == [True, True]
+        assert {"small", "large"} <= {guest["name"] for guest in cluster.state()["guests"].values()}
 
 
 def test_wait__ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_waited_for(

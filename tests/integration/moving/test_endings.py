@@ -33,6 +33,6 @@ def test_drain_that_nobody_waits_for__begins_no_further_move(
         ENDINGS[name](running)
         running.wait()
         assert len(moves(cluster)) == 1
-        assert list(running.temporary.iterdir()) == []
+        assert running.files_left() == []
     cluster.clear_faults()
     assert len(on(cluster, "pve1")) >= len(guests) - 1 > 1

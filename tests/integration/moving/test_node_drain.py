@@ -649,6 +649,19 @@ def test_active__brings_the_guests_of_the_node_back(cluster: SimulatedCluster, c
     assert not drain(controller, state="active")["changed"]
 
 
+def test_active__brings_back_whom_any_of_several_drains_has_moved(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    before = on(cluster, "pve1")
+    drain(controller)
+    cluster.add_guest(vmid=150, name="late", node="pve1", memory=512)
+    assert [move["vmid"] for move in drain(controller)["moves"]] == [150]
+
+    drain(controller, state="active")
+
+    assert on(cluster, "pve1") == before | {150}
+
+
 def test_active__moves_no_guest_away_again_that_is_back(cluster: SimulatedCluster, controller: Controller) -> None:
     drain(controller)
     cluster.fault(method="POST", path="/103/migrate$", status=500, message="not now", count=1)

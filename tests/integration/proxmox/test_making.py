@@ -227,6 +227,23 @@ def test_task_that_failed_behind_a_lost_answer__is_the_failure(cluster, session,
     assert 200 not in cluster.state()["guests"]
 
 
+def test_task_of_another_user_with_the_same_vmid__is_not_taken_for_ours(cluster, session, operator, binder):
+    cluster.fault(method="POST", path=CREATE, count=1, task_error="disk full")
+    cluster.fault(method="POST", path=CREATE, after=1, count=1, drop="before")
+
+    def let_the_other_begin() -> None:
+        if not theirs:
+            theirs.append(operator.post("/nodes/pve1/qemu", {"vmid": 200, "name": "web", "pool": "web"}))
+
+    theirs: list[str] = []
+    decided = decision()
+    result = binder.create(decided, params(decided), fence=let_the_other_begin)
+
+    assert result.vmid == 200
+    assert cluster.state()["guests"][200]["name"] == "web"
+    assert cluster.state()["guests"][200]["config"]["memory"] == "512"
+
+
 def test_guest_of_another__name_found_after_a_lost_answer_is_not_ours(cluster, binder, how):
     cluster.fault(method="POST", path=CREATE if how == "create" else CLONE, drop="before")
     cluster.add_guest(vmid=200, name="theirs", node="pve1")
@@ -529,6 +546,26 @@ def test_vm_that_others_made__is_not_removed_after_a_failed_create(cluster, bind
     fail_and_find(cluster, binder, **theirs)
 
     assert cluster.state()["guests"][200]["name"] == theirs["name"]
+
+
+def test_vm_that_others_made_anew__is_not_removed_after_a_failed_create(cluster, session, binder):
+    """Within one second, so that only the list of tasks tells it from ours."""
+    cluster.fault(method="POST", path=CREATE, task_error="went wrong", count=1)
+    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
+    with ThreadPoolExecutor() as thread:
+        failing = thread.submit(create, binder)
+        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
+            time.sleep(0.01)
+        cluster.advance(2)
+        session.post("/nodes/pve1/qemu", params(decision()))
+        while cluster.state()["guests"].get(200, {}).get("name") != "web":
+            time.sleep(0.01)
+        began = Upid.parse(logs[0].split("/")[4]).started
+        cluster.set_guest(200, config={"meta": f"creation-qemu=9.2.0,ctime={began}"})
+        with pytest.raises(TaskFailed, match="went wrong"):
+            failing.result()
+
+    assert cluster.state()["guests"][200]["name"] == "web"
 
 
 def test_create__root_removes_the_empty_vm_of_a_task_that_could_not_be_started_and_makes_it(cluster, root, poller):

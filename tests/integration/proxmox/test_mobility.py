@@ -192,7 +192,13 @@ def test_mobility__a_container_moves_only_when_it_may_be_restarted(
         assert read_mobility(session, running, [200], Permitted(restart=True))[200].how == "restart"
     finally:
         moving_cluster.set_guest(200, status="stopped")
-    assert read(201)[201].disks == (LocalDisk("rootfs", "fast", 16 * MIB, "rootdir"),)
+    rootfs = LocalDisk("rootfs", "fast", 16 * MIB, "rootdir")
+    assert read(201)[201].disks == (rootfs,)
+    # Proxmox copies what is not attached any more, too.
+    volumes = {"mp0": "fast:201/vm-201-disk-1.raw,mp=/srv,size=8M", "unused0": "fast:201/vm-201-disk-2.raw"}
+    with configured(moving_cluster, 201, volumes):
+        others = (LocalDisk("mp0", "fast", 8 * MIB, "rootdir"), LocalDisk("unused0", "fast", 0, "rootdir"))
+        assert sorted(read(201)[201].disks, key=lambda disk: disk.slot) == [others[0], rootfs, others[1]]
 
 
 def test_mobility__guests_under_ha_go_by_its_manager_with_their_partners(

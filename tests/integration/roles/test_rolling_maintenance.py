@@ -91,6 +91,19 @@ def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
     assert "<h1>Bring guests back to pve2</h1>" in (tmp_path / "pve2-active.html").read_text(encoding="utf-8")
 
 
+def test_flag__that_an_administrator_has_set_stays(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any]
+) -> None:
+    flag = {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}}
+    before = play([{"hosts": "localhost", "gather_facts": False, "tasks": [flag]}])
+    assert before.code == 0, before.output
+
+    run = play("rolling_maintenance", {**options, "rolling_maintenance_nodes": ["pve1"]})
+
+    assert run.code == 0, run.output
+    assert noout(cluster) == (1, ["noout"])
+
+
 def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_with_it(
     cluster: SimulatedCluster,
     play: Play,

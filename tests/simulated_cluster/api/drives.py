@@ -95,6 +95,8 @@ async def create_drives(cluster: Cluster, guest: Guest, values: dict[str, object
     try:
         for option in sorted((key for key in values if is_drive(key)), key=_allocation_order):
             drive = parse(str(values[option]))
+            if _is_cloudinit(drive):
+                _check_only_one(option, {**guest.config, **{k: v for k, v in guest.pending.items() if v}, **result})
             result[option] = await _create_drive(cluster, guest, option, drive, task, default_storage, made)
     except Killed:
         raise
@@ -103,6 +105,16 @@ async def create_drives(cluster: Cluster, guest: Guest, values: dict[str, object
             cluster.volumes.remove(volume)
         raise
     return result
+
+
+def _is_cloudinit(drive: dict[str, str]) -> bool:
+    return drive.get("file", "").endswith(("cloudinit", "cloudinit.qcow2"))
+
+
+def _check_only_one(option: str, there: dict[str, object]) -> None:
+    for key, value in sorted(there.items()):
+        if key != option and is_drive(key) and _is_cloudinit(parse(str(value))):
+            raise TaskError(f"{option} - cloud-init drive is already attached at '{key}'")
 
 
 def _allocation_order(option: str) -> tuple[int, str]:

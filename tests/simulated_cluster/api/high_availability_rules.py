@@ -108,6 +108,9 @@ def _check_members(call: Call, entry: dict[str, Any], what: str) -> None:
 def _accept(call: Call, name: str, entry: dict[str, Any], what: str) -> None:
     ha = call.cluster.ha
     wrong = ha_rules.problems({**ha.rules, name: entry}, len(call.cluster.nodes)).get(name)
+    of_nodes = ha_rules.problems_of_nodes(entry, len(call.cluster.nodes))
+    if of_nodes:
+        raise die(f"{what}: 400 Rule '{name}' is invalid.\nnodes: {', '.join(of_nodes)}")
     if wrong:
         raise die(f"{what}: 400 Rule '{name}' is invalid.\nresources: {', '.join(wrong)}")
     ha.rules[name] = entry

@@ -96,6 +96,7 @@ async def _apply(
     for option in deletes:
         if is_drive(option) and guest.config.get("protection") and option in guest.config:
             raise die(f"can't remove drive '{option}' - protection mode enabled")
+    _check_balloon(guest, options)
     cluster.touch(guest)
     for option in reverts:
         guest.pending.pop(option, None)
@@ -112,6 +113,14 @@ async def _apply(
         _set(cluster, guest, option, value)
     _append_media(cluster, guest, before, options)
     cluster.touch(guest)
+
+
+def _check_balloon(guest: Guest, options: dict[str, Any]) -> None:
+    if options.get("memory") or "balloon" in options:
+        there = {**guest.config, **{key: value for key, value in guest.pending.items() if value}}
+        memory = str(options.get("memory") or there.get("memory") or 512).removeprefix("current=")
+        if int(options.get("balloon", there.get("balloon")) or 0) > int(memory):
+            raise die("balloon value too large (must be smaller than assigned memory)")
 
 
 def _check_boot_order(guest: Guest, options: dict[str, Any]) -> None:

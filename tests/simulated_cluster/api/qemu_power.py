@@ -76,6 +76,8 @@ def _check_config(cluster: Cluster, guest: Guest, task: Task) -> None:
     cpus = int(guest.config.get("sockets", 1)) * int(guest.config.get("cores", 1))
     if cpus > node.cores:
         raise TaskError(f"MAX {node.cores} vcpus allowed per VM on this node")
+    if int(guest.config.get("vcpus", cpus)) > cpus:
+        raise TaskError("start failed: QEMU exited with code 1")
     for key, value in guest.config.items():
         match = re.fullmatch(r"(hostpci|usb)\d+", key)
         if match:

@@ -251,6 +251,14 @@ BROKEN = {
         cluster(ha_rules=(HARule("west", "node-affinity", nodes={"pve1": 1}, strict=True),)),
         on("pve2", ha=HAIntent(rule="west")), breaks="not on a node of HA rule west",
     ),
+    "a strict HA rule about nodes to avoid": case(
+        cluster(ha_rules=(HARule("west", "node-affinity", nodes={"pve2": 0}, strict=True, positive=False),)),
+        on("pve2", ha=HAIntent(rule="west")), breaks="not on a node of HA rule west",
+    ),
+    "an HA rule with unknown words": case(
+        cluster(ha_rules=(HARule("west", "node-affinity", nodes={"pve2": 0}, unknown="the key 'moon'"),)),
+        on("pve2", ha=HAIntent(rule="west")), breaks="HA rule west has the key 'moon'",
+    ),
     "a positive HA rule": case(
         cluster(guest(100, "pve1"), ha_rules=(HARule("pair", "resource-affinity", frozenset({100})),)),
         on("pve2", ha=HAIntent(rule="pair")), breaks="not with the VMs of HA rule pair",

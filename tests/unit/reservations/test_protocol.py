@@ -1,12 +1,14 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The protocol of the ledger gives no place and no name twice, whatever is paused, crashes or expires."""
+"""The protocol of the ledger gives no place and no name twice, and no write reaches another guest than the one that was
+meant, whatever is paused, crashes, expires or changes hands.
+"""
 
 from __future__ import annotations
 
 import pytest
-from model import moves
+from model import identity, moves
 from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Cycle, Ledger
@@ -81,3 +83,37 @@ def test_protocol_of_moves__names_its_steps_as_the_code_does(found_of_moves: Exp
     assert named == {"reservations", "reserve", "mark_binding", "settle"}
     for step in named:
         assert any(hasattr(kind, step) for kind in (Cycle, Ledger, Fence, MoveGate))
+
+
+@pytest.fixture(scope="module")
+def found_of_identity() -> Explored[identity.State]:
+    return identity.explore()
+
+
+def test_protocol_of_identity__reaches_no_other_guest_and_gets_on(found_of_identity: Explored[identity.State]) -> None:
+    assert found_of_identity.history == []
+    assert len(found_of_identity.states) > 1_000
+    assert [state for state in found_of_identity.ends if not identity.is_at_rest(state)] == []
+    undisturbed = [
+        state
+        for state in found_of_identity.states
+        if state.there and not state.birth and "dead" not in state.conditions and identity.is_at_rest(state)
+    ]
+    assert {tuple(run.reached for run in state.runs) for state in undisturbed} >= {((0, 0), (0, 0), (0, 0))}
+
+
+@pytest.mark.parametrize("missing", sorted(identity.PROTECTIONS))
+def test_protocol_of_identity__breaks_without_any_of_its_protections(missing: str) -> None:
+    history = identity.explore(identity.PROTECTIONS - {missing}).history
+    assert "the guest is removed" in history
+    assert history[-1] == "a write reaches another guest"
+
+
+def test_protocol_of_identity__breaks_without_a_digest_between_the_proof_and_the_change() -> None:
+    history = identity.explore(identity.PROTECTIONS - {identity.DIGEST}).history
+    removed = history.index("the guest is removed")
+    assert history.index("run 0: prove") < removed < history.index("run 0: update")
+
+
+def test_protocol_of_identity__takes_another_guest_of_the_same_name_for_it_without_its_birth() -> None:
+    assert "the VMID is used again for app" in identity.explore(identity.PROTECTIONS - {identity.BIRTH}).history

@@ -16,7 +16,7 @@ ALL = mutants()
 
 @pytest.mark.parametrize("mutant", ALL, ids=[mutant.breaks for mutant in ALL])
 def test_mutant__fits_the_code_and_names_tests_that_exist(mutant: Mutant) -> None:
-    source = (CHECKOUT / UTILS / mutant.file).read_text(encoding="utf-8")
+    source = (CHECKOUT / mutant.path).read_text(encoding="utf-8")
     assert mutant.applied(source) != source
     assert mutant.tests
     for test in mutant.tests:

@@ -20,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.creations import BeingCreated
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.limits import sizes_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.plan import ExistingPlan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
@@ -279,3 +280,11 @@ def test_apply_pending__reboots_a_running_vm(status: str, options: dict[str, Any
 def test_apply_pending__foresees_which_updates_may_wait(options: dict[str, Any], actions: list[str]) -> None:
     found = plan(entry(update=True, apply_pending="reboot", **options))
     assert found.actions == actions
+
+
+@pytest.mark.parametrize(
+    ("config", "cores"),
+    [({}, 1), ({"cores": 4, "sockets": 2}, 8), ({"cores": 4, "sockets": 2, "vcpus": 3}, 3), ({"vcpus": "x"}, 1)],
+)
+def test_config__says_how_many_vcpus_count(config: dict[str, Any], cores: int) -> None:
+    assert sizes_of({**config, "memory": "512"}) == (float(cores), 512 * 1024**2)

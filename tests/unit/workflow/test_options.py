@@ -16,7 +16,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.placement 
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vms import ModuleDocFragment as VMs
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import number_text
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
     one_vm_argument_spec,
@@ -30,6 +32,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 )
 
 ENTRY = one_vm_argument_spec()
+MOVING = {
+    "offline": "never", "containers": "stay", "local_disks": True, "tag_rules": True, "timeout": 60,
+    "on_failure": "stop", "search_time": 1.0,
+}  # fmt: skip
 SPEC = vms_argument_spec()
 TOP = {**yaml.safe_load(Identity.DOCUMENTATION)["options"], **yaml.safe_load(Placement.DOCUMENTATION)["options"]}
 
@@ -85,3 +91,8 @@ def test_search_time__must_be_a_positive_number(seconds: float) -> None:
 
 def test_search_time__is_by_default_what_the_planner_takes() -> None:
     assert search_steps({"search_time": search_argument_spec()["search_time"]["default"]}) == Bounds().steps
+
+
+@pytest.mark.parametrize(("gib", "most"), [(None, None), (1.0, GIB), (0.5, GIB // 2)])
+def test_max_transfer__is_in_gib(gib: float | None, most: int | None) -> None:
+    assert MoveOptions.of({**MOVING, "max_transfer": gib}).bounds.max_bytes == most

@@ -12,6 +12,7 @@ import pytest
 from support.ledgers import reservation
 from support.small_cluster import guest, node
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.counting import count_reservations
@@ -19,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     CREATED_BY_OTHERS,
     MOVED_BY_OTHERS,
     busy_guests,
+    coming_to,
 )
 
 NODES = (node("pve1"), node("pve2"))
@@ -34,7 +36,8 @@ def busy(shown: Guest, held: Collection[Reservation] = (), migrations: Collectio
 
 
 def move(**values: t.Any) -> Reservation:
-    return reservation(101, "move:101", **{"node": "pve2", "source": "pve1", "holder": HERE, **values})
+    vmid = values.pop("vmid", 101)
+    return reservation(vmid, f"move:{vmid}", **{"node": "pve2", "source": "pve1", "holder": HERE, **values})
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,26 @@ def test_guest_whose_move_is_reserved__is_being_moved_until_it_has_arrived(
 def test_guest_that_a_living_process_creates__is_being_created() -> None:
     made = guest(101, "pve1", name="web", lock="create")
     assert busy(made, [reservation(101, "web", phase="binding", holder=HERE)]) == CREATED_BY_OTHERS
+
+
+@pytest.mark.parametrize(
+    ("held", "coming"),
+    [
+        ({"node": "pve2"}, {101}),
+        ({"node": "pve1"}, set()),
+        ({"node": "pve2", "source": ""}, set()),
+        ({"node": "pve2", "vmid": 999}, set()),
+    ],
+)
+def test_guest__is_coming_to_a_node_while_its_move_there_is_reserved(
+    held: dict[str, t.Any], coming: set[int]
+) -> None:
+    state = ClusterState(Snapshot(nodes=NODES, guests=(guest(101, "pve1"),)))
+    there = move(**{"vmid": 101, **held})
+    assert coming_to({"pve2"}, state, [there]) == coming
+    assert coming_to({"pve1"}, state, [there]) == set()
+
+
+def test_guest_that_has_arrived__is_not_coming() -> None:
+    state = ClusterState(Snapshot(nodes=NODES, guests=(guest(101, "pve2"),)))
+    assert coming_to({"pve2"}, state, [move()]) == set()

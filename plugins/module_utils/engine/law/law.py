@@ -353,9 +353,12 @@ def ha_rules(cluster: Cluster, case: Case) -> Iterator[str]:
         together = larger
     kept, here = together - {vmid}, cluster.on[case.node.name]
     for rule in own:
-        if rule.type == "node-affinity":
+        if rule.unknown:
+            yield f"HA rule {rule.name} has {rule.unknown}, which is unknown"
+        elif rule.type == "node-affinity":
             only = sum(each.type == rule.type for each in own) == 1
-            if only and rule.strict and case.node.name not in rule.nodes:
+            # A negative rule names the nodes to avoid.
+            if only and rule.strict and (case.node.name in rule.nodes) is not rule.positive:
                 yield f"it is not on a node of HA rule {rule.name}"
         elif rule.positive:
             if kept & cluster.vmids and not kept & here:

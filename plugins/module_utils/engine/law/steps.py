@@ -39,12 +39,29 @@ def broken_step(
             return [f"guest {vmid} is not there" for vmid in gone]
         if there[step.vmid].node != step.source:
             return [f"guest {step.vmid} is on {there[step.vmid].node}, not on {step.source}"]
+        undone = [text for vmid in step.vmids for text in _brought_back(there[vmid], step.target, state)]
+        if undone:
+            return undone
         decided = [_moved(there[vmid], step.target, state, in_force) for vmid in sorted({*step.vmids})]
     moving = {decision.vmid for decision, _in_force in decided}
     if any(guest.vmid in moving for guest in copies):
         return [f"guest {min(moving)} is under way already"]
     others = tuple(guest for guest in (*state.guests, *copies) if guest.vmid not in moving)
     return broken(replace(state, guests=others), decided)
+
+
+def _brought_back(guest: Guest, target: str, state: Snapshot) -> list[str]:
+    """Whether the HA manager brings a guest back from the target: it keeps those that run on the nodes that their
+    node-affinity rule ranks highest, of those that are available, unless failback is off.
+    """
+    available = [node.name for node in state.nodes if node.online and not node.maintenance]
+    for rule in state.ha_rules if guest.running and guest.ha_managed and guest.ha_state != "ignored" else ():
+        if rule.type != "node-affinity" or rule.disabled or guest.vmid not in rule.vmids - rule.no_failback:
+            continue
+        ranks = {node: rule.nodes.get(node, 0) for node in available if (node in rule.nodes) is rule.positive}
+        if ranks and ranks.get(target, min(ranks.values()) - 1) < max(ranks.values()):
+            return [f"the HA manager would bring guest {guest.vmid} back because of HA rule {rule.name}"]
+    return []
 
 
 def _arriving(step: Move | Creation, state: Snapshot) -> list[Guest]:

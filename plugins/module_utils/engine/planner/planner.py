@@ -238,7 +238,8 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
     )
     if not told:
         return "there is no other node", "drain fewer nodes at once" if len(board.nodes) > 1 else "stop it"
-    return f"no node takes it: {told}", cures.most_common(1)[0][0] if cures else CURES[Category.RULE]
+    particular = next((part.mobility.cure for part in item.parts if part.mobility.cure), "")
+    return f"no node takes it: {told}", particular or (cures.most_common(1)[0][0] if cures else CURES[Category.RULE])
 
 
 def _is_open(node: Node) -> bool:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...errors import ApiError
 from ...model import HARule, Node
 from ..api.failures import NotImplementedHere, NotRecorded
 from ..api.reader import Reader
+from ..contract import AFFINITIES, CRS, CRS_MODES, GROUP, REQUESTED_STATES, RESOURCE, RULES, unknown_in
 from .rows import Row, read_rows
 
 _ALONE = {"resources": ["rule is ineffective as there are less than two resources"]}
@@ -31,6 +32,52 @@ def read_ha_rules(reader: Reader) -> tuple[HARule, ...]:
     if all(rule.name.startswith("ha-group-") for rule in rules):
         return _read_groups(reader) or rules
     return rules
+
+
+def with_resources(reader: Reader, rules: Sequence[HARule]) -> tuple[tuple[HARule, ...], dict[int, str]]:
+    """Return the rules with the members that stay on a node which the HA manager prefers less, and what this version
+    does not know of HA resources, by VMID. One call.
+
+    Before Proxmox VE 9, groups decide where members stay, not resources.
+    """
+    rows: list[Row] = reader.get("/cluster/ha/resources")
+    staying = _vmids(row["sid"] for row in rows if not int(row.get("failback", 1)))
+    unknown = {vmid: text for row in rows if (text := _unknown_in_resource(row)) for vmid in _vmids([row["sid"]])}
+    return tuple(
+        rule if rule.from_group else replace(rule, no_failback=rule.vmids & staying) for rule in rules
+    ), unknown
+
+
+def depend_on_failback(rules: Iterable[HARule]) -> bool:
+    """Return whether some rule prefers some of the nodes on which its members may be."""
+    active = (rule for rule in rules if rule.type == "node-affinity" and not (rule.disabled or rule.from_group))
+    return any(not rule.strict or len(set(rule.nodes.values())) > 1 for rule in active)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceScheduling:
+    """What the datacenter's option crs says.
+
+    Attributes:
+        auto_rebalance: whether the HA manager moves guests by itself to balance the nodes.
+        unknown: what this version does not know of it, as a noun.
+    """
+
+    auto_rebalance: bool = False
+    unknown: str = ""
+
+
+def read_crs(reader: Reader) -> ResourceScheduling:
+    """Read how the HA manager chooses nodes, in one call. Nothing is known of it without Sys.Audit on C(/)."""
+    try:
+        setting = reader.get("/cluster/options").get("crs")
+    except (ApiError, NotRecorded):
+        return ResourceScheduling()
+    if not isinstance(setting, Mapping):
+        return ResourceScheduling(unknown=f"the value {setting!r}" if setting else "")
+    mode = str(setting.get("ha", "basic"))
+    unknown = unknown_in(setting, CRS) or ("" if mode in CRS_MODES else f"the mode {mode!r}")
+    return ResourceScheduling(bool(int(setting.get("ha-auto-rebalance") or 0)), unknown)
 
 
 def with_maintenance(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -62,14 +109,20 @@ def _read_groups(reader: Reader) -> tuple[HARule, ...]:
     if not groups:
         return ()
     resources: list[Row] = reader.get("/cluster/ha/resources")
+    members = {
+        group["group"]: _vmids(row["sid"] for row in resources if row.get("group") == group["group"])
+        for group in groups
+    }
     return tuple(
         HARule(
             name=group["group"],
             type="node-affinity",
-            vmids=_vmids(row["sid"] for row in resources if row.get("group") == group["group"]),
+            vmids=members[group["group"]],
             nodes=_nodes(group),
             strict=bool(group.get("restricted")),
             from_group=True,
+            unknown=unknown_in(group, GROUP),
+            no_failback=members[group["group"]] if int(group.get("nofailback") or 0) else frozenset(),
         )
         for group in groups
     )
@@ -85,7 +138,20 @@ def _rule(row: Row) -> HARule:
         positive=row.get("affinity", "positive") == "positive",
         # The HA manager ignores a rule with errors. This one ends when a second guest joins.
         disabled=bool(row.get("disable") or row.get("errors") not in (None, {}, _ALONE)),
+        unknown=_unknown_in_rule(row),
     )
+
+
+def _unknown_in_rule(row: Row) -> str:
+    kind, affinity = str(row["type"]), row.get("affinity", "positive")
+    if kind not in RULES:
+        return f"the type {kind!r}"
+    return f"the affinity {affinity!r}" if affinity not in AFFINITIES else unknown_in(row, RULES[kind])
+
+
+def _unknown_in_resource(row: Row) -> str:
+    state = row.get("state", "started")
+    return unknown_in(row, RESOURCE) or ("" if state in REQUESTED_STATES else f"the requested state {state!r}")
 
 
 def _vmids(resources: Iterable[str]) -> frozenset[int]:

@@ -48,6 +48,8 @@ class Needs:
     pressure: the nodes' pressure stall information for CPU, memory and disk (one call per node).
     maintenance: nodes that have just gone into maintenance (one call, on clusters that use HA).
     ha_rules: the HA manager's rules or groups (one to three calls).
+    ha_resources: what is set for single HA resources (one call); C(where it matters): only if a rule depends on it,
+        and then with the nodes that have just gone into maintenance (one more call).
     volumes: where these volumes are, and their sizes (see read_volumes for the calls).
     new_bytes: how many bytes the disks of new VMs may take; used to read what is available on storages near their limit
         (see with_available for the calls).
@@ -61,6 +63,7 @@ class Needs:
     pressure: bool = False
     maintenance: bool = False
     ha_rules: bool = False
+    ha_resources: t.Literal[False, "where it matters", True] = False
     volumes: frozenset[str] = frozenset()
     new_bytes: int = 0
     devices: DeviceNeeds | None = None
@@ -96,9 +99,15 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     if needs.new_bytes:
         snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
     if needs.ha_rules:
-        from .ha import read_ha_rules
+        from .ha import depend_on_failback, read_ha_rules, with_maintenance, with_resources
 
-        snapshot = replace(snapshot, ha_rules=read_ha_rules(reader))
+        rules, unknown = read_ha_rules(reader), dict[int, str]()
+        if needs.ha_resources is True:
+            rules, unknown = with_resources(reader, rules)
+        elif needs.ha_resources and depend_on_failback(rules):
+            rules, unknown = with_resources(reader, rules)
+            snapshot = replace(snapshot, nodes=with_maintenance(reader, snapshot.nodes))
+        snapshot = replace(snapshot, ha_rules=rules, unknown_of_ha=unknown)
     if needs.volumes:
         from .volumes import read_volumes
 

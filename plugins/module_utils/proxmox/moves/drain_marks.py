@@ -6,29 +6,40 @@
 Proxmox has no such mark except HA maintenance, which its API cannot set. A pool is persistent, belongs to the whole
 cluster, is visible in the GUI and in the list that every placement reads anyway, and needs no privilege but
 Pool.Allocate on its own path. Its comment lists the guests that return when the node is active again.
+
+A user who may change the pool may change the comment. It is a hint: a guest returns only if it is the one that was
+there, by what its config shows of its creation.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from ...errors import ApiError
+from ...model import Identity
 from ..api.session import Session
 from ..inventory.rows import mark_of
 
 _COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
-_GUESTS = re.compile(r"guests that come back: ([\d, ]*)$")
+_GUESTS = re.compile(r"guests that come back: ([\da-f,=. -]*)$")
+_GUEST = re.compile(r"(\d{1,9})(?:=((?:[\da-f]{8}|-)\.[\da-f]{8}))?(?:, |$)")
+_DIGITS = 8
 
 
 class DrainMarks:
-    """Reads and writes the marks of nodes. Raises what the API answers: PermissionDenied without Pool.Allocate."""
+    """Reads and writes the marks of nodes. Raises what the API answers: PermissionDenied without Pool.Allocate.
+
+    Guests are mappings from VMIDs to fingerprints. A fingerprint is empty in a mark of an earlier version.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def guests(self, node: str) -> frozenset[int] | None:
-        """Return the VMIDs of the guests that return to a marked node; None for a node without a mark."""
+    def guests(self, node: str) -> dict[int, str] | None:
+        """Return the guests that return to a marked node; None for a node without a mark."""
         try:
             pool = self._session.get(f"/pools/{mark_of(node)}")
         except ApiError as error:
@@ -36,27 +47,32 @@ class DrainMarks:
                 raise
             return None
         match = _GUESTS.search(str(pool.get("comment") or ""))
-        return frozenset(map(int, re.findall(r"\d{1,9}", match[1]))) if match else frozenset()
+        return {int(vmid): mark for vmid, mark in _GUEST.findall(match[1])} if match else {}
 
-    def set(self, node: str, guests: Collection[int], *, marked: bool) -> bool:
+    def set(self, node: str, guests: Mapping[int, Identity], *, marked: bool) -> bool:
         """Mark a node and add guests to those that return to it. Returns whether the mark changed.
 
         marked: whether it had a mark when the cluster was read.
         """
+        new = {vmid: fingerprint(identity) for vmid, identity in guests.items()}
         before = self.guests(node) if marked else None
         if before is None:
             try:
-                self._session.post("/pools", poolid=mark_of(node), comment=_comment(node, guests))
+                self._session.post("/pools", poolid=mark_of(node), comment=_comment(node, new))
                 return True
             except ApiError as error:
                 if "already exists" not in error.message:
                     raise
             # Another controller has just marked it.
-            before = self.guests(node) or frozenset()
-        kept = before.union(guests)
-        if kept != before:
-            self._session.put(f"/pools/{mark_of(node)}", comment=_comment(node, kept))
-        return kept != before
+            before = self.guests(node) or {}
+        known = {vmid: mark for vmid, mark in before.items() if vmid in guests and recognizes(mark, guests[vmid])}
+        return self.keep(node, {**before, **new, **known}, before)
+
+    def keep(self, node: str, guests: Mapping[int, str], before: Mapping[int, str]) -> bool:
+        """Write which guests return to a marked node, if that changes. Returns whether it did."""
+        if guests != before:
+            self._session.put(f"/pools/{mark_of(node)}", comment=_comment(node, guests))
+        return guests != before
 
     def clear(self, node: str) -> None:
         """Remove a node's mark. A node without one is not an error."""
@@ -67,5 +83,26 @@ class DrainMarks:
                 raise
 
 
-def _comment(node: str, guests: Collection[int]) -> str:
-    return _COMMENT.format(node, ", ".join(map(str, sorted(guests))))
+def fingerprint(identity: Identity) -> str:
+    """Return a short text by which a guest is recognized later: its generation, and what it was born as.
+
+    The first part is a dash for a guest without vmgenid. The second one is that of the name and the kind alone where
+    nothing shows the creation of the guest, as with containers.
+    """
+    generation = "-" if identity.vmgenid is None else _digest(identity.vmgenid)
+    return f"{generation}.{_digest(identity.kind, identity.ctime, identity.uuid, identity.name)}"
+
+
+def recognizes(mark: str, identity: Identity) -> bool:
+    """Whether a fingerprint is that of a guest, which may have been renamed or rolled back since."""
+    before, now = mark.split("."), fingerprint(identity).split(".")
+    return len(before) == len(now) and any(one == other != "-" for one, other in zip(before, now, strict=True))
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_DIGITS]
+
+
+def _comment(node: str, guests: Mapping[int, str]) -> str:
+    listed = (f"{vmid}={mark}" if mark else str(vmid) for vmid, mark in sorted(guests.items()))
+    return _COMMENT.format(node, ", ".join(listed))

@@ -18,7 +18,8 @@ from ..api.reader import Reader, in_parallel
 from ..identity import identity_of
 from ..inventory.rows import Row, read_rows
 from ..outcomes import is_missing, lock_named
-from .mobility_rules import Permitted, Surroundings, container_mobility, offline, storage_of, stuck, vm_mobility
+from .mobility_ha import Surroundings
+from .mobility_rules import Permitted, container_mobility, offline, storage_of, stuck, vm_mobility
 
 Answer = Mapping[str, t.Any]
 
@@ -52,7 +53,7 @@ def read_mobility(
         try:
             check, config = _inspected(reader, guest)
             if guest.kind == "lxc":
-                mobility = container_mobility(guest, config, surroundings, permitted)
+                mobility = container_mobility(guest, check, config, surroundings, permitted)
             else:
                 check = contents.with_sizes(guest, check)
                 linked = contents.linked(guest, check) if guest.template else frozenset()

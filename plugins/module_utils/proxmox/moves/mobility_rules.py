@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ...engine.ha_rules import NODES, kept_together
-from ...engine.plugins.ha_rules import NOT_A_NODE_OF
 from ...engine.standing_rules import ignored
 from ...engine.texts import listed
-from ...model import Guest, HARule, Snapshot
-from ...plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
+from ...model import Guest
+from ...plans import API, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
+from ..contract import CHECK, LOCAL_DISK, NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
+from .mobility_ha import UPDATE, Cause, Surroundings, against_ha, cure_of_ha, kept_by_ha, together_with, via_of
 
 _VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
 _LINKED_CLONE = re.compile(r":(?:\d+/)?base-\d+-disk-[^/]+/")
@@ -25,14 +25,6 @@ _SIZE = re.compile(r",size=([^,]+)")
 _BRIDGE = re.compile(r"(?:^|,)bridge=([^,]+)")
 _MOVES_SNAPSHOTS = frozenset({"zfspool", "btrfs"})
 """Types of storages whose volumes keep their snapshots when they are copied; so do qcow2 images everywhere."""
-
-STATES_OF_HA: Mapping[str, tuple[str, str]] = {
-    "error": ("its HA resource is in state error", "correct the cause, then request the HA state disabled and started"),
-    "fence": ("the HA manager is fencing its node", "wait until HA has recovered it"),
-    "recovery": ("the HA manager is recovering it", "wait until HA has recovered it"),
-    "freeze": ("HA is disarmed, so that the HA manager does not move it", "arm HA again"),
-}
-"""States in which the HA manager does not move a resource, each with the reason and the cure."""
 
 _NOT_WHILE_RUNNING: Mapping[str, str] = {
     "amd-sev": "encrypted memory (amd-sev)",
@@ -42,7 +34,6 @@ _NOT_WHILE_RUNNING: Mapping[str, str] = {
 }
 """What Proxmox names among the devices of a node while a VM runs, each with its description."""
 
-Cause = tuple[str, str]
 Refusals = Iterable[tuple[str, str]]
 
 
@@ -63,38 +54,6 @@ class Permitted:
     tag_rules: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the mobility of a guest depends on besides the guest itself.
-
-    Attributes:
-        nodes: the bridges of each node by name; None where they are unknown.
-        offline: the nodes that are offline.
-        types: the types of storages by name.
-        shared: the names of shared storages.
-        rules: the active HA rules.
-        replicated: the target nodes of replication jobs by VMID.
-    """
-
-    nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
-    offline: frozenset[str] = frozenset()
-    types: Mapping[str, str] = field(default_factory=dict)
-    shared: frozenset[str] = frozenset()
-    rules: tuple[HARule, ...] = ()
-    replicated: Mapping[int, frozenset[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, replicated: Mapping[int, frozenset[str]]) -> Surroundings:
-        return cls(
-            nodes={node.name: node.bridges for node in snapshot.nodes},
-            offline=frozenset(node.name for node in snapshot.nodes if not node.online),
-            types={storage.name: storage.type for storage in snapshot.storages},
-            shared=frozenset(storage.name for storage in snapshot.storages if storage.shared),
-            rules=tuple(rule for rule in snapshot.ha_rules if not rule.disabled),
-            replicated=replicated,
-        )
-
-
 def stuck(why: str, cure: str) -> Mobility:
     """Return the mobility of a guest that cannot be moved."""
     return Mobility(stuck=(why, cure))
@@ -113,11 +72,12 @@ def vm_mobility(
     check is the answer of C(GET .../migrate); linked are the VM's volumes from which others are cloned.
     """
     running = bool(check.get("running"))
-    via = _via(guest)
+    via = via_of(guest)
     disks = tuple(_local_disks(check, config))
     why = (
         _kept_by_tag(guest, permitted)
-        or _ha_state(guest)
+        or kept_by_ha(guest, around)
+        or _unknown_in_check(check, guest.kind)
         or _devices(check, running)
         or _volumes(check, around, running, linked)
         or _not_permitted(running, disks, permitted)
@@ -126,7 +86,7 @@ def vm_mobility(
         return stuck(*why)
     mapped = {disk.storage for disk in disks} if via == API else set()
     refusals = (
-        _refused(check, mapped),
+        _refused(check, mapped, guest, around),
         _without_bridges(config, guest, around),
         _not_replicated(guest, around) if running and via == API else (),
     )
@@ -134,13 +94,18 @@ def vm_mobility(
 
 
 def container_mobility(
-    guest: Guest, config: Mapping[str, t.Any], around: Surroundings, permitted: Permitted
+    guest: Guest,
+    check: Mapping[str, t.Any],
+    config: Mapping[str, t.Any],
+    around: Surroundings,
+    permitted: Permitted,
 ) -> Mobility:
-    """Return how a container can be moved. Proxmox itself checks little of this."""
+    """Return how a container can be moved. Proxmox itself checks little of this, and before 9 nothing."""
     running, disks = guest.running, tuple(_disks_of_container(config, around))
     why = (
         _kept_by_tag(guest, permitted)
-        or _ha_state(guest)
+        or kept_by_ha(guest, around)
+        or _unknown_in_check(check, guest.kind)
         or _bind_mounts(config)
         or _container_snapshots(config, disks, around)
         or _restart(running, permitted)
@@ -148,8 +113,8 @@ def container_mobility(
     )
     if why is not None:
         return stuck(*why)
-    bridges = _without_bridges(config, guest, around)
-    return _mobility(guest, around, RESTART if running else OFFLINE, disks, (bridges,))
+    refusals = (_refused(check, set(), guest, around), _without_bridges(config, guest, around))
+    return _mobility(guest, around, RESTART if running else OFFLINE, disks, refusals, check)
 
 
 def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
@@ -157,7 +122,7 @@ def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobili
     container = guest.kind == "lxc"
     why = (
         _kept_by_tag(guest, permitted)
-        or _ha_state(guest)
+        or kept_by_ha(guest, around)
         or (_restart(guest.running, permitted) if container else None)
         or _not_permitted(guest.running, (), permitted)
         or offline(guest, around)
@@ -178,13 +143,14 @@ def _mobility(
     """Return how a guest can be moved that is not stuck. refusals are the nodes that cannot take it, besides those that
     HA rules exclude.
     """
-    via = _via(guest)
+    via = via_of(guest)
     return Mobility(
         how=how,
         via=via,
         disks=disks,
-        not_to=_joined(*refusals, _against_ha(guest, around)),
-        together=_together(guest, check or {}, around),
+        not_to=_joined(*refusals, against_ha(guest, around)),
+        cure=cure_of_ha(guest, around),
+        together=together_with(guest, check or {}, around),
         cost=(guest.memory if how == LIVE else 0) + sum(disk.size for disk in disks),
         map_storages=via == API,
     )
@@ -193,10 +159,6 @@ def _mobility(
 def storage_of(volume: str) -> str:
     """Return the storage of a volume."""
     return volume.partition(":")[0]
-
-
-def _via(guest: Guest) -> str:
-    return HA if guest.ha_managed and guest.ha_state != "ignored" else API
 
 
 # --- why a guest cannot be moved ---
@@ -212,8 +174,16 @@ def _kept_by_tag(guest: Guest, permitted: Permitted) -> Cause | None:
     return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
 
 
-def _ha_state(guest: Guest) -> Cause | None:
-    return STATES_OF_HA.get(guest.ha_state) if guest.ha_managed else None
+def _unknown_in_check(check: Mapping[str, t.Any], kind: str) -> Cause | None:
+    """Return what the check of Proxmox says that this version does not know."""
+    unknown = unknown_in(check, CHECK[kind])
+    for row in check.get("local_disks") or ():
+        unknown = unknown or unknown_in(row, LOCAL_DISK)
+    return (
+        (f"the check of Proxmox VE before a move has {unknown}, which this version does not know", UPDATE)
+        if (unknown)
+        else None
+    )
 
 
 def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
@@ -328,15 +298,28 @@ def _joined(*refusals: Refusals) -> dict[str, str]:
     return found
 
 
-def _refused(check: Mapping[str, t.Any], mapped: set[str]) -> Iterator[tuple[str, str]]:
+def _refused(
+    check: Mapping[str, t.Any], mapped: set[str], guest: Guest, around: Surroundings
+) -> Iterator[tuple[str, str]]:
     """Yield the nodes that Proxmox's check refuses. mapped are storages whose volumes may go to other storages."""
-    for node, reasons in (check.get("not_allowed_nodes") or {}).items():
+    told: Mapping[str, t.Any] = check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
+    for node, reasons in told.items():
         storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
         devices = sorted(reasons.get("unavailable-resources") or ())
         if storages:
             yield node, f"lacked the storage {listed(storages)}"
+        causes = {str(each.get("cause")) for each in reasons.get("blocking-ha-resources") or ()}
+        # The engine knows where other guests of a resource-affinity rule are, and may move these first.
+        if causes - {"resource-affinity"}:
+            yield node, f"were refused by the HA manager because of {listed(sorted(causes))}"
         if devices:
             yield node, f"lacked the mapped devices of {listed(devices)}"
+        if unknown := unknown_in(reasons, NOT_ALLOWED):
+            yield node, f"were refused by Proxmox VE for a reason that this version does not know, {unknown}"
+    allowed = check.get("allowed_nodes", check.get("allowed-nodes"))
+    if allowed is not None:
+        for node in around.nodes.keys() - told.keys() - {*allowed} - {guest.node}:
+            yield node, "were not among the nodes that Proxmox VE allows"
 
 
 def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
@@ -354,27 +337,8 @@ def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surround
             yield node, f"lacked the bridge {listed(sorted(wanted - bridges))}"
 
 
-def _against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Yield the nodes from which the HA manager would move it back at once."""
-    if _via(guest) != HA:
-        return
-    group = kept_together(around.rules, guest.vmid)
-    for rule in around.rules:
-        if rule.type == NODES and rule.strict and rule.vmids & group:
-            for node in around.nodes.keys() - rule.nodes.keys():
-                yield node, NOT_A_NODE_OF.format(rule.name)
-
-
 def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
     targets = around.replicated.get(guest.vmid)
     if targets is not None:
         for node in around.nodes.keys() - targets:
             yield node, "were no replication targets of the VM"
-
-
-def _together(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:
-    """Return the guests that the HA manager moves along with it."""
-    if _via(guest) != HA:
-        return frozenset()
-    told = [re.fullmatch(r"(?:vm|ct):(\d{1,9})", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
-    return kept_together(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
+from .contradictions import check_contradictions
 from .conversions import Value, tags_of
-from .drives import SIZE_EXPECTED, Drive
+from .drives import Drive
 from .kinds import CPU, IPCONFIG, NET, USB, absent_boot_devices
 from .table import to_api
 from .values import invalid, number, such_as
@@ -45,8 +46,9 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
 
     params are VM options and name, vmid, pool, state, node, node_regex, vmid_range, vmid_regex, context, clone,
     archive; None if not given. name may be missing if vmid is given, and is then empty. The request's options are those
-    of to_api. If cores and memory are not given, they are Proxmox's defaults, even for a VM that gets those of a
-    template or a backup, which are not known here.
+    of to_api. If cores and memory are not given, they are Proxmox's defaults, even for a VM that has its own or gets
+    those of a template or a backup, which are not known here. So only options that contradict each other are refused
+    here.
 
     Raises InvalidRequest, which names option, value and what was expected.
     """
@@ -54,16 +56,14 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         if params.get(option) == "":
             raise invalid(option, "", f"{expected}, or leave it out")
     options = to_api(params)
-    cloned = params.get("clone") is not None or params.get("archive") is not None
-    _check_memory(options)
-    _check_efidisk(options, cloned)
-    _check_gateways(options)
-    if not cloned:
-        _check_sizes(options)
+    if params.get("state") != "absent":
+        # What else the VM has or gets is not known yet.
+        check_contradictions(options, {}, defaults={})
+        _check_gateways(options)
     return Request(
         name=_name(params),
         vmid=_vmid(params.get("vmid")),
-        cores=_vcpus(options, cloned),
+        cores=int(t.cast(int, options.get("vcpus") or pluggable_vcpus(options))),
         cores_max=pluggable_vcpus(options),
         memory=int(t.cast(int, options.get("memory", 512))) * MIB,
         disks=tuple(disk for drive in drives_of(options).values() if (disk := drive.to_disk()) is not None),
@@ -165,35 +165,6 @@ def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
 def pluggable_vcpus(options: Mapping[str, t.Any]) -> int:
     """Return how many vCPUs the VM can have: cores times sockets."""
     return int(options.get("cores") or 1) * int(options.get("sockets") or 1)
-
-
-def _vcpus(options: Mapping[str, Value], cloned: bool) -> int:
-    """Return how many vCPUs the VM will show: vcpus when set, else cores times sockets."""
-    total = pluggable_vcpus(options)
-    vcpus = int(t.cast(int, options.get("vcpus", total)))
-    if vcpus > total and not (cloned and "cores" not in options):
-        # Proxmox would create such a VM but could not start it.
-        raise invalid("vcpus", vcpus, f"at most cores times sockets ({total})")
-    return vcpus
-
-
-def _check_memory(options: Mapping[str, Value]) -> None:
-    memory, balloon = options.get("memory"), options.get("balloon")
-    if isinstance(memory, int) and isinstance(balloon, int) and balloon > memory:
-        raise invalid("balloon", balloon, f"at most memory ({memory})")
-
-
-def _check_sizes(options: Mapping[str, Value]) -> None:
-    for slot, drive in drives_of(options).items():
-        if drive.unsized:
-            expected = f"{SIZE_EXPECTED}; only a clone has drives of its template"
-            raise InvalidRequest(f"{slot}: is given without a size, expected {expected}", option=slot)
-
-
-def _check_efidisk(options: Mapping[str, Value], cloned: bool) -> None:
-    bios = options.get("bios", None if cloned else "seabios")
-    if "efidisk0" in options and bios not in (None, "ovmf"):
-        raise InvalidRequest(f"efidisk0: requires bios=ovmf, and bios is {bios}", option="efidisk0")
 
 
 def _check_gateways(options: Mapping[str, Value]) -> None:

@@ -100,6 +100,11 @@ class Share(Run):
             self._at_gate = True
             self._gate.planned(failed=bool(self._failed()))
 
+    def _fail_unbound(self) -> None:
+        # A closed gate holds back the jobs of all shares.
+        if self._at_gate and self._gate.is_open():
+            super()._fail_unbound()
+
     def _bind(self, due: Sequence[Job]) -> None:
         self._arrive()
         if not self._gate.is_open():

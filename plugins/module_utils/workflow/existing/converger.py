@@ -29,6 +29,7 @@ from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
 from ...proxmox.lifecycle import check_unprotected
 from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
+from ...proxmox.options.contradictions import contradictions, merged
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of
@@ -101,7 +102,7 @@ class Converger:
                 # The task does not set tags, so the VM's other tags stay.
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self.displaced(entry.request, guest.node, config)
-            changes = compare(entry.request.options, config, displaced=displaced)
+            changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
             changes = clone_adjustments(
@@ -350,6 +351,12 @@ def _locked(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -> Gue
         f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
     )
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
+
+
+def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
+    """The changes, of which those that contradict other options of the VM cannot be made."""
+    impossible = contradictions(merged(config, request.options), changes.changes.keys())
+    return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
 
 
 def _with_fixed_disks(

@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ...engine.texts import known, listed
-from ...errors import CollectionError, InvalidRequest, PermissionDenied
-from ...model import Snapshot
+from ...errors import CollectionError, GoalsNotReached, InvalidRequest, PermissionDenied
+from ...model import Guest, Identity, Snapshot
 from ...plans import Goals
-from ...proxmox.api.reader import Reader
+from ...proxmox.api.failures import UNREADABLE
+from ...proxmox.api.reader import Reader, in_parallel
+from ...proxmox.identity import identity_of
 from ...proxmox.inventory.rows import mark_of
-from ...proxmox.moves.drain_marks import DrainMarks
+from ...proxmox.moves.drain_marks import DrainMarks, recognizes
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
@@ -46,9 +48,11 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     try:
         if params["state"] == DRAINED:
             require_sight(access.writer(), names, marks=not check_mode)
-        drain = Drain(access, names, active=params["state"] == ACTIVE)
+        drain = Drain(access, names, active=params["state"] == ACTIVE, bring_back=params["bring_back"])
         look = live_look(access, drain.goals, drain.view)
-        run = PlanRun(access, profiles, default, options, look, view=drain.view, progress=progress)
+        run = PlanRun(
+            access, profiles, default, options, look, view=drain.view, progress=progress, objection=drain.objection
+        )
         outcome = run.prepare(wait=not check_mode)
         error = failure_of(outcome, drain.complaint) if check_mode else _carry_out(drain, run, outcome)
     finally:
@@ -56,7 +60,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     for text in drain.warnings(outcome):
         warn(text)
     result = result_of(outcome, wrote=not check_mode)
-    result["changed"] |= drain.would_remark if check_mode else drain.remarked
+    result["changed"] |= drain.would_remark(outcome) if check_mode else drain.remarked
     if error is not None:
         raise failed(error, result)
     return result
@@ -67,11 +71,11 @@ def _carry_out(drain: Drain, run: PlanRun, outcome: Outcome) -> CollectionError 
     one: what was done before it still has to be reported.
     """
     try:
-        drain.begin()
+        drain.begin(run.identities)
         run.execute()
         error = failure_of(outcome, drain.complaint)
         if error is None:
-            drain.end()
+            drain.end(outcome)
     except CollectionError as raised:
         return raised
     except KeyboardInterrupt:
@@ -97,16 +101,29 @@ def require_sight(reader: Reader, nodes: Iterable[str], *, marks: bool) -> None:
             raise PermissionDenied(f"this user would not see the mark of {node}: grant Pool.Audit on {path}", path=path)
 
 
+OTHER_GUEST = (
+    "its VMID belonged to another guest when the node was drained",
+    "move it by hand if it belongs there",
+)
+NOT_RECORDED = (
+    "the mark of the node is of an earlier version, and does not show whether this is the guest that was there",
+    "move it by hand if it belongs there",
+)
+
+
 class Drain:
     """The goals of one task for nodes, and the marks that keep new guests off them."""
 
-    def __init__(self, access: Access, names: Iterable[str], *, active: bool) -> None:
+    def __init__(self, access: Access, names: Iterable[str], *, active: bool, bring_back: bool) -> None:
+        """bring_back: whether the guests of nodes that become active return to them."""
         self.active = active
         self.remarked = False
         self._names = list(names)
+        self._bring_back = bring_back
+        self._access = access
         self._marks = DrainMarks(access.writer())
-        self._returning: dict[str, frozenset[int]] | None = None
-        self._guests: dict[str, frozenset[int]] = {}
+        self._returning: dict[str, dict[int, str]] | None = None
+        self._guests: dict[str, dict[int, Guest]] = {}
         self._marked: frozenset[str] = frozenset()
 
     @property
@@ -118,10 +135,18 @@ class Drain:
         """Warnings besides the result of the task."""
         stuck = outcome.last.stuck
         lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
+        waiting = [name for name, guests in self._awaited(outcome).items() if guests]
+        if waiting:
+            lacking.append(
+                f"{listed(waiting)} stays marked as drained until these guests are back: run again when the cause is"
+                f" removed, or set bring_back: false to make the node active without them"
+            )
         return [*outcome.warnings, *lacking]
 
     def goals(self, snapshot: Snapshot) -> Goals:
-        """The goals for the cluster. Raises InvalidRequest for an unknown node."""
+        """The goals for the cluster. Raises InvalidRequest for an unknown node, and GoalsNotReached for one that cannot
+        take its guests back yet.
+        """
         there = {node.name for node in snapshot.nodes}
         for name in self._names:
             if name not in there:
@@ -129,15 +154,26 @@ class Drain:
         self._marked = frozenset(node.name for node in snapshot.nodes if node.drained) & set(self._names)
         if not self.active:
             for name in self._names:
-                on_it = frozenset(guest.vmid for guest in snapshot.guests if guest.node == name)
-                self._guests[name] = self._guests.get(name, frozenset()) | on_it
+                on_it = {guest.vmid: guest for guest in snapshot.guests if guest.node == name}
+                self._guests[name] = {**self._guests.get(name, {}), **on_it}
             return Goals(drain=frozenset(self._names))
         if self._returning is None:
-            self._returning = {name: self._marks.guests(name) or frozenset() for name in sorted(self._marked)}
+            marked = sorted(self._marked)
+            self._returning = {name: (self._marks.guests(name) or {}) if self._bring_back else {} for name in marked}
         home = {vmid: name for name, vmids in self._returning.items() for vmid in vmids}
         present = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in home}
         undo = {vmid: home[vmid] for vmid in sorted(present)}
-        return Goals() if undo == present else Goals(undo=undo)
+        if undo == present:
+            return Goals()
+        _require_ready(snapshot, {name for vmid, name in undo.items() if present[vmid] != name})
+        return Goals(undo=undo)
+
+    def objection(self, vmid: int, identity: Identity) -> tuple[str, str] | None:
+        """Why the guest that has a VMID now does not return: it is not the one that was there."""
+        marks = [guests[vmid] for guests in (self._returning or {}).values() if vmid in guests]
+        if not marks or any(mark and recognizes(mark, identity) for mark in marks):
+            return None
+        return OTHER_GUEST if any(marks) else NOT_RECORDED
 
     def view(self, snapshot: Snapshot) -> Snapshot:
         """The cluster with the nodes as if they were marked already or, if they become active, no longer marked."""
@@ -145,22 +181,72 @@ class Drain:
         nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
-    def begin(self) -> None:
-        """Mark the nodes before any move, so that no new guests arrive meanwhile."""
+    def begin(self, identities: Mapping[int, Identity]) -> None:
+        """Mark the nodes before any move, so that no new guests arrive meanwhile. identities are those that are known
+        of their guests; the others are read.
+        """
         if self.active:
             return
         for name in self._names:
             if name not in self._marked or self._guests[name]:
-                self.remarked |= self._marks.set(name, self._guests[name], marked=name in self._marked)
+                guests = self._identified(self._guests[name], identities)
+                self.remarked |= self._marks.set(name, guests, marked=name in self._marked)
 
-    def end(self) -> None:
-        """Remove the marks of nodes that are active again, after their guests have come back as far as possible."""
-        if self.active:
-            for name in sorted(self._marked):
+    def end(self, outcome: Outcome) -> None:
+        """Remove the marks of nodes that are active again and have their guests back. The others stay, with the guests
+        that are still missing.
+        """
+        for name, guests in self._awaited(outcome).items():
+            if guests:
+                self.remarked |= self._marks.keep(name, guests, (self._returning or {})[name])
+            else:
                 self._marks.clear(name)
                 self.remarked = True
 
-    @property
-    def would_remark(self) -> bool:
+    def would_remark(self, outcome: Outcome) -> bool:
         """Whether the run changes marks, for check mode."""
-        return bool(self._marked) if self.active else bool(set(self._names) - self._marked)
+        if not self.active:
+            return bool(set(self._names) - self._marked)
+        marks = self._returning or {}
+        return any(not guests or guests != marks[name] for name, guests in self._awaited(outcome).items())
+
+    def _awaited(self, outcome: Outcome) -> dict[str, dict[int, str]]:
+        """The guests that the run could not bring back to each marked node, without those that were never there."""
+        if not self.active:
+            return {}
+        strangers = {OTHER_GUEST[0], NOT_RECORDED[0]}
+        staying = {stuck.vmid for stuck in outcome.staying if stuck.why not in strangers}
+        return {
+            name: {vmid: mark for vmid, mark in guests.items() if vmid in staying}
+            for name, guests in (self._returning or {}).items()
+        }
+
+    def _identified(self, guests: Mapping[int, Guest], known: Mapping[int, Identity]) -> dict[int, Identity]:
+        """The identities of guests. One that cannot be read is left out: it cannot be moved either."""
+
+        def read(vmid: int) -> Identity | None:
+            guest = guests[vmid]
+            if vmid in known:
+                return known[vmid]
+            try:
+                config = self._access.reader.get(f"/nodes/{guest.node}/{guest.kind}/{vmid}/config")
+            except UNREADABLE:
+                return None
+            return identity_of(config, guest.node, guest.kind)
+
+        return {vmid: found for vmid, found in in_parallel(read, guests).items() if found is not None}
+
+
+def _require_ready(snapshot: Snapshot, names: Collection[str]) -> None:
+    """Raise GoalsNotReached if guests would return to a node that is offline or in HA maintenance."""
+    for node in snapshot.nodes:
+        if node.name not in names or (node.online and not node.maintenance):
+            continue
+        what, cure = "offline", "wait until it is back"
+        if node.online:
+            what = "in HA maintenance"
+            cure = f"run 'ha-manager crm-command node-maintenance disable {node.name}' on a node"
+        raise GoalsNotReached(
+            f"{node.name} cannot take its guests back, and stays marked as drained: it is {what}; cure: {cure}, and"
+            f" run again; or set bring_back: false to make it active without them"
+        )

@@ -103,7 +103,7 @@ class MoveGate:
         snapshot = self._access.glance()
         # The guest may have joined a rule since the plan was made.
         managed = any(guest.ha_managed for guest in snapshot.guests if guest.vmid in move.vmids)
-        snapshot = completed(self._access.reader, snapshot, Needs(ha_rules=managed))
+        snapshot = completed(self._access.reader, snapshot, Needs(ha_rules=managed, ha_resources="where it matters"))
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating(self._access.reader))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
 from ...errors import ApiError, CollectionError, ConnectionFailed, Interrupted, InvalidRequest, PlanStale
+from ...model import Identity
 from ...plans import Goals, Plan
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
@@ -21,7 +22,7 @@ from .gate import MoveGate
 from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep
 from .options import MoveOptions
 from .plan_document import document_of, read_plan
-from .planning import Planning
+from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of
 from .results import Outcome
 from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
@@ -54,12 +55,15 @@ class PlanRun:
         *,
         view: View = as_it_is,
         progress: Callable[[MoveStep], None] = lambda step: None,
+        objection: Objection = no_objection,
     ) -> None:
-        """view is how the plan looks at the cluster."""
+        """view is how the plan looks at the cluster; objection says why a guest is not the one that the goals are
+        about.
+        """
         self._access = access
         self._profile = profiles[default_profile]
         self._options = options
-        self._planning = Planning(access, profiles, default_profile, options)
+        self._planning = Planning(access, profiles, default_profile, options, objection)
         self._look = look
         self._view = view
         self._progress = progress
@@ -68,8 +72,15 @@ class PlanRun:
         self._patience = options.timeout
         self._busy: Mapping[int, str] = {}
         self._coming: frozenset[int] = frozenset()
+        self._cautions: tuple[str, ...] = ()
         self._goals = Goals()
         self.outcome: Outcome | None = None
+
+    @property
+    def identities(self) -> dict[int, Identity]:
+        """The guests of which the run knows the identity, by VMID."""
+        applied = {} if self.outcome is None else self.outcome.premises.identities
+        return {**applied, **self._planning.identities}
 
     def prepare(self, *, wait: bool = False) -> Outcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
@@ -91,7 +102,7 @@ class PlanRun:
     def _planned(self) -> Outcome:
         sight = self._looked()
         plan = self._planning.plan(sight, prove=self._options.prove)
-        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan)
+        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
 
     def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> Outcome:
         """Prepare what is left to do of a plan that was made before; all of it, unless it was carried out in part.
@@ -111,7 +122,7 @@ class PlanRun:
         if changed:
             text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
             raise PlanStale(text, changed=changed)
-        self.outcome = Outcome(plan, premises, rest.plan)
+        self.outcome = Outcome(plan, premises, rest.plan, cautions=self._cautions)
         return self.outcome
 
     def execute(self) -> Outcome:
@@ -241,6 +252,7 @@ class PlanRun:
     def _looked(self) -> Sight:
         sight = self._look()
         self._goals, self._busy, self._coming = sight.goals, sight.busy, sight.coming
+        self._cautions = sight.cautions
         return sight
 
 

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...engine.cache import ClusterState
 from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
+from ...model import Identity
 from ...plans import Bounds, Goals, Mobility, Move, Plan
 from ...proxmox.moves.mobility import read_mobility
-from ...proxmox.moves.mobility_rules import Surroundings, presumed, stuck
+from ...proxmox.moves.mobility_ha import Surroundings
+from ...proxmox.moves.mobility_rules import presumed, stuck
 from ..access import Access
 from .options import MoveOptions
 from .proof import proved
@@ -27,22 +29,39 @@ TRIES = 2
 """How many moves of one guest may fail before it stays."""
 
 
+Objection = Callable[[int, Identity], tuple[str, str] | None]
+
+
+def no_objection(_vmid: int, _identity: Identity) -> tuple[str, str] | None:
+    """The objection to no guest."""
+    return None
+
+
 class Planning:
     """Makes the plans of one run.
 
     Attributes:
         held: the guests that could not be moved at all in the latest plan, for a reason of their own.
+        identities: the guests whose configs were read, by VMID, each as it was found last.
     """
 
     def __init__(
-        self, access: Access, profiles: Mapping[str, Profile], default_profile: str, options: MoveOptions
+        self,
+        access: Access,
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        options: MoveOptions,
+        objection: Objection = no_objection,
     ) -> None:
+        """objection says why a guest is not the one that the goals are about, and the cure."""
         self._access = access
         self._profiles = profiles
         self._default = default_profile
         self._options = options
+        self._objection = objection
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
+        self.identities: dict[int, Identity] = {}
 
     def note_failure(self, vmid: int, node: str, cause: str) -> None:
         """Note why a guest could not be moved to a node."""
@@ -97,7 +116,13 @@ class Planning:
             found |= read_mobility(self._access.reader, state.snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
-        return {vmid: self._experienced(vmid, each) for vmid, each in found.items()}
+        self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
+        return {vmid: self._experienced(vmid, self._recognized(vmid, each)) for vmid, each in found.items()}
+
+    def _recognized(self, vmid: int, mobility: Mobility) -> Mobility:
+        """How a guest can be moved, if it is the one that the goals are about."""
+        cause = None if mobility.identity is None else self._objection(vmid, mobility.identity)
+        return mobility if cause is None else stuck(*cause)
 
     def _experienced(self, vmid: int, mobility: Mobility) -> Mobility:
         """How a guest can be moved, given what has failed."""

@@ -32,6 +32,7 @@ class Outcome:
         carried_out: the plans whose moves were begun, at least some of them, in their order.
         reports: the results of all moves that were begun or attempted, in the order of their plans.
         error: why no further plan could be made or carried out, apart from failed moves.
+        cautions: what the user must know of the HA manager, as sentences.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Outcome:
     reports: list[MoveReport] = field(default_factory=list)
     interrupted: bool = False
     error: CollectionError | None = None
+    cautions: tuple[str, ...] = ()
 
     @property
     def moved(self) -> list[MoveReport]:
@@ -74,13 +76,13 @@ class Outcome:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about moves, each with its guest; and about guests that left their node although their move failed:
-        they may be locked, or have left volumes behind.
+        """Cautions, and warnings about moves, each with its guest; then about guests that left their node although
+        their move failed: they may be locked, or have left volumes behind.
         """
         texts = [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
         done = {report.move.vmid for report in self.moved} | {stuck.vmid for stuck in self.staying}
         failed = [each for each in self.reports if each.outcome == FAILED and each.move.vmid not in done]
-        return [*texts, *(each.error.message for each in failed if each.error is not None)]
+        return [*self.cautions, *texts, *(each.error.message for each in failed if each.error is not None)]
 
 
 loads_written = values_written(written(NODE))

@@ -20,7 +20,8 @@ from ...engine.texts import first, listed
 from ...errors import CollectionError, InvalidRequest, PlanUnlawful
 from ...plans import Bounds, Goals, Move, Plan
 from ...proxmox.inventory.snapshot import completed
-from ...proxmox.moves.mobility_rules import Permitted, Surroundings, presumed
+from ...proxmox.moves.mobility_ha import Surroundings
+from ...proxmox.moves.mobility_rules import Permitted, presumed
 from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State

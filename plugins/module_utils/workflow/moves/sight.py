@@ -21,6 +21,7 @@ from ...proxmox.tasks import migrating
 from ...reservations.records import Reservation
 from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves
+from .ha_cautions import ha_cautions
 
 View = Callable[[Snapshot], Snapshot]
 
@@ -34,12 +35,14 @@ class Sight:
         goals: the goals for it.
         busy: the guests that others move or create, by VMID, with the reason why this run does not move them.
         coming: those of them that are moving to a node to be drained.
+        cautions: what the user must know of the HA manager, as sentences.
     """
 
     state: ClusterState
     goals: Goals
     busy: Mapping[int, str] = field(default_factory=dict)
     coming: frozenset[int] = frozenset()
+    cautions: tuple[str, ...] = ()
 
 
 Look = Callable[[], Sight]
@@ -59,6 +62,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         needs = replace(needs_of_moves(snapshot), maintenance=True, bridges=False)
         counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
         goals = goals_of(counted.snapshot)
+        cautions = ha_cautions(access.reader, counted.snapshot, goals)
         if _may_move(goals, counted.snapshot):
             # One request for each node.
             counted = replace(counted, snapshot=completed(access.reader, counted.snapshot, Needs(bridges=True)))
@@ -66,7 +70,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)
         busy = busy_guests(counted, reservations, snapshot.migrating)
-        return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys())
+        return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys(), cautions)
 
     return look
 
@@ -78,7 +82,8 @@ def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:
     """The data of a cluster that moving its guests requires."""
-    return Needs(bridges=True, ha_rules=any(guest.ha_managed for guest in snapshot.guests))
+    managed = any(guest.ha_managed for guest in snapshot.guests)
+    return Needs(bridges=True, ha_rules=managed, ha_resources=managed)
 
 
 # --- what others have under way ---

@@ -204,6 +204,12 @@ def test_device_of_two_mappings__is_given_out_once() -> None:
     assert refused(where, claim("z", count=2))
 
 
+def test_device_of_two_mappings__is_free_again_after_an_offer_that_has_it_twice() -> None:
+    where = node(pci("any", A), pci("first", A), pci("second", B))
+
+    assert sorted(given(where, claim("z", count=2))) == [("z", A), ("z", B)]
+
+
 @pytest.mark.parametrize("whole", ["0000:01:00", "0000:01:00.0;0000:01:00.1"])
 def test_whole_card_and_one_of_its_functions__are_not_given_out_together(whole: str) -> None:
     where = node(pci("card", whole), pci("function", "0000:01:00.1"))

@@ -234,6 +234,14 @@ def test_consolidate__keeps_nodes_with_guests_that_cannot_be_moved() -> None:
     assert moves(plan) == [(100, "a", "b")]
 
 
+def test_consolidate__moves_nothing_off_a_node_where_a_guest_has_to_stay() -> None:
+    guests = [guest(100, "a"), guest(101, "a"), guest(102, "b", gib=12)]
+    stuck = Mobility(stuck=("it has a passthrough device", "stop it"))
+    mobility = {100: stuck, 101: Mobility(cost=1), 102: Mobility(cost=12)}
+    plan = planned(nodes("a", "b"), guests, Goals(consolidate=True), mobility=mobility)
+    assert moves(plan) == [(102, "b", "a")]
+
+
 # --- bounds ---
 
 

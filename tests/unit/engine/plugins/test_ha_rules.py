@@ -49,6 +49,23 @@ def test_strict_node_rule__leaves_only_its_nodes() -> None:
     assert reasons(outcome, "HARules") == {"pve1": "weren't among the nodes of HA rule 'here'"}
 
 
+def test_negative_node_rule__leaves_out_its_nodes() -> None:
+    outcome = under(by_nodes(nodes={"pve2": 0}, strict=True, positive=False)).schedule(joining("here"))
+    assert allowed(outcome) == {"pve1", "pve3"}
+    assert reasons(outcome, "HARules") == {"pve2": "were avoided by HA rule 'here'"}
+
+
+def test_negative_node_rule_that_is_not_strict__prefers_all_other_nodes() -> None:
+    outcome = under(by_nodes(nodes={"pve3": 0}, positive=False)).schedule(joining("here"))
+    assert normalized(outcome, "HARules") == {"pve1": 100.0, "pve2": 100.0, "pve3": 0.0}
+
+
+def test_rule_of_which_not_all_is_known__is_an_error_for_those_that_join_it() -> None:
+    error = under(by_nodes(nodes={"pve3": 0}, unknown="the key 'moon'")).schedule(joining("here")).error
+    assert isinstance(error, InvalidRequest)
+    assert "'here' has the key 'moon'" in error.message
+
+
 def test_node_rule_that_is_not_strict__prefers_its_nodes() -> None:
     outcome = under(by_nodes(nodes={"pve3": 0})).schedule(joining("here"))
     assert normalized(outcome, "HARules") == {"pve1": 0.0, "pve2": 0.0, "pve3": 100.0}

@@ -152,6 +152,13 @@ def test_option_that_is_emptied__is_deleted() -> None:
     assert found.after == {}
 
 
+def test_what_becomes_zero__is_shown_in_a_diff() -> None:
+    config = {**RUNNER, "onboot": 1, "balloon": 64, "protection": 0}
+    found = drift({"onboot": False, "balloon": 0, "protection": True}, config)
+    assert found.before == {"onboot": 1, "balloon": 64, "protection": 0}
+    assert found.after == {"onboot": 0, "balloon": 0, "protection": 1}
+
+
 def test_changes__are_data_with_old_and_new_and_without_secrets() -> None:
     found = drift({"memory": 128, "cores": 2, "cipassword": "s3cret", "sshkeys": "ssh-rsa AAAA b"}, RUNNER)
     assert found.changes["memory"] == {"old": 64, "new": 128}

@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of a VM that contradict each other, by the config that the VM has or gets: the defaults of Proxmox VE for a
+new one, that of the template or backup for a clone or a restored one, its own for one that exists.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ...errors import InvalidRequest
+from .drives import SIZE_EXPECTED, Drive, is_cloudinit, is_drive, kind_of
+
+Config = Mapping[str, t.Any]
+"""Options by their API names, with the values of a config or of a request."""
+
+DEFAULTS: Config = {"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1}
+
+
+def merged(config: Config, options: Config) -> dict[str, t.Any]:
+    """The config with the options of a request, of which an empty text unsets one."""
+    return {key: value for key, value in {**config, **options}.items() if value != ""}
+
+
+def contradictions(config: Config, asked: Collection[str], defaults: Config = DEFAULTS) -> dict[str, str]:
+    """Why the options that are asked for are impossible, by option. config is the whole that the VM will have, without
+    what has its default.
+
+    A contradiction between options that are not asked for existed before.
+    """
+    rules = (
+        [(option, reason) for option, reason in rule if option in asked] for rule in _rules({**defaults, **config})
+    )
+    return dict(rule[0] for rule in rules if rule)
+
+
+def check_contradictions(options: Config, config: Config, made: str = "", defaults: Config = DEFAULTS) -> None:
+    """Raise InvalidRequest if options are impossible for a new VM, or in one that is made from a config. made says
+    from which, for the message.
+    """
+    for option, reason in sorted(contradictions(merged(config, options), options.keys(), defaults).items()):
+        raise InvalidRequest(f"{option}: {reason}{made}", option=option)
+
+
+def check_new(options: Config) -> None:
+    """Raise InvalidRequest for options that are impossible for a VM that is made from nothing."""
+    check_contradictions(options, {})
+    for slot, drive in options.items():
+        if isinstance(drive, Drive) and drive.unsized:
+            expected = f"{SIZE_EXPECTED}; only a clone has drives of its template"
+            raise InvalidRequest(f"{slot}: is given without a size, expected {expected}", option=slot)
+
+
+def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
+    """Each contradiction, as the options that it is between, the one to correct first, with what is wrong with each."""
+    memory, balloon = _number(config, "memory"), _number(config, "balloon")
+    if memory is not None and balloon is not None and balloon > memory:
+        yield (
+            ("balloon", f"{balloon} is not valid, expected at most memory ({memory})"),
+            ("memory", f"{memory} is not valid, expected at least balloon ({balloon})"),
+        )
+    cores, sockets, vcpus = (_number(config, key) for key in ("cores", "sockets", "vcpus"))
+    if cores is not None and sockets is not None and vcpus is not None and vcpus > cores * sockets:
+        # Proxmox VE takes this, and cannot start the VM.
+        yield (
+            ("vcpus", f"{vcpus} is not valid, expected at most cores times sockets ({cores * sockets})"),
+            ("cores", f"{cores} is not valid, expected at least vcpus ({vcpus}) divided by sockets ({sockets})"),
+            ("sockets", f"{sockets} is not valid, expected at least vcpus ({vcpus}) divided by cores ({cores})"),
+        )
+    if "efidisk0" in config and config.get("bios", "ovmf") != "ovmf":
+        yield (("efidisk0", f"requires bios=ovmf, and bios is {config['bios']}"),)
+    slots = [slot for slot, value in sorted(config.items()) if is_drive(slot) and _holds_cloudinit(slot, value)]
+    for slot in slots if len(slots) > 1 else ():
+        others = ", ".join(other for other in slots if other != slot)
+        yield ((slot, f"the cloud-init drive is at {others}, and Proxmox VE allows one only; request it there"),)
+
+
+def _number(config: Config, key: str) -> int | None:
+    """The number of an option; None if it is none, as memory may be in some configs."""
+    value = str(config.get(key)).removeprefix("current=")
+    return int(value) if value.isascii() and value.isdecimal() else None
+
+
+def _holds_cloudinit(slot: str, value: t.Any) -> bool:
+    if isinstance(value, Drive):
+        return value.cloudinit
+    return is_cloudinit(kind_of(slot).read(str(value)).get("file", ""))

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user must know about the HA manager before guests move: it moves guests, too, or has words for it that are
+unknown.
+"""
+
+from __future__ import annotations
+
+from ...engine.texts import listed
+from ...model import Snapshot
+from ...plans import Goals
+from ...proxmox.api.reader import Reader
+from ...proxmox.inventory.ha import read_crs
+
+
+def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, ...]:
+    """Return warnings, as sentences, for a snapshot with HA rules and resources. One request if HA manages guests."""
+    if not any(guest.ha_managed for guest in snapshot.guests):
+        return ()
+    rules = [rule for rule in snapshot.ha_rules if rule.unknown and not rule.disabled]
+    texts = [
+        f"HA {'group' if rule.from_group else 'rule'} {rule.name!r} has {rule.unknown}, which this version of the "
+        "collection does not know: its guests are not moved"
+        for rule in rules
+    ]
+    texts += [
+        f"the HA resource of guest {vmid} has {what}, which this version of the collection does not know: it stays"
+        for vmid, what in sorted(snapshot.unknown_of_ha.items())
+    ]
+    crs = read_crs(reader)
+    if crs.unknown:
+        texts.append(
+            f"the cluster resource scheduling (crs) of the datacenter has {crs.unknown}, which this version of the "
+            "collection does not know: the HA manager may move guests by itself"
+        )
+    emptied = sorted(node.name for node in snapshot.nodes if node.name in goals.drain and not node.maintenance)
+    if crs.auto_rebalance and emptied:
+        texts.append(
+            "the HA manager rebalances by itself (crs: ha-auto-rebalance), and will move guests back to "
+            f"{listed(emptied)}, which look empty to it; put these nodes into HA maintenance, or switch that off"
+        )
+    elif crs.auto_rebalance and (goals.balance is not None or goals.consolidate):
+        texts.append(
+            "the HA manager rebalances by itself (crs: ha-auto-rebalance), and may undo these moves; leave the guests "
+            "that it manages to it, or switch that off"
+        )
+    return tuple(texts)
