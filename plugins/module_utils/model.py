@@ -63,7 +63,8 @@ class Node:
     memory_used (bytes) are live figures. labels, taints, reserves and ratios come from the user, as Proxmox does not
     know them; a reserve or ratio of None leaves the filter's own default in force. bridges, cpu_models and cpu_flags
     are None if they were not read. pressure is the share of time (0..1) in which tasks on the node waited for CPU,
-    memory or disk, whichever is the worst; None if it was not read, or if Proxmox does not report it.
+    memory or disk, whichever is the worst; None if it was not read, or if Proxmox does not report it. processor is what
+    its CPUs are; None if that was not read.
     """
 
     name: str
@@ -85,6 +86,29 @@ class Node:
     cpu_models: frozenset[str] | None = None
     cpu_flags: frozenset[str] | None = None
     pressure: float | None = None
+    processor: Processor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """The CPUs of a node as its kernel sees them. machine is their architecture (x86_64); empty texts are unknown."""
+
+    vendor: str = ""
+    machine: str = ""
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What the config of a guest asks of its node besides CPU, memory and disks, with the fields of Request."""
+
+    cpu_type: str | None = None
+    cpu_flags: frozenset[str] = frozenset()
+    bridges: frozenset[str] = frozenset()
+    devices: tuple[DeviceClaim, ...] = ()
+
+
+NO_DEMANDS = Demands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +120,7 @@ class Guest:
     bytes that this guest will take and that the storage does not yet count as used; devices are those on its node, as
     (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for VMs
     that a run requests or has decided. ha_state is the state of the guest in the HA manager, empty if it does not
-    manage the guest.
+    manage the guest. demands are known only for guests whose config was read.
     """
 
     vmid: int
@@ -115,6 +139,7 @@ class Guest:
     ha_state: str = ""
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[tuple[str, str], ...] = ()
+    demands: Demands = NO_DEMANDS
 
     @property
     def running(self) -> bool:

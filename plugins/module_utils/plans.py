@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .model import Decision, Guest, Identity, Request
+from .model import NO_DEMANDS, Decision, Demands, Guest, Identity, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
 """How a guest is moved: while it runs, while it is stopped, or (containers) stopped, moved and started again."""
@@ -84,6 +84,7 @@ class Mobility:
         together: VMIDs of the guests that the HA manager moves along with it.
         cost: bytes that a move sends: memory of a running guest, and local disks.
         map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
+        demands: what its config asks of a node.
         identity: the guest itself; None if its config was not read.
     """
 
@@ -96,6 +97,7 @@ class Mobility:
     together: frozenset[int] = frozenset()
     cost: int = 0
     map_storages: bool = True
+    demands: Demands = NO_DEMANDS
     identity: Identity | None = None
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 INTEL = (
     "486", "Broadwell", "Broadwell-IBRS", "Broadwell-noTSX", "Broadwell-noTSX-IBRS", "Cascadelake-Server",
     "Cascadelake-Server-noTSX", "Cascadelake-Server-v2", "Cascadelake-Server-v4", "Cascadelake-Server-v5",
@@ -60,6 +62,31 @@ VM_FLAGS = (
     "aes", "amd-no-ssb", "amd-ssbd", "hv-evmcs", "hv-tlbflush", "ibpb", "md-clear", "nested-virt", "pcid",
     "pdpe1gb", "spec-ctrl", "ssbd", "virt-ssbd",
 )
+
+OF_ITS_NODE = ("host", "max")
+
+
+def misfit(config: dict[str, Any], cpu: dict[str, Any], machine: str = "x86_64") -> str | None:
+    """Why QEMU does not start a VM on a node of which this is described, or None."""
+    parts = [part.partition("=") for part in str(config.get("cpu", "")).split(",")]
+    given = {key if is_pair else "cputype": value or key for key, is_pair, value in parts}
+    model, flags = given.get("cputype", ""), given.get("flags", "")
+    if cpu.get("machine", "x86_64") != machine:
+        return f"KVM virtualisation configured, but not available for {machine}"
+    if model and model not in OF_ITS_NODE and model in MODELS and "models" in cpu and model not in cpu["models"]:
+        return f"Host doesn't support requested features of {model}"
+    wanted = {flag[1:] for flag in flags.split(";") if flag.startswith("+") and not flag.startswith("+hv-")}
+    lacking = sorted(wanted - set(cpu["flags"])) if "flags" in cpu else []
+    return f"Host doesn't support requested feature: {lacking[0]}" if lacking else None
+
+
+def crashes(config: dict[str, Any], source: dict[str, Any], target: dict[str, Any]) -> bool:
+    """Whether a VM that moved live uses what the CPU of the target lacks. QEMU itself does not notice."""
+    if str(config.get("cpu", "")).removeprefix("cputype=").split(",")[0] not in OF_ITS_NODE:
+        return False
+    vendors = {cpu.get("vendor", "AuthenticAMD") for cpu in (source, target)}
+    return len(vendors) > 1 or bool(set(source.get("flags", CPU_FLAGS)) - set(target.get("flags", CPU_FLAGS)))
+
 
 def models(version: str) -> dict[str, str]:
     """Model name to vendor, as the release has them."""

@@ -23,7 +23,7 @@ NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
     "cpu", "pci", "usb", "dead_services", "clock_offset",
 }
-CPU = {"vendor", "model", "models", "flags"}
+CPU = {"vendor", "model", "models", "flags", "machine"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",

@@ -111,7 +111,8 @@ def status(call: Call) -> dict[str, Any]:
         },
         "kversion": f"Linux {kernel} #1 SMP PREEMPT_DYNAMIC", "pveversion": f"pve-manager/{full}/{repoid}",
         "current-kernel": {
-            "sysname": "Linux", "release": kernel, "version": "#1 SMP PREEMPT_DYNAMIC", "machine": "x86_64",
+            "sysname": "Linux", "release": kernel, "version": "#1 SMP PREEMPT_DYNAMIC",
+            "machine": node.cpu.get("machine", "x86_64"),
         },
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..access import Identity
 from ..cluster import Cluster
+from ..cpu_models import misfit
 from ..errors import TaskError, die
 from ..ha_manager import MANAGER
 from ..model import Guest
@@ -81,7 +82,7 @@ def _check_config(cluster: Cluster, guest: Guest, task: Task) -> None:
     for key, value in guest.config.items():
         match = re.fullmatch(r"(hostpci|usb)\d+", key)
         if match:
-            _check_mapping(cluster, guest, match[1], parse(str(value), "host").get("mapping"), task)
+            _check_mapping(cluster, guest, key, parse(str(value), "host").get("mapping"), task)
 
 
 def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:
@@ -95,15 +96,19 @@ def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:
                     raise TaskError(f"bridge '{bridge}' does not exist")
                 task.say(f"bridge '{bridge}' does not exist")
                 raise TaskError("start failed: QEMU exited with code 1")
+    problem = misfit(guest.config, node.cpu, node.cpu.get("machine", "x86_64"))
+    if problem is not None:
+        task.say(f"kvm: {problem}")
+        raise TaskError("start failed: QEMU exited with code 1")
     running = [other for other in cluster.guests.values() if other.node == guest.node and other.running]
     if sum(other.maxmem for other in running) > 3 * node.memory + 8 * 1024 * MIB:
         raise TaskError("start failed: QEMU exited with code 1")
 
 
-def _check_mapping(cluster: Cluster, guest: Guest, kind: str, name: str | None, task: Task) -> None:
+def _check_mapping(cluster: Cluster, guest: Guest, option: str, name: str | None, task: Task) -> None:
     if name is None:
         return
-    driver, what = ("pci", "PCI") if kind == "hostpci" else ("usb", "USB")
+    driver, what = ("pci", "PCI") if option.startswith("hostpci") else ("usb", "USB")
     entries = [parse(text, "node") for text in cluster.mappings[driver].get(name, {}).get("map", [])]
     here = [entry for entry in entries if entry["node"] == guest.node]
     if driver == "usb" and len(here) > 1:
@@ -113,12 +118,27 @@ def _check_mapping(cluster: Cluster, guest: Guest, kind: str, name: str | None, 
         if problem is not None:
             invalid = "PCI device mapping" if driver == "pci" else "USB Mapping"
             raise TaskError(f"{invalid} invalid (hardware probably changed): {problem}")
+    users = _users_of(cluster, guest, name) if driver == "pci" else []
+    if here and len(users) >= len(here) and not any("mdev" in entry for entry in here):
+        raise TaskError(f"could not find a free device for '{option}'")
     if here:
         return
     text = f"{what} device mapping not found for '{name}'"
     if cluster.modern:
         task.say(text)
     raise TaskError(text)
+
+
+def _users_of(cluster: Cluster, guest: Guest, name: str) -> list[int]:
+    """The other running VMs on the guest's node that have a PCI device of a mapping."""
+    return [
+        other.vmid
+        for other in cluster.guests.values()
+        if other is not guest and other.node == guest.node and other.running and other.kind == "qemu"
+        for key, value in other.config.items()
+        if re.fullmatch(r"hostpci\d+", key) and parse(str(value), "host").get("mapping") == name
+        and "mdev" not in parse(str(value), "host")
+    ]
 
 
 def stop_guest(cluster: Cluster, guest: Guest, who: Identity, orders: Orders | None = None) -> str:

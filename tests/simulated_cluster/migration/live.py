@@ -9,6 +9,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
+from ..cpu_models import crashes, misfit
 from ..errors import TaskError
 from ..model import Volume
 from ..property_strings import GIB, human_size, parse
@@ -29,6 +30,7 @@ class LiveMove:
     def __init__(self, move: Migration, disks: list[LocalDisk]) -> None:
         self.move, self.disks = move, disks
         self._paused = move.guest.qmpstatus == "paused"
+        self._source = move.cluster.nodes[move.guest.node]
 
     async def run(self) -> None:
         move = self.move
@@ -101,6 +103,10 @@ class LiveMove:
                 bridge = parse(str(value), "model").get("bridge") if re.fullmatch(r"net\d+", key) else None
                 if bridge and bridge not in target.bridges and bridge not in target.vnets:
                     raise TaskError(f"bridge '{bridge}' does not exist")
+            problem = misfit(guest.config, target.cpu, self._source.cpu.get("machine", "x86_64"))
+            if problem is not None:
+                task.say(f"kvm: {problem}")
+                raise TaskError("start failed: QEMU exited with code 1")
             if int(guest.config.get("sockets", 1)) * int(guest.config.get("cores", 1)) > target.cores:
                 raise TaskError(f"MAX {target.cores} vcpus allowed per VM on this node")
 
@@ -148,6 +154,8 @@ class LiveMove:
         move.arrive()
         guest.qmpstatus = "paused" if self._paused else "running"
         guest.started_at, guest.pid = clock.now(), move.cluster.rng.randrange(1000, 30000)
+        if crashes(guest.config, self._source.cpu, move.target.cpu):
+            guest.status = guest.qmpstatus = "stopped"
         if volumes:
             move.task.say("all 'mirror' jobs are ready")
             for disk, _volume in volumes:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What must hold of every decision, written from the documentation of the rules and apart from the plugins that keep
-them. FailoverHeadroom, CPUModel and NetworkBridge are left out.
+them. FailoverHeadroom and NetworkBridge are left out.
 """
 
 from __future__ import annotations
@@ -144,12 +144,20 @@ def _tolerated(node: Node, request: Request) -> bool:
     )
 
 
+def _runs(node: Node, cpu_type: str | None, flags: frozenset[str]) -> bool:
+    """Whether a node can run VMs of a CPU type with these flags, as far as is known."""
+    everywhere = cpu_type in (None, "host", "max", "kvm32", "kvm64", "qemu32", "qemu64")
+    lacking = {flag for flag in flags if not flag.startswith("hv-")} - (node.cpu_flags or flags)
+    return not lacking and (everywhere or node.cpu_models is None or cpu_type in node.cpu_models)
+
+
 OF_NODE: Mapping[str, Callable[[Node, Request], bool]] = {
     "NodeReady": lambda node, _: node.online and not (node.maintenance or node.drained) and node.memory > 0,
     "NodeName": lambda node, request: request.node in (None, node.name),
     "NodeRegex": lambda node, request: not (regex := _pattern(request)) or name_pattern(regex).matches(node.name),
     "NodeAffinity": lambda node, request: all(_matches(each, node) for each in request.node_required),
     "TaintToleration": _tolerated,
+    "CPUModel": lambda node, request: _runs(node, request.cpu_type, request.cpu_flags),
     "VCPULimit": lambda node, request: not node.cores or max(request.cores, request.cores_max) <= node.cores,
 }
 

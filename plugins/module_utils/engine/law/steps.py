@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from ...model import Decision, Guest, HAIntent, Request, Snapshot
-from ...plans import Creation, Move
+from ...plans import LIVE, Creation, Move
 from .law import InForce, arrived, broken
 
 OF_NEW_VMS = frozenset({"Names", "DeviceClaims", "VolumeBinding", "TemplateLocality"})
@@ -39,6 +39,9 @@ def broken_step(
             return [f"guest {vmid} is not there" for vmid in gone]
         if there[step.vmid].node != step.source:
             return [f"guest {step.vmid} is on {there[step.vmid].node}, not on {step.source}"]
+        lacking = [text for vmid in step.vmids for text in _lacking(there[vmid], step, state)]
+        if lacking:
+            return lacking
         undone = [text for vmid in step.vmids for text in _brought_back(there[vmid], step.target, state)]
         if undone:
             return undone
@@ -64,6 +67,21 @@ def _brought_back(guest: Guest, target: str, state: Snapshot) -> list[str]:
     return []
 
 
+def _lacking(guest: Guest, step: Move, state: Snapshot) -> list[str]:
+    """What the target lacks that a guest needs there: bridges; for a live move of a guest that sees the CPU of its
+    node, the flags of that CPU.
+    """
+    nodes = {node.name: node for node in state.nodes}
+    source, target, demands = nodes.get(guest.node), nodes.get(step.target), guest.demands
+    if source is None or target is None or step.target == guest.node:
+        return []
+    known = (source.bridges or frozenset()) & demands.bridges
+    missing = known - (known if target.bridges is None else target.bridges)
+    if step.how == LIVE and demands.cpu_type in ("host", "max") and source.processor and target.processor:
+        missing |= source.processor.flags - target.processor.flags
+    return [f"{step.target} lacks what guest {guest.vmid} needs: {', '.join(sorted(missing))}"] if missing else []
+
+
 def _arriving(step: Move | Creation, state: Snapshot) -> list[Guest]:
     """What will be on the target when the step has ended."""
     if isinstance(step, Creation):
@@ -85,6 +103,7 @@ def _moved(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tup
         guest.name or "", vmid=guest.vmid, tags=guest.tags, pool=guest.pool, cores_max=guest.cores,
         cores=guest.cores if there and (guest.running or in_force.cpu.include_stopped) else 0,
         memory=guest.memory if there and (guest.running or in_force.memory.include_stopped) else 0,
+        cpu_type=guest.demands.cpu_type, cpu_flags=guest.demands.cpu_flags,
         **{each.name: getattr(rules, each.name) for each in fields(rules)},
     )  # fmt: skip
     exempt = OF_NEW_VMS if there else OF_NEW_VMS | BETWEEN_GUESTS

@@ -10,7 +10,7 @@ date just before.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model import NO_CONSTRAINTS, VMID_MAX, Guest
@@ -150,11 +150,12 @@ class Board:
         """
         found = self._alike.get(node)
         if found is None:
-            groups: dict[tuple[float, int, int, int], list[Item]] = {}
+            groups: dict[Hashable, list[Item]] = {}
             for index, item in self.on[node].items():
                 if item.movable and (item.free or self.node_of(item) in item.homes):
                     alone = NOWHERE if item.plain else index
-                    groups.setdefault((item.cores, item.memory, item.extra, alone), []).append(item)
+                    cpu = (item.parts[0].request.cpu_type, item.parts[0].request.cpu_flags)
+                    groups.setdefault((item.cores, item.memory, item.extra, alone, cpu), []).append(item)
             for group in groups.values():
                 group.sort(key=lambda each: (each.cost, each.index))
             found = sorted(groups.values(), key=lambda group: (-group[0].share, group[0].index))

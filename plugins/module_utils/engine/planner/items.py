@@ -116,7 +116,12 @@ class Item:
         """Whether no rule of its own distinguishes it from another item of its size."""
         request = self.parts[0].request
         return len(self.parts) == 1 and not (
-            request.affinity or request.topology_spread or request.ha or request.node_required or self.not_to
+            request.affinity
+            or request.topology_spread
+            or request.ha
+            or request.node_required
+            or request.devices
+            or self.not_to
         )
 
     @property
@@ -152,6 +157,10 @@ def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable
         tolerations=given.tolerations,
         ha=(given.ha or (HAIntent() if ruled else None)) if there else None,
         gang=given.gang,
+        bridges=guest.demands.bridges,
+        cpu_type=guest.demands.cpu_type,
+        cpu_flags=guest.demands.cpu_flags,
+        devices=guest.demands.devices,
     )
     return Part(guest.vmid, request, guest, mobility, cores, memory)
 

@@ -1,14 +1,16 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the bridges, the supported CPU models and flags, and the pressure of the nodes."""
+"""Reads the bridges, the CPUs with the models and flags that they support, and the pressure of the nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...model import Node
+from ...errors import ApiError, ConnectionFailed
+from ...model import Node, Processor
+from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from .rows import read_rows
 
@@ -46,6 +48,22 @@ def with_cpu_flags(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
         replace(node, cpu_flags=frozenset(str(row["name"]) for row in rows if node.name in row.get("supported-on", ())))
         for node in nodes
     )
+
+
+def read_processor(reader: Reader, node: str) -> Processor | None:
+    """Return what the CPUs of a node are; None if it cannot be read. One call.
+
+    Proxmox VE 8 does not report the vendor, which is then known only from the name of the model.
+    """
+    try:
+        status = reader.get(f"/nodes/{node}/status")
+    except (ApiError, ConnectionFailed, NotRecorded):
+        return None
+    cpu = status.get("cpuinfo") or {}
+    told = f"{cpu.get('vendor') or ''} {cpu.get('model') or ''}"
+    vendor = next((name for name in ("AMD", "Intel") if name.lower() in told.lower()), str(cpu.get("vendor") or ""))
+    machine = str((status.get("current-kernel") or {}).get("machine") or "")
+    return Processor(vendor, machine, frozenset(str(cpu.get("flags") or "").split()))
 
 
 def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:

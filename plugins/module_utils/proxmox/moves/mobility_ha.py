@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...engine.ha_rules import NODES, kept_together, preferred
 from ...engine.plugins.ha_rules import outside_of
-from ...model import Guest, HARule, Snapshot
+from ...model import Guest, HARule, Processor, Snapshot
 from ...plans import API, HA
 
 UPDATE = "update the collection, or move it by hand"
@@ -44,6 +44,7 @@ class Surroundings:
     Attributes:
         nodes: the bridges of each node by name; None where they are unknown.
         offline: the nodes that are offline.
+        processors: the CPUs of the nodes where they are known.
         available: the nodes that the HA manager uses: those online and not in maintenance.
         types: the types of storages by name.
         shared: the names of shared storages.
@@ -54,6 +55,7 @@ class Surroundings:
 
     nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     offline: frozenset[str] = frozenset()
+    processors: Mapping[str, Processor] = field(default_factory=dict)
     available: frozenset[str] = frozenset()
     types: Mapping[str, str] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
@@ -66,6 +68,7 @@ class Surroundings:
         return cls(
             nodes={node.name: node.bridges for node in snapshot.nodes},
             offline=frozenset(node.name for node in snapshot.nodes if not node.online),
+            processors={node.name: node.processor for node in snapshot.nodes if node.processor is not None},
             available=frozenset(node.name for node in snapshot.nodes if node.online and not node.maintenance),
             types={storage.name: storage.type for storage in snapshot.storages},
             shared=frozenset(storage.name for storage in snapshot.storages if storage.shared),

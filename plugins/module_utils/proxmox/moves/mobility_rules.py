@@ -8,21 +8,21 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...engine.standing_rules import ignored
 from ...engine.texts import listed
-from ...model import Guest
+from ...model import NO_DEMANDS, Demands, Guest
 from ...plans import API, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
 from ..contract import CHECK, LOCAL_DISK, NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
+from .demands import demands_of, of_another_machine, with_lesser_processors, without_bridges
 from .mobility_ha import UPDATE, Cause, Surroundings, against_ha, cure_of_ha, kept_by_ha, together_with, via_of
 
 _VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
 _LINKED_CLONE = re.compile(r":(?:\d+/)?base-\d+-disk-[^/]+/")
 _SIZE = re.compile(r",size=([^,]+)")
-_BRIDGE = re.compile(r"(?:^|,)bridge=([^,]+)")
 _MOVES_SNAPSHOTS = frozenset({"zfspool", "btrfs"})
 """Types of storages whose volumes keep their snapshots when they are copied; so do qcow2 images everywhere."""
 
@@ -33,6 +33,8 @@ _NOT_WHILE_RUNNING: Mapping[str, str] = {
     "virtiofs": "shared directories (virtiofs)",
 }
 """What Proxmox names among the devices of a node while a VM runs, each with its description."""
+
+OF_LESSER_PROCESSORS = "shut it down, and it can be moved; or give it a CPU type that all nodes can run"
 
 Refusals = Iterable[tuple[str, str]]
 
@@ -85,12 +87,17 @@ def vm_mobility(
     if why is not None:
         return stuck(*why)
     mapped = {disk.storage for disk in disks} if via == API else set()
+    demands = demands_of(config, guest.kind)
+    lesser = dict(with_lesser_processors(demands, guest, around)) if running else {}
     refusals = (
         _refused(check, mapped, guest, around),
-        _without_bridges(config, guest, around),
+        without_bridges(demands, guest, around),
+        of_another_machine(guest, around),
+        lesser.items(),
         _not_replicated(guest, around) if running and via == API else (),
     )
-    return _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check)
+    mobility = _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check, demands)
+    return replace(mobility, cure=OF_LESSER_PROCESSORS) if lesser and not mobility.cure else mobility
 
 
 def container_mobility(
@@ -113,8 +120,13 @@ def container_mobility(
     )
     if why is not None:
         return stuck(*why)
-    refusals = (_refused(check, set(), guest, around), _without_bridges(config, guest, around))
-    return _mobility(guest, around, RESTART if running else OFFLINE, disks, refusals, check)
+    demands = demands_of(config, guest.kind)
+    refusals = (
+        _refused(check, set(), guest, around),
+        without_bridges(demands, guest, around),
+        of_another_machine(guest, around),
+    )
+    return _mobility(guest, around, RESTART if running else OFFLINE, disks, refusals, check, demands)
 
 
 def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
@@ -139,6 +151,7 @@ def _mobility(
     disks: tuple[LocalDisk, ...] = (),
     refusals: Iterable[Refusals] = (),
     check: Mapping[str, t.Any] | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Mobility:
     """Return how a guest can be moved that is not stuck. refusals are the nodes that cannot take it, besides those that
     HA rules exclude.
@@ -153,6 +166,7 @@ def _mobility(
         together=together_with(guest, check or {}, around),
         cost=(guest.memory if how == LIVE else 0) + sum(disk.size for disk in disks),
         map_storages=via == API,
+        demands=demands,
     )
 
 
@@ -320,21 +334,6 @@ def _refused(
     if allowed is not None:
         for node in around.nodes.keys() - told.keys() - {*allowed} - {guest.node}:
             yield node, "were not among the nodes that Proxmox VE allows"
-
-
-def _without_bridges(config: Mapping[str, t.Any], guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Yield the nodes without the guest's bridges. Proxmox itself notices that only when the guest starts there.
-
-    A bridge is visible only with SDN.Audit on it. One that does not even show on the guest's own node is not checked.
-    """
-    cards = [str(value) for key, value in config.items() if re.fullmatch(r"net\d+", key)]
-    wanted = {match[1] for card in cards if (match := _BRIDGE.search(card))}
-    shown = around.nodes.get(guest.node)
-    if shown is not None:
-        wanted &= shown
-    for node, bridges in around.nodes.items():
-        if bridges is not None and node != guest.node and wanted - bridges:
-            yield node, f"lacked the bridge {listed(sorted(wanted - bridges))}"
 
 
 def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from ..access import Access
 from .options import MoveOptions
 from .proof import proved
 from .sight import Sight
+from .suitability import Suitability
 
 GUESSES = 10
 """How often the run plans with partly read guests before it reads all guests completely."""
@@ -59,6 +60,7 @@ class Planning:
         self._default = default_profile
         self._options = options
         self._objection = objection
+        self._suitability = Suitability(access.reader)
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
         self.identities: dict[int, Identity] = {}
@@ -83,6 +85,7 @@ class Planning:
         bounds = self._bounds(moved)
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
+            state = self._suitability.with_demands(state, known)
             plan = self._made(state, goals, mobility, bounds)
             unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
@@ -90,6 +93,7 @@ class Planning:
             known |= self._mobility(state, unread)
         else:
             mobility = known | self._mobility(state, guesses.keys() - known.keys())
+            state = self._suitability.with_demands(state, mobility)
             plan = self._made(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
@@ -112,8 +116,9 @@ class Planning:
         """How these guests can be moved, and those that move along with them; less what has failed in this run."""
         found: dict[int, Mobility] = {}
         due = {vmid for vmid in vmids if vmid > 0}
+        snapshot = self._suitability.with_processors(state.snapshot) if due else state.snapshot
         while due:
-            found |= read_mobility(self._access.reader, state.snapshot, sorted(due), self._options.permitted)
+            found |= read_mobility(self._access.reader, snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what a plan needs to know of the nodes because of the guests that move: CPUs, CPU types, devices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...engine.cache import ClusterState
+from ...engine.plugins.nodes import COMMON_CPU_TYPES
+from ...model import NO_DEMANDS, Demands, Node, Processor, Snapshot
+from ...plans import Mobility
+from ...proxmox.api.reader import Reader, in_parallel
+from ...proxmox.inventory.nodes import read_processor, with_cpu_flags, with_cpu_types
+
+
+class Suitability:
+    """Adds to clusters what their nodes offer, reading it at most once in a run, except for devices."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._processors: dict[str, Processor | None] = {}
+        self._types: dict[str, Node] = {}
+        self._flags: dict[str, Node] = {}
+
+    def with_processors(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with the CPUs of its nodes. One request for each node."""
+        due = [node.name for node in snapshot.nodes if node.online and node.name not in self._processors]
+        self._processors |= in_parallel(functools.partial(read_processor, self._reader), due)
+        nodes = (replace(node, processor=self._processors.get(node.name)) for node in snapshot.nodes)
+        return replace(snapshot, nodes=tuple(nodes))
+
+    def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
+        """Return the state with what these guests ask of nodes, and with what nodes offer of that. Makes requests only
+        for guests that name a CPU type or flags, or have mapped devices.
+        """
+        found = {vmid: each.demands for vmid, each in known.items() if each.demands != NO_DEMANDS}
+        guests = tuple(replace(guest, demands=found.get(guest.vmid, guest.demands)) for guest in state)
+        if guests == tuple(state):
+            return state
+        snapshot = self.with_processors(replace(state.snapshot, guests=guests))
+        return ClusterState(self._with_devices(self._with_cpu_types(snapshot, found), found))
+
+    def _with_cpu_types(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
+        if not self._types and any(each.cpu_type not in (None, *COMMON_CPU_TYPES) for each in found.values()):
+            self._types = {node.name: node for node in with_cpu_types(self._reader, snapshot.nodes)}
+        if not self._flags and any(each.cpu_flags for each in found.values()):
+            self._flags = {node.name: node for node in with_cpu_flags(self._reader, snapshot.nodes)}
+
+        def known(node: Node) -> Node:
+            types, flags = self._types.get(node.name, node), self._flags.get(node.name, node)
+            return replace(node, cpu_models=types.cpu_models, cpu_flags=flags.cpu_flags)
+
+        return replace(snapshot, nodes=tuple(map(known, snapshot.nodes)))
+
+    def _with_devices(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
+        there = {(device.driver, device.mapping) for device in snapshot.devices}
+        wanted = {(claim.driver, claim.mapping) for each in found.values() for claim in each.devices} - there
+        if not wanted:
+            return snapshot
+        from ...proxmox.inventory.devices import DeviceNeeds, read_devices
+
+        needs = DeviceNeeds(device=lambda device, _node: (device.driver, device.mapping) in wanted)
+        devices, mappings = read_devices(self._reader, snapshot.nodes, snapshot.guests, needs)
+        new = tuple(device for device in devices if (device.driver, device.mapping) in wanted)
+        return replace(snapshot, devices=(*snapshot.devices, *new), mappings=mappings)

@@ -1,0 +1,163 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest is moved only to where a new VM with its config could be placed: CPU types, flags, devices, architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller, ModuleServer
+
+from .conftest import NODES, TIME_SCALE, on, writes
+
+AMD = {"model": "AMD EPYC", "vendor": "AuthenticAMD", "models": ["host", "kvm64", "x86-64-v4", "EPYC-Genoa"],
+       "flags": ["fpu", "sse2", "aes", "pcid", "avx512f", "avx2"]}  # fmt: skip
+INTEL = {"model": "Intel(R) Xeon(R)", "vendor": "GenuineIntel", "models": ["host", "kvm64", "Haswell"],
+         "flags": ["fpu", "sse2", "avx2"]}  # fmt: skip
+OLD_AMD = {**AMD, "models": ["host", "kvm64"], "flags": ["fpu", "sse2", "avx2"]}
+ARM = {**AMD, "machine": "aarch64"}
+
+Start = Callable[..., AbstractContextManager[tuple[SimulatedCluster, Controller]]]
+
+
+def vm(vmid: int, node: str = "pve1", **more: Any) -> dict[str, Any]:
+    return {"vmid": vmid, "node": node, "name": f"vm{vmid}", "cores": 1, "memory": 2048, "status": "running",
+            "disks": {"scsi0": "shared:8"}, **more}  # fmt: skip
+
+
+@pytest.fixture
+def start(modules: ModuleServer, tmp_path: Path) -> Start:
+    """Start a cluster of nodes with these CPUs, and a controller. pve3 is the fullest."""
+
+    @contextmanager
+    def run(
+        *guests: dict[str, Any], cpus: tuple[dict[str, Any], ...] = (AMD, AMD, AMD), version: str = "9.2", **more: Any
+    ) -> Iterator[tuple[SimulatedCluster, Controller]]:
+        nodes = [
+            {"name": name, "cores": 16, "memory": 16384, "cpu": cpu, **more.pop(name, {})}
+            for name, cpu in zip(NODES, cpus, strict=True)
+        ]
+        storages = [{"name": "shared", "type": "rbd", "shared": True, "content": ["images"], "size": 2000}]
+        whole = {"cluster": "cpus", "nodes": nodes, "storages": storages, **more}
+        whole["guests"] = [*guests, vm(300, "pve3", memory=6144)]
+        with SimulatedCluster.start(whole, version=version, time_scale=TIME_SCALE) as cluster:
+            yield cluster, Controller(modules, tmp_path, cluster.environment())
+
+    return run
+
+
+def is_running(cluster: SimulatedCluster, vmid: int) -> bool:
+    return bool(cluster.state()["guests"][vmid]["status"] == "running")
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+@pytest.mark.parametrize("cpu", ["x86-64-v4", "EPYC-Genoa", "host", "cputype=host,flags=+aes", "max"])
+def test_drain__moves_a_running_vm_to_a_node_that_has_its_cpu(start: Start, cpu: str, version: str) -> None:
+    guest = vm(101, config={"cpu": cpu})
+    with start(guest, cpus=(AMD, INTEL, AMD), version=version) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert (result.get("changed"), result.get("failed", False)) == (True, False), result
+        assert on(cluster, "pve3") == {101, 300}
+        assert is_running(cluster, 101)
+
+
+def test_drain__uses_the_flags_of_the_nodes(start: Start) -> None:
+    guest = vm(101, config={"cpu": "kvm64,flags=+aes;+pcid"})
+    with start(guest, cpus=(AMD, OLD_AMD, AMD)) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert (result.get("changed"), result.get("failed", False)) == (True, False), result
+        assert on(cluster, "pve3") == {101, 300}
+
+
+@pytest.mark.parametrize(("other", "told"), [(INTEL, "CPU of Intel"), (OLD_AMD, "aes, avx512f, pcid")])
+def test_drain__names_what_keeps_a_vm_that_sees_the_cpu_of_its_node(
+    start: Start, other: dict[str, Any], told: str
+) -> None:
+    with start(vm(101, config={"cpu": "host"}), cpus=(AMD, other, other)) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert result["error_code"] == "GoalsNotReached"
+        assert told in result["stuck"][0]["why"]
+        assert result["stuck"][0]["cure"].startswith("shut it down")
+        assert is_running(cluster, 101)
+        assert not [call for call in writes(cluster) if call.endswith("/migrate")]
+
+
+def test_drain__moves_such_a_vm_while_it_is_off(start: Start) -> None:
+    guest = vm(101, config={"cpu": "host"}, status="stopped")
+    with start(guest, cpus=(AMD, INTEL, INTEL)) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert (result.get("changed"), result.get("failed", False)) == (True, False), result
+        assert not on(cluster, "pve1")
+
+
+def test_drain__moves_a_vm_to_its_own_architecture(start: Start) -> None:
+    with start(vm(101), cpus=(AMD, ARM, AMD)) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert (result.get("changed"), result.get("failed", False)) == (True, False), result
+        assert on(cluster, "pve3") == {101, 300}
+
+
+def test_drain__reads_the_cpus_of_each_node_once(start: Start) -> None:
+    with start(vm(101, config={"cpu": "host"}), vm(102)) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        paths = [each["path"] for each in cluster.requests()]
+        assert [paths.count(f"/nodes/{node}/status") for node in NODES] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("goal", ["balance", "consolidate", "repair"])
+def test_rebalance__moves_no_vm_to_a_node_without_its_cpu(start: Start, goal: str) -> None:
+    guests = [vm(vmid, config={"cpu": "x86-64-v4"}, memory=3072) for vmid in range(101, 107)]
+    with start(*guests, cpus=(AMD, INTEL, OLD_AMD)) as (cluster, controller):
+        controller.run("cluster_rebalance", goals=[goal])
+        assert on(cluster, "pve1") == set(range(101, 107))
+
+
+def test_make_room__moves_no_vm_to_a_node_without_its_cpu(start: Start) -> None:
+    guests = [vm(vmid, config={"cpu": "host"}, memory=3072) for vmid in (101, 102, 103, 104)]
+    more = [vm(105, config={"cpu": "kvm64"}, memory=3072), vm(301, "pve3", memory=8192)]
+    with start(*guests, *more, cpus=(AMD, INTEL, AMD)) as (cluster, controller):
+        result = controller.run("qemu_schedule", name="new", memory=3072, cpu={"cputype": "EPYC-Genoa"}, node="pve1",
+                                state="started", make_room={"offline": True})  # fmt: skip
+        assert not result.get("failed"), result
+        assert on(cluster, "pve2").isdisjoint({101, 102, 103, 104})
+        assert all(is_running(cluster, vmid) for vmid in (101, 102, 103, 104, 105))
+
+
+# --- devices ---
+
+GPU = {
+    "id": "0000:41:00.0", "vendor": "0x10de", "device": "0x2684", "class": "0x030000", "iommugroup": 20,
+    "subsystem_vendor": "0x10de", "subsystem_device": "0x16f1", "vendor_name": "NVIDIA", "device_name": "AD102",
+}  # fmt: skip
+WHERE = "path=0000:41:00.0,id=10de:2684,subsystem-id=10de:16f1,iommugroup=20"
+MAPPING = {"id": "gpu", "map": [f"node={node},{WHERE}" for node in NODES]}
+
+
+def test_drain__moves_a_stopped_vm_to_where_its_device_is_free(start: Start) -> None:
+    with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
+    guests = [vm(101, status="stopped", **with_gpu), vm(102, "pve2", **with_gpu, memory=1024)]
+    pci = {name: {"pci": [GPU]} for name in NODES}
+    with start(*guests, mappings={"pci": [MAPPING]}, **pci) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert (result.get("changed"), result.get("failed", False)) == (True, False), result
+        assert 101 in on(cluster, "pve3")
+        controller.schedule(vmid=101, name="vm101", state="started")
+        assert is_running(cluster, 101)
+
+
+def test_drain__keeps_a_vm_whose_device_is_free_nowhere(start: Start) -> None:
+    with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
+    guests = [vm(101, status="stopped", **with_gpu), vm(102, "pve2", **with_gpu), vm(103, "pve3", **with_gpu)]
+    pci = {name: {"pci": [GPU]} for name in NODES}
+    with start(*guests, mappings={"pci": [MAPPING]}, **pci) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert "stuck" in result, result
+        assert "device claim 'hostpci0 (gpu)'" in result["stuck"][0]["why"]
+        assert result["stuck"][0]["cure"] == "free a device of that kind on another node"
+        assert on(cluster, "pve1") == {101}
