@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from simulated_cluster.client import SimulatedCluster
 
@@ -203,6 +204,43 @@ def test_watch__sends_no_event_again_because_its_text_is_another(
     cluster.set_guest(102, config={"cores": 3, "onboot": 1})
     assert watch.look(60.0) == []
     watch.close()
+
+
+def test_watch__sends_events_again_until_their_condition_has_ended(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    vms = [{"name": "web-1", "cores": 4}, {"name": "web-2", "cores": 4}]
+    watch = Watch(args(vms=vms, drift_interval=1, repeat_interval=100))
+    cluster.set_node("pve2", online=False)
+    first = watch.look(0.0)
+    assert [(event["type"], event.get("name")) for event in first] == [("node_offline", None), ("drift", "web-1")]
+    assert watch.look(99.0) == []
+    assert watch.look(100.0) == [{**event, "repeated": True} for event in first]
+    cluster.set_node("pve2", online=True)
+    # A VM that differs later has a time of its own.
+    assert [event.get("name") for event in watch.look(150.0)] == [None, "web-2"]
+    assert [event["name"] for event in watch.look(200.0)] == ["web-1"]
+    cluster.set_guest(101, config={"cores": 4})
+    assert [(event["name"], event["repeated"]) for event in watch.look(300.0)] == [("web-2", True)]
+    watch.close()
+
+
+def test_watch__sends_no_event_again_if_that_is_not_wanted(
+    cluster: SimulatedCluster, args: Callable[..., dict[str, Any]]
+) -> None:
+    watch = Watch(args(repeat_interval=0))
+    cluster.set_node("pve2", online=False)
+    assert len(watch.look(0.0)) == 1
+    assert watch.look(1e9) == []
+    watch.close()
+
+
+def test_rulebook__starts_no_playbook_for_each_event_and_drops_none() -> None:
+    rulebook = SOURCE.parents[2] / "rulebooks" / "keep_cluster.yml"
+    (ruleset,) = yaml.safe_load(rulebook.read_text(encoding="utf-8"))
+    starting = [rule for rule in ruleset["rules"] if "run_playbook" in str(rule)]
+    assert len(starting) == 3
+    assert all(set(rule["throttle"]) == {"once_after", "group_by_attributes"} for rule in starting)
 
 
 @pytest.mark.parametrize("cluster", [{"ha": {"resources": [{"sid": "vm:101"}]}}], indirect=True)

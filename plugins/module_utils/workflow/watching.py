@@ -21,7 +21,7 @@ from ..foreign_text import inert
 from ..model import Snapshot
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
-from ..proxmox.options.values import check_seconds
+from ..proxmox.options.values import check_range, check_seconds
 from .access import Access
 from .capacity import Shapes
 from .counting import count_reservations
@@ -72,6 +72,7 @@ def watch_argument_spec() -> Spec:
         },
         "vms": vms_argument_spec()["vms"],
         "drift_interval": {"type": "float", "default": 900.0},
+        "repeat_interval": {"type": "float", "default": 3600.0},
     }
 
 
@@ -118,6 +119,7 @@ class Watch:
         params: dict[str, t.Any] = {**DEFAULTS, **checked.validated_parameters}
         for option in ("interval", "drift_interval"):
             check_seconds(option, params[option])
+        check_range("repeat_interval", params["repeat_interval"], 0)
         self.interval: float = params["interval"]
         self._params = params
         self._per_vm = one_vm_argument_spec()
@@ -128,6 +130,7 @@ class Watch:
         self._facts = facts_of(params["nodes"])
         self._access: Access | None = None
         self._known: dict[Key, Event] = {}
+        self._sent: dict[Key, float] = {}
         self._drift: dict[Key, Event] = {}
         self._next_drift = 0.0
 
@@ -142,7 +145,8 @@ class Watch:
             raise InvalidRequest(f"capacity.shape: {error.message}", **error.details) from error
 
     def look(self, now: float | None = None) -> list[Event]:
-        """Read the cluster once, and return the changes since the last look; the first look reports all problems.
+        """Read the cluster once, and return the changes since the last look, with the problems that are due again; the
+        first look reports all problems.
 
         now is in seconds, by default the clock's time. A cluster that cannot be read is an event as well, and so is a
         check that fails. Raises InvalidRequest and MissingLibrary if no connection can be tried.
@@ -153,14 +157,26 @@ class Watch:
         """Do as look, in two parts: what the list of nodes shows, before the checks, which may take long; and the rest.
         If the cluster cannot be read, there is only one part.
         """
-        for found in self._found(time.time() if now is None else now):
+        now = time.time() if now is None else now
+        for part, found in enumerate(self._found(now)):
             events = [event for key, event in found.items() if key not in self._known]
             ended = [event for key, event in self._known.items() if key not in found]
             events += [self._ended(event) for event in ended if event["type"] in ENDS]
+            events += [{**found[key], "repeated": True} for key in self._due_again(found, now, before_checks=part == 0)]
             self._known = found
             # Rulebooks pass events to playbooks as variables that Ansible trusts.
             chosen = [each for each in events if each["type"] not in TYPES or each["type"] in self._params["events"]]
             yield [inert(event) for event in chosen]
+
+    def _due_again(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
+        """The problems that were last sent so long ago that they are sent again. Whoever got an event may have ignored
+        it, because another one was being handled, or have failed to do something about it.
+        """
+        every = self._params["repeat_interval"]
+        certain = [key for key in found if key[0] in (OFFLINE, UNREACHABLE)] if before_checks else found
+        due = [key for key in certain if every and key in self._known and now - self._sent[key] >= every]
+        self._sent = {key: now if key in due else self._sent.get(key, now) for key in found}
+        return due
 
     def close(self) -> None:
         """Log out. The next look logs in again."""

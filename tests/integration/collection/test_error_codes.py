@@ -54,9 +54,17 @@ class Meddler(PreFilterPlugin):
 """
 
 FORGETFUL_PLUGIN = """
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.run import Run
 
-Run._bind = lambda run, due: None
+
+class Forgetful(FilterPlugin):
+    '''Makes the run create nothing.'''
+
+    name = "Forgetful"
+
+    def filter(self, state, request, node):
+        Run._bind = lambda run, due: None
 """
 
 

@@ -10,8 +10,8 @@ short_description: Receive events when nodes, capacity, rules or VMs of a Proxmo
 version_added: 1.1.0
 description:
   - Reads the cluster once per interval and compares it with the previous reading.
-  - An event is sent when a problem begins, not each time that it is seen. The first reading sends an event for each
-    problem that exists at that time.
+  - An event is sent when a problem begins, and again after O(repeat_interval) if it still exists, but not each time
+    that it is seen. The first reading sends an event for each problem that exists at that time.
   - Each event has a C(type). The page events in the documentation lists the types and the keys of each.
   - If capacity, rules or O(vms) cannot be checked, an event of the type C(check_failed) states why. The other checks
     continue.
@@ -56,6 +56,12 @@ options:
     description: Time between two comparisons of O(vms) with the cluster, in seconds.
     type: float
     default: 900
+  repeat_interval:
+    description:
+      - Time after which the event of a problem that still exists is sent again, in seconds. Such an event has the key
+        C(repeated). V(0) sends none again.
+    type: float
+    default: 3600
   api_host:
     description:
       - The cluster. This option and the others of the connection, the rules and the nodes are those of
@@ -74,6 +80,7 @@ EXAMPLES = r"""
   rules:
     - name: Repair rules when a node is back
       condition: event.type == "node_back"
+      throttle: {once_after: 5 minutes, group_by_attributes: [event.type]}
       action:
         run_playbook:
           name: qemu_scheduler.proxmox.rebalance
