@@ -258,7 +258,7 @@ options:
       - Further properties are V(bridge), V(firewall), V(host-tunnel), V(link_down), V(mtu), V(queues), V(rate) (MB/s),
         V(tag) (VLAN) and V(trunks).
       - A MAC address that Proxmox VE generated is kept and is not drift.
-      - The plugin C(NetworkBridge), which is off by default, checks that the bridges exist on the node.
+      - The plugin C(NetworkBridge) checks that the bridges exist on the node.
     type: dict
   numa:
     description:

@@ -62,7 +62,8 @@ class Node:
     cores and memory are what Proxmox reports as maxcpu and maxmem (0 while the node is offline); cpu_used (0..1) and
     memory_used (bytes) are live figures. labels, taints, reserves and ratios come from the user, as Proxmox does not
     know them; a reserve or ratio of None leaves the filter's own default in force. bridges, cpu_models and cpu_flags
-    are None if they were not read. pressure is the share of time (0..1) in which tasks on the node waited for CPU,
+    are None if they were not read. has tells whether the node has what options of requests name, by (kind, name); what
+    is not known is missing. pressure is the share of time (0..1) in which tasks on the node waited for CPU,
     memory or disk, whichever is the worst; None if it was not read, or if Proxmox does not report it. processor is what
     its CPUs are; None if that was not read.
     """
@@ -85,6 +86,7 @@ class Node:
     bridges: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
     cpu_flags: frozenset[str] | None = None
+    has: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     pressure: float | None = None
     processor: Processor | None = None
 
@@ -472,9 +474,11 @@ class Request:
 
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
     sockets) if that is more. memory is in bytes. vmid is set if the user fixed it. running tells whether the VM will
-    run after the task (state started). context holds the keys of the upstream scheduler. options are the Proxmox
-    options by their API names: the engine passes them on and looks neither into them nor into archive; addresses are
-    those of the options that were chosen from address pools, as text. created is the time of the request, in seconds.
+    run after the task (state started). named is what its options name and only some nodes may have, as (kind, name): a
+    mapping of a directory, PCI or USB device, a snippet, a storage. context holds the keys of the upstream scheduler.
+    options are the Proxmox options by their API names: the engine passes them on and looks neither into them nor into
+    archive; addresses are those of the options that were chosen from address pools, as text. created is the time of the
+    request, in seconds.
     """
 
     name: str
@@ -496,6 +500,7 @@ class Request:
     bridges: frozenset[str] = frozenset()
     cpu_type: str | None = None
     cpu_flags: frozenset[str] = frozenset()
+    named: frozenset[tuple[str, str]] = frozenset()
     devices: tuple[DeviceClaim, ...] = ()
     affinity: tuple[AffinityTerm, ...] = ()
     topology_spread: tuple[SpreadConstraint, ...] = ()

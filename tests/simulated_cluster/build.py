@@ -88,7 +88,7 @@ def _bytes(size: Any, place: str | None) -> int:
 
 
 def _files(cluster: Cluster, data: dict[str, Any]) -> None:
-    for part, content in (("isos", "iso"), ("images", "import")):
+    for part, content in (("isos", "iso"), ("images", "import"), ("snippets", "snippets")):
         for storage_name, files in (data.get(part) or {}).items():
             storage = cluster.storages[storage_name]
             for name, gib in files.items():
@@ -96,7 +96,7 @@ def _files(cluster: Cluster, data: dict[str, Any]) -> None:
                     extension = str(name).rpartition(".")[2]
                     cluster.volumes.add(Volume(
                         f"{storage_name}:{content}/{name}", storage_name, place, _bytes(gib, place), content,
-                        "iso" if content == "iso" else extension, ctime=int(cluster.clock.now()),
+                        {"iso": "iso", "snippets": "snippet"}.get(content, extension), ctime=int(cluster.clock.now()),
                     ))
 
 

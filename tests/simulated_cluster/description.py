@@ -17,7 +17,8 @@ from .recorded import from_recorded, is_recorded
 
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",
-    "acl", "roles", "options", "isos", "images", "backups", "backup_jobs", "timing", "tick", "generate", "ceph",
+    "acl", "roles", "options", "isos", "images", "snippets", "backups", "backup_jobs", "timing", "tick", "generate",
+    "ceph",
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
@@ -85,7 +86,7 @@ def check(data: dict[str, Any]) -> None:
         _known("backup", entry, BACKUP)
         if _need("backup", entry, "storage") not in storages:
             raise DescriptionError(f"backup: there is no storage {entry['storage']!r}")
-    for part in ("isos", "images"):
+    for part in ("isos", "images", "snippets"):
         for storage in data.get(part, {}):
             if storage not in storages:
                 raise DescriptionError(f"{part}: there is no storage {storage!r}")

@@ -19,6 +19,16 @@ NAMES_TOLD = 10
 """How many existing names a message lists."""
 
 
+NAMED_KINDS = {
+    "dir": "directory mapping",
+    "pci": "PCI mapping",
+    "usb": "USB mapping",
+    "snippet": "snippet",
+    "storage": "storage",
+}
+"""How messages call what the options of a VM name, by kind."""
+
+
 def known(names: Iterable[str], wanted: str) -> str:
     """The existing names, for a message about a name that does not exist: all in order, or the most similar ones if
     there are many.

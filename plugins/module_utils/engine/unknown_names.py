@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from ..model import Request
 from .cache import ClusterState
 from .node_selection import NODE_KEY, compiled_regex
-from .texts import known
+from .texts import NAMED_KINDS, known
+
+UNSEEN = "this user cannot see it"
 
 NO_STORAGES = "no storage is visible: the user needs Datastore.Audit on /storage"
 
@@ -33,9 +35,9 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
         return [*texts, NO_STORAGES]
     for name in dict.fromkeys(_storages(request)):
         if name not in storages:
-            texts.append(f"no storage '{name}', known: {known(storages, name)}")
+            texts.append(f"no storage '{name}', or {UNSEEN}, known: {known(storages, name)}")
     texts += [*_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
-    return [*texts, *_cpu_types(request, cluster)]
+    return [*texts, *_named(request, cluster), *_cpu_types(request, cluster)]
 
 
 def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -56,7 +58,8 @@ def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
         if looked and all(there[volume] is None for there in looked):
             kind = volume.partition("/")[0]
             others = {name for there in looked for name, size in there.items() if size is not None}
-            yield f"no volume '{volume}', known: {known((n for n in others if n.partition('/')[0] == kind), volume)}"
+            others = {name for name in others if name.partition("/")[0] == kind}
+            yield f"no volume '{volume}', or {UNSEEN}, known: {known(others, volume)}"
 
 
 def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -71,7 +74,15 @@ def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
     there = _on_any_node([info.node.bridges for info in cluster.nodes if info.node.online])
     if there is not None:
         for name in sorted(request.bridges - there):
-            yield f"no bridge '{name}', known: {known(there, name)}"
+            yield f"no bridge '{name}', or this user may not use it, known: {known(there, name)}"
+
+
+def _named(request: Request, cluster: ClusterState) -> Iterator[str]:
+    """The texts about what options of the VM name and no node has."""
+    online = [info.node for info in cluster.nodes if info.node.online]
+    for kind, name in sorted(request.named):
+        if online and all(node.has.get((kind, name)) is False for node in online):
+            yield f"no {NAMED_KINDS[kind]} '{name}', or {UNSEEN}"
 
 
 def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:

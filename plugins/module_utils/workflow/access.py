@@ -33,6 +33,7 @@ from ..proxmox.inventory.snapshot import (
     read_settled,
     read_snapshot,
 )
+from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import OF_DRIVER
 from ..proxmox.options.table import option_of
 from ..reservations.ledger import Ledger
@@ -151,15 +152,17 @@ class Access:
                     option=name,
                 )
 
-    def check_rights(self, request: Request) -> None:
-        """Raise PermissionDenied if the VM needs what Proxmox grants only to root, and this is another user."""
+    def check_rights(self, options: Mapping[str, t.Any]) -> None:
+        """Raise PermissionDenied if options of a VM, or parameters for it, need what Proxmox grants only to root, and
+        this is another user.
+        """
         if self.session is None or self.session.user == ROOT:
             return
-        for option in filter(ROOT_ONLY.fullmatch, sorted(request.options)):
+        for option in filter(ROOT_ONLY.fullmatch, sorted(options)):
             raise PermissionDenied(
                 f"{option}: Proxmox VE lets only {ROOT} with its password set it, not {self.session.user}"
             )
-        reason = needs_root(request)
+        reason = needs_root(options)
         if reason is not None:
             raise PermissionDenied(reason)
 
@@ -221,6 +224,7 @@ class Access:
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
         needs = Needs(
             bridges=Subject.BRIDGES in subjects and any(request.bridges for request in requests),
+            named=_named_resources(requests) if Subject.NAMED in subjects else frozenset(),
             cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
@@ -278,11 +282,14 @@ def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
     return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
 
 
-def needs_root(request: Request) -> str | None:
-    """Return why only C(root@pam) with its password can create this VM, or None when others can: its options pass a
-    device through by its address. No token will do, not even one of C(root@pam).
+def needs_root(options: Mapping[str, t.Any]) -> str | None:
+    """Return why only C(root@pam) with its password can set these options, or None when others can: they name a file or
+    a device of the node. No token will do, not even one of C(root@pam).
     """
-    for option, value in sorted(request.options.items()):
+    for option, value in sorted(options.items()):
+        path = next((volume for volume in volumes_of(option, value) if volume.startswith("/")), None)
+        if path is not None:
+            return f"{option}: {path!r} is a path, which only root@pam with its password may set; use a volume instead"
         if re.fullmatch(r"serial\d+", option) and value not in ("", "socket"):
             return f"{option}: {str(value)!r} is a device, which only root@pam with its password may set"
         for driver, (prefix, _number) in OPTIONS.items():
@@ -299,6 +306,10 @@ def needs_root(request: Request) -> str | None:
 
 def _names_cpu(request: Request) -> bool:
     return request.cpu_type is not None and request.cpu_type not in COMMON_CPU_TYPES
+
+
+def _named_resources(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
+    return frozenset(each for request in requests for each in request.named)
 
 
 def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:

@@ -1,52 +1,57 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts in check mode what Proxmox VE would refuse, by additional reads."""
+"""Foresees what Proxmox VE would refuse, before the first write, by a few additional reads."""
 
 from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..engine.texts import known
-from ..errors import InvalidRequest
+from ..engine.texts import NAMED_KINDS, known
+from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Decision, Node, Snapshot
 from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.named import with_named
 from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.inventory.rows import mark_of
 from ..proxmox.inventory.volumes import read_volumes
-from ..proxmox.options.conversions import Drives
-from ..proxmox.options.drives import kind_of
+from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
-from ..proxmox.options.request import create_parameters
-from ..proxmox.options.table import option_of
+from ..proxmox.options.request import create_parameters, named_by
 from .existing.converger import missing_pool
 from .job import Job, State
 
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """Checks the planned requests against the cluster.
+    """Checks what a run is about to do against the cluster.
 
-    reader should cache responses: many VMs name the same bridges and images.
+    Attributes:
+        reader: should cache responses: many VMs name the same bridges and images.
+        snapshot: the cluster before any decision, with what the plugins have read.
+        may: raises PermissionDenied for parameters that this user may not set.
     """
 
     reader: Reader
     snapshot: Snapshot
+    may: Callable[[Mapping[str, t.Any]], None]
 
-    def check(self, job: Job) -> None:
-        """Fail a job that Proxmox VE would refuse, and warn of problems that it would accept."""
+    def objection(self, job: Job) -> CollectionError | None:
+        """Why Proxmox VE would refuse a job, if that can be foreseen. Warns of problems that it would accept."""
         plan = job.plan
         try:
             if job.state is State.DECIDED and job.decision is not None:
                 job.warnings.extend(self._of_new(job.label, job.decision))
             elif plan is not None and "update" in plan.actions:
+                self.may(plan.changes.parameters)
                 runs = plan.status_after == "running"
                 plan.cautions.extend(self._check(job.label, plan.guest.node, plan.changes.parameters, runs=runs))
-        except InvalidRequest as error:
-            job.refuse(error)
+        except (InvalidRequest, PermissionDenied) as error:
+            return error
+        return None
 
     def _of_new(self, label: str, decision: Decision) -> list[str]:
         request = decision.request
@@ -64,10 +69,13 @@ class Foresight:
             return []
         for text in self._missing_volumes(host, parameters):
             raise InvalidRequest(f"{label}: {text}")
-        bridges = [f"{label}: {text}" for text in self._missing_bridges(host, parameters)]
-        if bridges and runs:
-            raise InvalidRequest("; ".join(bridges))
-        return [f"{text}. The VM cannot be started." for text in bridges]
+        lacking = [
+            f"{label}: {text}" for text in (*self._missing_bridges(host, parameters), *self._lacks(host, parameters))
+        ]
+        if lacking and runs:
+            raise InvalidRequest("; ".join(lacking))
+        unsure = [f"{label}: {text}" for text in self._not_known(host, parameters)]
+        return [*(f"{text}. The VM cannot be started." for text in lacking), *unsure]
 
     def _missing_bridges(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
         named = {
@@ -75,23 +83,44 @@ class Foresight:
             for option, value in sorted(parameters.items())
             if re.fullmatch(r"net\d+", option) and (bridge := NET.read(str(value)).get("bridge"))
         }
-        bridges = with_bridges(self.reader, [node])[0].bridges if named else None
+        bridges = node.bridges
+        if named and bridges is None:
+            bridges = with_bridges(self.reader, [node])[0].bridges
         for option, bridge in named.items():
             if bridges is not None and bridge not in bridges:
-                yield f"{option}: there is no bridge {bridge!r} on {node.name}; known: {known(bridges, bridge)}"
+                yield (
+                    f"{option}: there is no bridge {bridge!r} on {node.name}, or this user may not use it; "
+                    f"known: {known(bridges, bridge)}"
+                )
+
+    def _lacks(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
+        """What options name that the node lacks: mappings, snippets, storages."""
+        for option, kind, name, there in self._named(node, parameters):
+            if there is False:
+                yield f"{option}: there is no {NAMED_KINDS[kind]} {name!r} on {node.name}, or this user may not use it"
+
+    def _not_known(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
+        for option, kind, name, there in self._named(node, parameters):
+            if there is None:
+                right = "; that takes Datastore.Allocate on its storage" if kind == "snippet" else ""
+                yield f"{option}: it is not known whether {node.name} has {NAMED_KINDS[kind]} {name!r}{right}"
+
+    def _named(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str, bool | None]]:
+        """What options name, as option, kind, name, and whether the node has it; None if that is not known."""
+        named = {each: option for option, value in sorted(parameters.items()) for each in named_by({option: value})}
+        told = {each for other in self.snapshot.nodes for each in other.has}
+        unread = named.keys() - told
+        has = with_named(self.reader, [node], self.snapshot.storages, unread)[0].has if unread else node.has
+        for (kind, name), option in named.items():
+            yield option, kind, name, has.get((kind, name))
 
     def _missing_volumes(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
-        named = {volume: option for option, value in sorted(parameters.items()) for volume in _volumes(option, value)}
-        found = read_volumes(self.reader, [node], self.snapshot.storages, named) if named else {}
+        named = {volume: option for option, value in sorted(parameters.items()) for volume in volumes_of(option, value)}
+        known_ones = {volume for _node, volume in self.snapshot.volumes}
+        unread = [volume for volume in named if volume not in known_ones]
+        found = {**self.snapshot.volumes}
+        if unread:
+            found |= read_volumes(self.reader, [node], self.snapshot.storages, unread)
         for volume, option in named.items():
             if found.get((node.name, volume), 0) is None:
                 yield f"{option}: there is no {volume} on {node.name}"
-
-
-def _volumes(option: str, value: t.Any) -> list[str]:
-    """The volumes that have to exist: media, and sources of imports."""
-    described = option_of(option)
-    if described is None or not isinstance(described.conversion, Drives):
-        return []
-    drive = kind_of(option).read(str(value))
-    return [volume for key in ("file", "import-from") if (volume := drive.get(key))]

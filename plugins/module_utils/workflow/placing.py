@@ -318,7 +318,7 @@ class Placer:
                 job.exists(match.guest)
             else:
                 require_creatable(job.label, job.entry.state)
-                self._access.check_rights(job.entry.request)
+                self._access.check_rights(job.entry.request.options)
         except CollectionError as error:
             job.fail(error)
 

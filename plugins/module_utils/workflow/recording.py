@@ -15,11 +15,15 @@ from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import in_parallel
 from ..proxmox.api.recorded import Recorder
 from ..proxmox.api.session import Session
+from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.devices import DeviceNeeds
 from ..proxmox.inventory.freshness import read_config
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import Needs, identity, read_settled
+from .existing.matching import is_silent
 from .files import write_json
+
+_BACKUP_JOBS = "/cluster/backup"
 
 EVERYTHING = Needs(
     next_id=True,
@@ -46,10 +50,16 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
         identity(recorder)
         read_next_id(recorder)
         snapshot = read_settled(recorder, EVERYTHING)
+        silent = [guest.vmid for guest in snapshot.guests if is_silent(guest)]
+        if silent:
+            read_config_names(recorder, silent)
         _read_configs(recorder, [guest for guest in snapshot.guests if params["configs"] == "all" or guest.template])
     finally:
         session.close()
     answers = dict(sorted(recorder.answers.items()))
+    if _BACKUP_JOBS in answers:
+        # Without the mail addresses and comments.
+        answers[_BACKUP_JOBS] = [{"id": job["id"]} for job in answers[_BACKUP_JOBS]]
     result: dict[str, t.Any] = {"changed": False, "snapshot": answers}
     if params.get("dest"):
         result["dest"] = params["dest"]

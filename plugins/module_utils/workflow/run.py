@@ -331,17 +331,24 @@ class Run:
                     future.result()
             check_limits(placement.scheduler, existing, time.time())
             note_after(placement.nodes, placement.scheduler.cluster)
-        if not self._writes:
-            from .foresight import Foresight
-
-            # Nothing is sent, so Proxmox cannot refuse anything: predict what it would refuse.
-            foresight = Foresight(ReadOnce(self._access.reader), placement.snapshot)
-            for job in due:
-                foresight.check(job)
+        self._foresee(due, placement)
         for job in existing:
             if job.plan is not None:
                 note_change(placement.nodes, job.plan.guest, job.plan.actions)
                 job.state = State.PLANNED if job.plan.actions else State.DONE
+
+    def _foresee(self, due: Sequence[Job], placement: Placement) -> None:
+        """Refuse, before anything is written, what Proxmox VE would refuse as far as that can be foreseen."""
+        if not any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in due):
+            return
+        from .foresight import Foresight
+
+        foresight = Foresight(ReadOnce(self._access.reader), placement.before, self._access.check_rights)
+        for job in due:
+            objection = foresight.objection(job)
+            if objection is not None:
+                self._give_back([job])
+                job.refuse(objection)
 
     def _hold_to_plan(self, due: Sequence[Job]) -> None:
         """Refuse the jobs that deviate from the approved plan."""

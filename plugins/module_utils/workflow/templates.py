@@ -15,7 +15,7 @@ from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
 from ..model import GIB, CloneSource, Guest, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.freshness import read_config
-from ..proxmox.options.contradictions import check_new
+from ..proxmox.options.contradictions import check_new, merged
 from ..proxmox.options.request import traits_of
 from ..proxmox.unfinished import unfinished
 from .options.entries import Entry
@@ -52,6 +52,7 @@ class Templates:
             entry.request,
             clone=CloneSource(templates, full=clone.full, storage=clone.storage),
             **sizes_from(entry, configs),
+            **_inherited(entry, configs[0]),
         )
 
     def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
@@ -166,6 +167,19 @@ def _told(guests: Sequence[Guest]) -> str:
         f"{'template' if guest.template else 'VM'} {guest.vmid} on {guest.node}{_pool_of(guest) or ' in no pool'}"
         for guest in guests
     )
+
+
+class _Inherited(t.TypedDict):
+    """Fields of a request."""
+
+    bridges: frozenset[str]
+    named: frozenset[tuple[str, str]]
+
+
+def _inherited(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
+    """What a clone needs of its node because of the options that it takes from its template."""
+    traits = traits_of(merged(config, entry.request.options))
+    return {"bridges": traits["bridges"], "named": traits["named"]}
 
 
 def _listed(guests: Sequence[Guest]) -> str:

@@ -137,8 +137,8 @@ def test_mapping__that_proxmox_starts_no_vm_with_is_not_used(session):
 def test_address__is_refused_by_proxmox_for_the_very_requests_that_we_warn_of(session):
     raw, mapped = {"hostpci0": "0000:41:00.0"}, {"hostpci0": "mapping=gpu"}
 
-    assert needs_root(Request("vm", options=raw)) is not None
-    assert needs_root(Request("vm", options=mapped)) is None
+    assert needs_root(raw) is not None
+    assert needs_root(mapped) is None
     with pytest.raises(ApiError, match="only root can set"):
         session.put("/nodes/pve1/qemu/100/config", raw)
     session.put("/nodes/pve1/qemu/100/config", mapped)

@@ -60,7 +60,7 @@ async def update(call: Call) -> None:
         known = cluster.schema.paths["/nodes/{node}/qemu/{vmid}/config"]["PUT"]["parameters"]["properties"]
         if option not in known and f"{option.rstrip('0123456789')}[n]" not in known and option != "parent":
             raise parameter_error(delete=f"unknown option '{option}'")
-    if call.get("hookscript"):
+    if call.get("hookscript") and cluster.volumes.find(str(call["hookscript"]), call.node) is None:
         raise parameter_error(hookscript=f"script '{call['hookscript']}' does not exist\n")
     check_options(call, vmid, [*options, *deletes])
     drives.check_access(call, options)

@@ -14,7 +14,7 @@ from ..cpu_models import misfit
 from ..errors import TaskError, die
 from ..ha_manager import MANAGER
 from ..model import Guest
-from ..property_strings import MIB, parse
+from ..property_strings import MIB, is_drive, parse
 from ..routing import Call, route
 from ..tasks import Orders, Task
 from .mapping import mapping_problem
@@ -80,9 +80,32 @@ def _check_config(cluster: Cluster, guest: Guest, task: Task) -> None:
     if int(guest.config.get("vcpus", cpus)) > cpus:
         raise TaskError("start failed: QEMU exited with code 1")
     for key, value in guest.config.items():
+        if re.fullmatch(r"virtiofs\d+", key):
+            _check_directory(cluster, guest, parse(str(value), "dirid")["dirid"])
+        if key == "cicustom":
+            _check_snippets(cluster, guest, parse(str(value), "user"))
         match = re.fullmatch(r"(hostpci|usb)\d+", key)
         if match:
             _check_mapping(cluster, guest, key, parse(str(value), "host").get("mapping"), task)
+
+
+def _check_directory(cluster: Cluster, guest: Guest, name: str) -> None:
+    entries = [parse(text, "node") for text in cluster.mappings["dir"].get(name, {}).get("map", [])]
+    if not any(entry["node"] == guest.node for entry in entries):
+        raise TaskError(f"directory mapping invalid: No mapping for node {guest.node}.")
+
+
+def _check_snippets(cluster: Cluster, guest: Guest, volumes: dict[str, str]) -> None:
+    """Proxmox reads them for the cloud-init drive, if the VM has one, when it starts."""
+    drives = [parse(str(value)).get("file", "") for key, value in guest.config.items() if is_drive(key)]
+    if not any(file.endswith(("cloudinit", "cloudinit.qcow2")) for file in drives):
+        return
+    for volume in volumes.values():
+        if volume.partition(":")[0] not in cluster.storages:
+            raise TaskError(f"storage '{volume.partition(':')[0]}' does not exist")
+        if cluster.volumes.find(volume, guest.node) is None:
+            path = f"/var/lib/vz/{volume.partition(':')[2]}"
+            raise TaskError(f"can't open '{path}' - No such file or directory")
 
 
 def _check_host(cluster: Cluster, guest: Guest, task: Task) -> None:

@@ -180,6 +180,8 @@ def content(call: Call) -> list[dict[str, Any]]:
             or call.allowed(f"/vms/{volume.vmid}", "VM.Config.Disk")
         ):
             continue
+        if volume.content == "snippets" and not call.allowed(f"/storage/{storage.name}", "Datastore.Allocate"):
+            continue
         row: dict[str, Any] = {
             "volid": volume.volid, "content": volume.content, "format": volume.format, "size": volume.size,
             "ctime": volume.ctime,

@@ -116,9 +116,7 @@ def check_limits(snapshot: Snapshot, placed: list[Decision], last: Decision) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(snapshots(), st.lists(requests(), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_order_of_the_snapshot__never_matters(
-    snapshot: Snapshot, wanted: list[Request], chance: random.Random
-) -> None:
+def test_order_of_the_snapshot__never_matters(snapshot: Snapshot, wanted: list[Request], chance: random.Random) -> None:
     def shuffled(items: tuple) -> tuple:  # type: ignore[type-arg]
         return tuple(chance.sample(items, len(items)))
 

@@ -39,10 +39,19 @@ CLONE = CloneSource((Template(9000, "pve1", "debian", volumes=(("scsi0", "ceph",
     [
         (vm(node="pve9"), "; no node 'pve9', known: pve1, pve2"),
         (vm(node_regex="web.*"), "; no node matches 'web.*', known: pve1, pve2"),
-        (vm(disks=(Disk("scsi0", GIB, storage="cefh"),)), "; no storage 'cefh', known: ceph, fast; did you mean ceph?"),
-        (vm(disks=(Disk("ide2", volume="isos:iso/a.iso", content="iso"),)), "; no storage 'isos', known: ceph, fast"),
-        (vm(disks=(Disk("scsi0", GIB, source="imgs:import/a.raw"),)), "; no storage 'imgs', known: ceph, fast"),
-        (vm(clone=CLONE), "; no storage 'cefh', known: ceph, fast; did you mean ceph?"),
+        (
+            vm(disks=(Disk("scsi0", GIB, storage="cefh"),)),
+            "; no storage 'cefh', or this user cannot see it, known: ceph, fast; did you mean ceph?",
+        ),
+        (
+            vm(disks=(Disk("ide2", volume="isos:iso/a.iso", content="iso"),)),
+            "; no storage 'isos', or this user cannot see it, known: ceph, fast",
+        ),
+        (
+            vm(disks=(Disk("scsi0", GIB, source="imgs:import/a.raw"),)),
+            "; no storage 'imgs', or this user cannot see it, known: ceph, fast",
+        ),
+        (vm(clone=CLONE), "; no storage 'cefh', or this user cannot see it, known: ceph, fast; did you mean ceph?"),
     ],
 )
 def test_message__ends_with_the_names_that_there_are(request_: Request, end: str) -> None:
@@ -123,14 +132,16 @@ def test_volume__that_does_not_exist_is_named_with_those_of_its_kind() -> None:
     message = (
         scheduler(state).schedule(vm(disks=(Disk("ide2", volume="fast:iso/debian12.iso", content="iso"),))).message
     )
-    assert message.endswith("; no volume 'fast:iso/debian12.iso', known: fast:iso/debian-12.iso")
+    assert message.endswith(
+        "; no volume 'fast:iso/debian12.iso', or this user cannot see it, known: fast:iso/debian-12.iso"
+    )
 
 
 def test_bridge__that_no_node_has_is_named_with_those_that_there_are() -> None:
     on = {"filters": {"NetworkBridge": {}}}
     nodes = [node("pve1", bridges=frozenset({"vmbr0"})), node("pve2", bridges=frozenset({"vmbr0", "vmbr1"}))]
     message = scheduler(cluster(nodes), on).schedule(vm(bridges=frozenset({"vmbr9"}))).message
-    assert message.endswith("; no bridge 'vmbr9', known: vmbr0, vmbr1")
+    assert message.endswith("; no bridge 'vmbr9', or this user may not use it, known: vmbr0, vmbr1")
     pinned = scheduler(cluster(nodes), on).schedule(vm(node="pve1", bridges=frozenset({"vmbr1"}))).message
     assert "known" not in pinned
 

@@ -146,10 +146,7 @@ def runs(draw: st.DrawFn) -> list[Request | int]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[Request]:
-    return [
-        vm(f"vm-{number}", disks=draw(DRIVES), clone=draw(CLONE))
-        for number in range(draw(st.integers(1, 6)))
-    ]
+    return [vm(f"vm-{number}", disks=draw(DRIVES), clone=draw(CLONE)) for number in range(draw(st.integers(1, 6)))]
 
 
 def placed_on(found: tuple[Storage, ...], config: Mapping[str, t.Any] = PROFILE) -> Scheduler:

@@ -218,7 +218,7 @@ def test_what_is_wrong_with_one_vm__does_not_keep_others_from_being_read() -> No
     ],
 )
 def test_device_by_its_address__needs_root_with_a_password(option: str, value: str) -> None:
-    reason = needs_root(Request("vm", options={option: value}))
+    reason = needs_root({option: value})
 
     assert reason is not None
     assert reason.startswith(f"{option}: ")
@@ -237,7 +237,7 @@ def test_device_by_its_address__needs_root_with_a_password(option: str, value: s
     ],
 )
 def test_mapped_devices__need_no_root(option: str, value: str) -> None:
-    assert needs_root(Request("vm", options={option: value, "memory": 512})) is None
+    assert needs_root({option: value, "memory": 512}) is None
 
 
 # --- documentation ---

@@ -45,6 +45,7 @@ class Subject(enum.Enum):
     """
 
     BRIDGES = "bridges"
+    NAMED = "named"
     CPU = "cpu"
     VOLUMES = "volumes"
     PRESSURE = "pressure"

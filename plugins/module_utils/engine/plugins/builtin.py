@@ -16,7 +16,16 @@ from .devices import DeviceClaims, DeviceFit, DeviceScarcity
 from .gang import Gang
 from .ha_rules import HARules
 from .limits import CPUOvercommit, FailoverHeadroom, GuestLimit, MemoryOvercommit, VCPULimit
-from .nodes import CPUModel, NetworkBridge, NodeAffinity, NodeName, NodeReady, NodeRegex, TaintToleration
+from .nodes import (
+    CPUModel,
+    NamedResources,
+    NetworkBridge,
+    NodeAffinity,
+    NodeName,
+    NodeReady,
+    NodeRegex,
+    TaintToleration,
+)
 from .proxmox_scores import FewestGuests, ProxmoxStatic
 from .queue import Delay, PrioritySort, SchedulingGates
 from .random import Random
@@ -37,6 +46,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     NodeAffinity,
     TaintToleration,
     NetworkBridge,
+    NamedResources,
     CPUModel,
     VCPULimit,
     HARules,

@@ -13,6 +13,7 @@ from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlug
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
 from ..node_selection import compiled_regex, matches, matches_all
 from ..patterns.names import NamePattern
+from ..texts import NAMED_KINDS
 
 OTHER_NAME = "didn't match the requested node name"
 
@@ -179,12 +180,11 @@ NO_BRIDGE = "didn't have bridge '{}'"
 class NetworkBridge(FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
-    Proxmox creates such a VM, but cannot start it. Off by default, because it costs one API request per node. A node
-    whose bridges cannot be read is accepted.
+    Proxmox creates such a VM, but cannot start it. Costs one API request per node that is online, for new VMs with
+    network interfaces. A node whose bridges cannot be read, or of which the user sees none, is accepted.
     """
 
     name = "NetworkBridge"
-    enabled = False
     events = frozenset({Event.NODE})
     reads = frozenset({Subject.BRIDGES})
     about = ("bridges",)
@@ -197,6 +197,32 @@ class NetworkBridge(FilterPlugin):
 def missing_bridge(bridges: Set[str], node: Node) -> str | None:
     """The first by name of the bridges that node lacks, or None."""
     return None if node.bridges is None else min(bridges - node.bridges, default=None)
+
+
+NOT_THERE = "didn't have {} '{}'"
+
+
+class NamedResources(FilterPlugin):
+    """Rejects a node that lacks what options of the VM name: the mapping in C(virtiofs), C(hostpci) or C(usb), the
+    snippet in C(cicustom) or C(hookscript), or the storage in C(vmstatestorage).
+
+    Proxmox creates such a VM, but cannot start it. Costs one API request per kind of mapping, and for snippets one per
+    storage and node. What cannot be read is accepted.
+    """
+
+    name = "NamedResources"
+    events = frozenset({Event.NODE})
+    reads = frozenset({Subject.NAMED})
+    about = ("named",)
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        missing = missing_resource(request, node.node)
+        return None if missing is None else unresolvable(NOT_THERE.format(NAMED_KINDS[missing[0]], missing[1]))
+
+
+def missing_resource(request: Request, node: Node) -> tuple[str, str] | None:
+    """The first of what the VM's options name that node certainly lacks, or None."""
+    return min((each for each in request.named if node.has.get(each) is False), default=None)
 
 
 NO_MODEL = "couldn't run CPU type '{}'"

@@ -223,8 +223,11 @@ _PATHS: dict[str, Kind] = {
             )
         }
     ),
+    "/cluster/backup": Rows(Row(_texts("id"))),
+    "/cluster/backup/*/included_volumes": Row(optional={"children": Rows(Row({"id": whole}, _texts("type", "name")))}),
+    "/cluster/backup-info/not-backed-up": Rows(Row({"vmid": whole}, _texts("type", "name"))),
     "/cluster/replication": Rows(Row(optional={"guest": whole, "target": text, "disable": flag})),
-    "/cluster/mapping/(pci|usb)": Rows(
+    "/cluster/mapping/(dir|pci|usb)": Rows(
         Row(
             _texts("id"),
             {**_texts("description"), "map": Rows(text), "mdev": flag, "checks": Rows(_CHECK), "errors": Rows(_CHECK)},

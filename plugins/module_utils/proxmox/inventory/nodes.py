@@ -21,10 +21,11 @@ _SAMPLES = 5
 def with_bridges(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return nodes with the bridges and VNets that this user may use there: one call per node that is online.
 
-    They stay None for a node that is offline or does not answer.
+    They stay None for a node that is offline or does not answer. Proxmox VE leaves out those on which the user has no
+    right of SDN: where there are none at all, nothing is known.
     """
     bridges = _names(reader, nodes, "network", "iface", type="any_bridge")
-    return tuple(replace(node, bridges=bridges.get(node.name)) for node in nodes)
+    return tuple(replace(node, bridges=bridges.get(node.name) or None) for node in nodes)
 
 
 def with_cpu_types(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:

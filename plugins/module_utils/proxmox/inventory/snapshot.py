@@ -60,6 +60,7 @@ class Needs:
     bridges: bool = False
     cpu_types: bool = False
     cpu_flags: bool = False
+    named: frozenset[tuple[str, str]] = frozenset()
     pressure: bool = False
     maintenance: bool = False
     ha_rules: bool = False
@@ -98,6 +99,11 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     snapshot = replace(snapshot, nodes=nodes)
     if needs.new_bytes:
         snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
+    if needs.named:
+        from .named import with_named
+
+        nodes = with_named(reader, nodes, snapshot.storages, needs.named)
+        snapshot = replace(snapshot, nodes=nodes)
     if needs.ha_rules:
         from .ha import depend_on_failback, read_ha_rules, with_maintenance, with_resources
 

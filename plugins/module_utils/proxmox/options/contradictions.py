@@ -25,10 +25,10 @@ def merged(config: Config, options: Config) -> dict[str, t.Any]:
 
 
 def contradictions(config: Config, asked: Collection[str], defaults: Config = DEFAULTS) -> dict[str, str]:
-    """Why the options that are asked for are impossible, by option. config is the whole that the VM will have, without
+    """Why the requested options are impossible, by option. config is the whole that the VM will have, without
     what has its default.
 
-    A contradiction between options that are not asked for existed before.
+    A contradiction between options that are not requested existed before.
     """
     rules = (
         [(option, reason) for option, reason in rule if option in asked] for rule in _rules({**defaults, **config})

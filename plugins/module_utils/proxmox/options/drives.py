@@ -76,6 +76,14 @@ def media_of(parameters: Mapping[str, t.Any]) -> frozenset[str]:
     )
 
 
+def volumes_of(option: str, value: t.Any) -> list[str]:
+    """Return the volumes or paths that a drive names, as a request or a config has it, that of an import included."""
+    if isinstance(value, Drive):
+        return [volume for volume in (value.volume, value.source) if volume]
+    drive = kind_of(option).read(str(value)) if is_drive(option) else {}
+    return [volume for key in ("file", "import-from") if (volume := drive.get(key))]
+
+
 def drive_size(slot: str, current: str) -> int:
     """Return the size of a drive in a config in bytes, 0 if it has none."""
     return size_in_config(kind_of(slot).read(current).get("size", "")) or 0

@@ -15,7 +15,7 @@ from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .contradictions import check_contradictions
 from .conversions import Value, tags_of
 from .drives import Drive
-from .kinds import CPU, IPCONFIG, NET, USB, absent_boot_devices
+from .kinds import CICUSTOM, CPU, HOSTPCI, IPCONFIG, NET, USB, VIRTIOFS, absent_boot_devices
 from .table import to_api
 from .values import invalid, number, such_as
 
@@ -31,6 +31,9 @@ _CONTEXT_KEYS = {
 
 _GATEWAYS = {"gw": "ip", "gw6": "ip6"}
 """The address that each gateway belongs to."""
+
+_OF_MAPPING = {"hostpci": ("pci", HOSTPCI), "usb": ("usb", USB)}
+"""The kind of mapping that devices name, and how they name it."""
 
 _NEVER_EMPTY = {
     "node": "the name of a node",
@@ -86,6 +89,7 @@ class Traits(t.TypedDict):
     bridges: frozenset[str]
     cpu_type: str | None
     cpu_flags: frozenset[str]
+    named: frozenset[tuple[str, str]]
 
 
 def traits_of(options: Mapping[str, t.Any]) -> Traits:
@@ -97,7 +101,24 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
         "bridges": frozenset(net["bridge"] for net in nets if "bridge" in net),
         "cpu_type": cpu.get("cputype"),
         "cpu_flags": frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
+        "named": frozenset(named_by(options)),
     }
+
+
+def named_by(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
+    """What options name that only some nodes may have, as (kind, name)."""
+    for key, value in options.items():
+        family, text = key.rstrip("0123456789"), str(value)
+        if family == "virtiofs" and text:
+            yield "dir", VIRTIOFS.read(text).get("dirid", "")
+        elif family in _OF_MAPPING and (name := _OF_MAPPING[family][1].read(text).get("mapping")):
+            yield _OF_MAPPING[family][0], name
+        elif key == "cicustom":
+            yield from (("snippet", volume) for volume in CICUSTOM.read(text).values())
+        elif key == "hookscript" and text:
+            yield "snippet", text
+        elif key == "vmstatestorage" and text:
+            yield "storage", text
 
 
 def create_parameters(request: Request, decision: Decision) -> dict[str, str | int]:
@@ -217,8 +238,8 @@ def device_cautions(request: Request) -> list[str]:
         for option, value in sorted(request.options.items())
         if value
         and (
-            re.fullmatch(r"hostpci\d+", option)
-            or (re.fullmatch(r"usb\d+", option) and USB.read(str(value)).get("host", "").lower() != "spice")
+            (re.fullmatch(r"hostpci\d+", option) and "mapping" not in HOSTPCI.read(str(value)))
+            or (re.fullmatch(r"usb\d+", option) and USB.read(str(value)).get("host", "spice").lower() != "spice")
         )
     ]
     if not named:

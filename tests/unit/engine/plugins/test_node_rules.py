@@ -146,11 +146,31 @@ def test_node_without_the_bridge__is_refused_and_one_that_was_not_read_is_not() 
         node("pve3"),
     ]
     wanted = vm(bridges=frozenset({"vmbr0", "lan", "wan"}))
-    outcome = scheduler(cluster(nodes), {"filters": {"NetworkBridge": None}}).schedule(wanted)
+    outcome = scheduler(cluster(nodes)).schedule(wanted)
     assert reasons(outcome, "NetworkBridge") == {"pve1": "didn't have bridge 'lan'", "pve2": "didn't have bridge 'wan'"}
     assert allowed(outcome) == {"pve3"}
-    assert allowed(scheduler(cluster(nodes)).schedule(wanted)) == {"pve1", "pve2", "pve3"}
+    off = {"filters": {"NetworkBridge": {"enable": False}}}
+    assert allowed(scheduler(cluster(nodes), off).schedule(wanted)) == {"pve1", "pve2", "pve3"}
     assert allowed(scheduler(cluster(nodes)).schedule(vm())) == {"pve1", "pve2", "pve3"}
+
+
+# --- NamedResources ---
+
+
+def test_node_that_lacks_what_options_name__is_refused_and_one_about_which_nothing_is_known_is_not() -> None:
+    shared, script = ("dir", "data"), ("snippet", "local:snippets/hook.sh")
+    nodes = [
+        node("pve1", has={shared: True, script: True}),
+        node("pve2", has={shared: False, script: False}),
+        node("pve3", has={shared: True, script: False}),
+        node("pve4"),
+    ]
+    outcome = scheduler(cluster(nodes)).schedule(vm(named=frozenset({shared, script})))
+    assert reasons(outcome, "NamedResources") == {
+        "pve2": "didn't have directory mapping 'data'",
+        "pve3": "didn't have snippet 'local:snippets/hook.sh'",
+    }
+    assert allowed(outcome) == {"pve1", "pve4"}
 
 
 # --- CPUModel ---
