@@ -136,7 +136,11 @@ def test_error_in_rules_and_devices__names_the_vm(planner: Controller, asked: di
 def test_config_that_hardly_works__is_warned_of(
     planner: Controller, name: str, asked: dict[str, Any], text: str
 ) -> None:
-    cloud_init = {"scsi": {"scsi0": {"size": 16}}, "net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": ":cloudinit"}}
+    cloud_init = {
+        "scsi": {"scsi0": {"size": 16}},
+        "net": {"net0": "virtio,bridge=vmbr0"},
+        "ide": {"ide2": ":cloudinit"},
+    }
     result = planner.schedule(name=name, update=True, check=True, **cloud_init, **asked)
     (warning,) = result["warnings"]
     assert warning.startswith(f'VM "{name}": {text}')

@@ -297,7 +297,7 @@ def test_what_is_to_be_absent__may_name_what_is_not_there_any_more(
     [
         ({"node": "pve9"}, "NoNodesAvailable", "; no node 'pve9', known: pve1, pve2, pve3"),
         ({"node_regex": "pev.*"}, "NoNodesAvailable", "; no node matches 'pev.*', known: pve1, pve2, pve3"),
-        ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "; no storage 'nope', or this user cannot see it, known: "),
+        ({"scsi": {"scsi0": "nope:4"}}, "NoStorageAvailable", "; no storage 'nope', or this user cannot see it"),
         ({"clone": "debain-13"}, "TemplateNotFound", "known templates: debian-13"),
         ({"clone": "9" * 5000}, "TemplateNotFound", "known templates: debian-13"),
     ],
