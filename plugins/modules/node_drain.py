@@ -48,6 +48,15 @@ options:
     type: bool
     default: true
     version_added: 1.1.0
+  allow_hidden:
+    description:
+      - Whether O(state=drained) may succeed although guests may be hidden from the user, by access control lists on
+        their own paths or on their pools. Such guests stay on the node, which then only looks empty.
+      - With V(false), the task fails before it writes anything if a guest is hidden, or if the user cannot see the
+        access control lists. This requires the privilege C(Sys.Audit) on C(/access).
+    type: bool
+    default: false
+    version_added: 1.1.0
   prove:
     description:
       - Whether a solver compares the plan with the optimum. In the plan, C(optimal) then states whether it is proved
@@ -160,6 +169,7 @@ def argument_spec() -> Spec:
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
         "bring_back": {"type": "bool", "default": True},
+        "allow_hidden": {"type": "bool", "default": False},
         "prove": {"type": "bool", "default": False},
     }
 

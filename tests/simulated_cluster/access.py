@@ -106,6 +106,11 @@ class Access:
             self._cache[key] = self._resolve(who, path)
         return self._cache[key]
 
+    def effective(self, who: Identity, path: str) -> dict[str, int]:
+        """The privileges at a path, each with whether it is inherited by the paths below."""
+        below = self.privileges(who, f"{path.rstrip('/')}/-")
+        return {privilege: int(privilege in below) for privilege in sorted(self.privileges(who, path))}
+
     def _resolve(self, who: Identity, path: str) -> frozenset[str]:
         user = self.users.get(who.user)
         if user is None:

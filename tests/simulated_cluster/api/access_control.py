@@ -67,8 +67,8 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
         userid, _, token = str(wanted).partition("!")
         who = Identity(userid, token or None)
     if call.get("path") is not None:
-        return {str(call["path"]): dict.fromkeys(sorted(access.privileges(who, str(call["path"]))), 1)}
-    result = {path: dict.fromkeys(sorted(access.privileges(who, path)), 1) for path in access.paths()}
+        return {str(call["path"]): access.effective(who, str(call["path"]))}
+    result = {path: access.effective(who, path) for path in access.paths()}
     return {path: held for path, held in result.items() if held}
 
 

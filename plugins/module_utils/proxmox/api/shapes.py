@@ -200,6 +200,7 @@ _MIGRATION = Row(
 
 _PATHS: dict[str, Kind] = {
     "/access/ticket": Row(optional=_texts("ticket", "CSRFPreventionToken") | {"NeedTFA": flag}),
+    "/access/acl": Rows(Row(_texts("path", "type", "ugid", "roleid"))),
     "/access/permissions": Values(Values(flag)),
     "/cluster/resources": Rows(_RESOURCE),
     "/cluster/status": Rows(_MEMBER),

@@ -14,7 +14,10 @@ from ...errors import CollectionError, GoalsNotReached, InvalidRequest, Permissi
 from ...model import Guest, Identity, Snapshot
 from ...plans import Goals
 from ...proxmox.api.failures import UNREADABLE
-from ...proxmox.api.reader import Reader, in_parallel
+from ...proxmox.api.reader import in_parallel
+from ...proxmox.api.session import Session
+from ...proxmox.hidden_guests import ACCESS, GUESTS, Held, hidden_guests, sees_all_entries, sees_guests
+from ...proxmox.hidden_guests import told as hidden_as_text
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.rows import mark_of
 from ...proxmox.moves.drain_marks import DrainMarks, recognizes
@@ -29,7 +32,7 @@ from .sight import live_look
 
 DRAINED, ACTIVE = "drained", "active"
 
-_GUESTS, _POOLS = "/vms", "/pool"
+_POOLS = "/pool"
 
 
 def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
@@ -46,8 +49,8 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     progress = move_progress(params.get("progress_file"))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
-        if params["state"] == DRAINED:
-            require_sight(access.writer(), names, marks=not check_mode)
+        guests = params["state"] == DRAINED and not params["allow_hidden"]
+        require_sight(access.writer(), names, guests=guests, marks=not check_mode)
         drain = Drain(access, names, active=params["state"] == ACTIVE, bring_back=params["bring_back"])
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(
@@ -84,21 +87,38 @@ def _carry_out(drain: Drain, run: PlanRun, outcome: Outcome) -> CollectionError 
     return error
 
 
-def require_sight(reader: Reader, nodes: Iterable[str], *, marks: bool) -> None:
+def require_sight(session: Session, nodes: Iterable[str], *, guests: bool, marks: bool) -> None:
     """Raise PermissionDenied if guests may be hidden from this user: a node that has only such looks empty. The same if
-    the marks of these nodes would be hidden, unless marks is false. One request.
+    the marks of these nodes would be hidden.
+
+    guests, marks: whether to look at each. One request, and for guests one more, if no entry hides any.
     """
-    held = reader.get("/access/permissions")
-    if not (held.get(_GUESTS) or {}).get("VM.Audit"):
-        raise PermissionDenied(
-            f"a node may have guests that this user cannot see, so that it would look drained: grant VM.Audit on"
-            f" {_GUESTS}, with propagation",
-            path=_GUESTS,
-        )
+    held = session.get("/access/permissions")
+    if guests:
+        _require_all_guests(session, held)
     for node in nodes if marks else ():
         path = f"{_POOLS}/{mark_of(node)}"
         if "Pool.Audit" not in (held.get(path) or {}) and not (held.get(_POOLS) or {}).get("Pool.Audit"):
             raise PermissionDenied(f"this user would not see the mark of {node}: grant Pool.Audit on {path}", path=path)
+
+
+def _require_all_guests(session: Session, held: Held) -> None:
+    risk = "a node may have guests that this user cannot see, so that it would look drained"
+    if not sees_guests(held):
+        raise PermissionDenied(f"{risk}: grant VM.Audit on {GUESTS}, with propagation", path=GUESTS)
+    if not sees_all_entries(held):
+        raise PermissionDenied(
+            f"{risk}: grant Sys.Audit on {ACCESS}, which shows whether access control lists hide guests, or set"
+            f" allow_hidden: true",
+            path=ACCESS,
+        )
+    hidden, pools = hidden_guests(session, held, session.user)
+    if hidden or pools:
+        raise PermissionDenied(
+            f"access control lists hide {hidden_as_text(hidden, pools)} from {session.user}, so that a node may look"
+            f" drained while it still has guests: grant VM.Audit on them, or set allow_hidden: true",
+            hidden=[*hidden, *pools],
+        )
 
 
 OTHER_GUEST = (
