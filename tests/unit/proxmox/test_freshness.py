@@ -222,6 +222,25 @@ def test_pool_and_ha__are_kept_as_a_nodes_list_lacks_them():
     assert (guest.pool, guest.ha_managed) == ("lab", True)
 
 
+@pytest.mark.parametrize("late", [0, 2])
+def test_guest_that_the_cluster_did_not_list_yet__has_its_pool_read(late):
+    cluster = [*[NODES] * (1 + late), [*NODES, unknown(105, pool="tenant", hastate="started")]]
+    found = settled(Answers({
+        "/cluster/resources": cluster,
+        "/cluster/tasks": [task("qmcreate", 105)],
+        "/nodes/pve1/qemu": [listed(105, name="web")],
+    }))  # fmt: skip
+    assert (found[105].name, found[105].pool, found[105].ha_managed) == ("web", "tenant", True)
+
+
+def test_guest_that_the_cluster_does_not_list_in_time__is_kept():
+    reader = Answers({
+        "/cluster/resources": NODES, "/cluster/tasks": [task("qmcreate", 105)], "/nodes/pve1/qemu": [listed(105)],
+    })  # fmt: skip
+    assert settled(reader, patience=1)[105].name == "vm105"
+    assert reader.calls.count("/cluster/resources") < 10
+
+
 def test_container__is_read_from_the_list_of_containers():
     reader = cluster([unknown(200, type="lxc")], [task("vzcreate", 200)])
     reader.answers["/nodes/pve1/lxc"] = [{**listed(200, name="ct"), "vmid": "200"}]

@@ -145,13 +145,20 @@ def settle(
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
     lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
     settled = _merged(snapshot, lists, doubtful, doubts.restoring)
-    waited = 0.0
-    while waited < patience and (unfinished := _unfinished(settled, lists, awaited)):
+    left = patience
+
+    def wait() -> bool:
+        nonlocal left
+        if left <= 0:
+            return False
         sleep(_POLL_EVERY)
-        waited += _POLL_EVERY
+        left -= _POLL_EVERY
+        return True
+
+    while (unfinished := _unfinished(settled, lists, awaited)) and wait():
         lists |= _read_lists(reader, unfinished)
         settled = _merged(snapshot, lists, doubtful, doubts.restoring)
-    settled = _with_paused(settled, doubts.paused)
+    settled = _with_paused(_with_pools(reader, settled, listed, wait), doubts.paused)
     missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
 
@@ -338,13 +345,32 @@ def _merged(
     for guest in snapshot.guests:
         now = fresh.pop(guest.vmid, None)
         if now is not None:
-            # A node's list has neither pool nor HA; in the cluster's list these are always up to date.
-            merged.append(
-                dataclasses.replace(now, pool=guest.pool, ha_managed=guest.ha_managed, ha_state=guest.ha_state)
-            )
+            merged.append(_in_cluster(now, guest))
         elif guest.vmid not in doubtful or (guest.node, guest.kind) not in lists:
             merged.append(guest)
     return dataclasses.replace(snapshot, guests=(*merged, *fresh.values()))
+
+
+def _in_cluster(guest: Guest, row: Guest) -> Guest:
+    """A node's list has neither pool nor HA; in the cluster's list these are always up to date."""
+    return dataclasses.replace(guest, pool=row.pool, ha_managed=row.ha_managed, ha_state=row.ha_state)
+
+
+def _with_pools(reader: Reader, settled: Snapshot, listed: Set[int], wait: Callable[[], bool]) -> Snapshot:
+    """Return the snapshot with the pool and HA of the guests that only their nodes have listed.
+
+    Else a guest could be taken for one in no pool, and so for the requested one of its name. wait is called while the
+    rows of the cluster, which may be seconds old, lack one of them; it returns whether to read them again.
+    """
+    unlisted = {guest.vmid for guest in settled.guests} - listed
+    rows: dict[int, Guest] = {}
+    while unlisted - rows.keys():
+        read = read_rows(reader, "/cluster/resources", type="vm") or ()
+        rows = {row["vmid"]: guest_of_row(row) for row in read if row.get("vmid") in unlisted}
+        if unlisted <= rows.keys() or not wait():
+            break
+    guests = tuple(_in_cluster(guest, rows.get(guest.vmid, guest)) for guest in settled.guests)
+    return dataclasses.replace(settled, guests=guests)
 
 
 def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapshot:
