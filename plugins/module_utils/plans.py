@@ -224,6 +224,7 @@ class Plan:
         goal: the goals in words ("drain pve3").
         feasible: whether it reaches them; if not, stuck and unplaced tell what is missing.
         unplaced: the reason for each new VM that cannot be placed, by name.
+        notes: why goals that are about no single guest were not reached, and what would help.
         optimal: whether it is proved that no plan needs fewer moves; None if no proof was requested.
         moves_lower_bound: a proved lower bound of the number of moves; None if no proof was requested or found.
         impossible: whether it is proved that no plan reaches the goals; None if no proof was requested.
@@ -237,6 +238,7 @@ class Plan:
     creations: tuple[Creation, ...] = ()
     stuck: tuple[Stuck, ...] = ()
     unplaced: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
     optimal: bool | None = None
     moves_lower_bound: int | None = None

@@ -21,13 +21,10 @@ LEVELS = 3
 """The maximum length of a chain."""
 
 VICTIMS = 4
-"""At most this many guests leave one node to make room for one item."""
-
-RELIEVING = 4
-"""At most this many guests leave a node on which more is allocated than allowed."""
+"""All sets of at most this many guests that could leave a node are tried. Of larger sets, only two are."""
 
 MANY_SHAPES = 12
-"""At most two guests leave a node whose guests have more different sizes than this."""
+"""Where the guests of a node have more different sizes than this, all sets of at most two guests are tried."""
 
 WIDTH = 400
 """At most this many ways to make room for one item are tried at each level of a chain."""
@@ -87,14 +84,13 @@ class Search:
         return self._with_others(item, extra, why, frozenset({node}))
 
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
-        """Free CPU and memory on a node by moving the fewest items off it, and at most extra other guests."""
+        """Free CPU and memory on a node by moving the fewest items off it, and for each at most extra other guests."""
         board, mark = self.board, len(self.board.trail)
         found: list[tuple[int, float, tuple[Item, ...]]] = []
         self._limit = self._most
         try:
-            for items in self._covering(
-                [(group, 1) for group in board.alike(node)], short_cpu, short_memory, RELIEVING
-            ):
+            groups = [(group, 1) for group in board.alike(node)]
+            for items in self._covering(groups, short_cpu, short_memory, len(board.on[node])):
                 found.append((len(items), sum(item.cost for item in items), items))
         except OutOfStepsError:
             self.exhausted = True
@@ -293,12 +289,28 @@ class Search:
     def _covering(
         self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
     ) -> Iterator[tuple[Item, ...]]:
-        """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one."""
+        """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one, and of large
+        sets only the one with the largest items and the one with the smallest.
+        """
         most = VICTIMS if len(groups) <= MANY_SHAPES else 2
         for items in self._chosen(groups, 0, 0, most, short_cpu, short_memory, extra):
             cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
             if not any(cores - e.cores >= short_cpu and memory - e.memory >= short_memory for e in items):
                 yield items
+        cpu, memory_too = short_cpu > 0, short_memory > 0
+        flat = [(item, weight) for group, weight in groups for item in group]
+        flat.sort(key=lambda each: (-self.board.share(each[0].cores * cpu, each[0].memory * memory_too), each[0].index))
+        self._step(len(flat))
+        seen: set[tuple[int, ...]] = set()
+        for ordered in (flat, flat[::-1]):
+            chosen = enough(ordered, short_cpu, short_memory)
+            key = tuple(sorted(item.index for item, _weight in chosen))
+            if len(chosen) > most and key not in seen:
+                seen.add(key)
+                if sum(weight for _item, weight in chosen) <= extra:
+                    yield tuple(item for item, _weight in chosen)
+                else:
+                    self._cut = True
 
     def _chosen(
         self,
@@ -349,3 +361,22 @@ class Search:
         self.steps += count
         if self.steps > self._limit:
             raise OutOfStepsError
+
+
+def enough(items: Sequence[tuple[Item, int]], short_cpu: float, short_memory: float) -> list[tuple[Item, int]]:
+    """Return the first of these items that free the missing CPU and memory, without those of them that are not needed;
+    nothing if all of them are too little.
+    """
+    chosen: list[tuple[Item, int]] = []
+    for each in items:
+        if short_cpu <= 0 and short_memory <= 0:
+            break
+        chosen.append(each)
+        short_cpu, short_memory = short_cpu - each[0].cores, short_memory - each[0].memory
+    if short_cpu > 0 or short_memory > 0:
+        return []
+    for each in sorted(chosen, key=lambda each: (each[0].share, each[0].index)):
+        if short_cpu + each[0].cores <= 0 and short_memory + each[0].memory <= 0:
+            chosen.remove(each)
+            short_cpu, short_memory = short_cpu + each[0].cores, short_memory + each[0].memory
+    return chosen

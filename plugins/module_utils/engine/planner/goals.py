@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ...plans import Balance
 from ..framework.status import Status, unschedulable
-from ..texts import of_one
+from ..texts import listed, of_one
 from .board import NOWHERE, Board
+from .ejection import enough
 from .items import Item
 from .placing import Placer, Task
 from .reach import ROUNDING
@@ -32,9 +33,13 @@ _OVERALLOCATED = unschedulable("more is allocated on its node than is allowed")
 
 
 def repair(board: Board, placer: Placer) -> dict[int, str]:
-    """Move guests until no rule or limit is broken. Return the reasons that remain, by the index of the item."""
-    for node in range(len(board.nodes)):
-        _relieve(board, placer, node)
+    """Move guests until no rule or limit is broken. Return the reasons that remain, by the index of the item. On a node
+    that stays above its limit, they are those of the largest guests whose leaving would be enough.
+    """
+    over = [node for node in range(len(board.nodes)) if _excess(board, node) is not None]
+    for number, node in enumerate(over):
+        # Each node stands for itself: one that cannot be relieved does not use up the steps for the others.
+        _relieve(board, placer, node, len(over) - number)
     tried: set[int] = set()
     while True:
         broken = broken_rules(board)
@@ -45,7 +50,20 @@ def repair(board: Board, placer: Placer) -> dict[int, str]:
         tried.add(item.index)
         name = board.nodes[board.node_of(item)].name
         placer.one(item, EXTRA, f"repairs: {name} {broken[item].reason}")
-    return {index: status.text for index, status in broken_now(board).items()}
+    left = {item.index: status.text for item, status in broken_rules(board).items()}
+    for node in range(len(board.nodes)):
+        left |= dict.fromkeys(_needed(board, node), _OVERALLOCATED.text)
+    return left
+
+
+def _needed(board: Board, node: int) -> list[int]:
+    """Return the largest items whose leaving would bring a node below its limit; all of them if that is too little."""
+    short = _excess(board, node)
+    if short is None:
+        return []
+    items = sorted(board.on[node].values(), key=lambda item: (-item.share, item.index))
+    chosen = enough([(item, 1) for item in items], *short)
+    return [item.index for item, _weight in chosen] or [item.index for item in items]
 
 
 def broken_now(board: Board) -> dict[int, Status]:
@@ -83,11 +101,22 @@ def _first_to_move(board: Board, open_now: list[Item], broken: Mapping[Item, Sta
     return min(open_now, key=lambda item: (worth[item.index], item.cost, item.index))
 
 
-def _relieve(board: Board, placer: Placer, node: int) -> None:
-    """Move guests off a node on which more CPU or memory is allocated than is allowed."""
+def _relieve(board: Board, placer: Placer, node: int, share: int) -> None:
+    """Move guests off a node on which more CPU or memory is allocated than is allowed, until the rest is allowed, or as
+    many as find another node.
+    """
     short = _excess(board, node)
-    if short is not None and board.nodes[node].node.online:
-        placer.relieve(node, *short, EXTRA, f"repairs: too much is allocated on {board.nodes[node].name}")
+    if short is None or not board.nodes[node].node.online:
+        return
+    why = f"repairs: too much is allocated on {board.nodes[node].name}"
+    if placer.relieve(node, *short, EXTRA, why, share + 1):
+        return
+    for item in sorted(board.on[node].values(), key=lambda item: (-item.share, item.index)):
+        if (left := _excess(board, node)) is None:
+            return
+        helps = (left[0] > 0 and item.cores > 0) or (left[1] > 0 and item.memory > 0)
+        if item.movable and helps and board.node_of(item) == node:
+            placer.leave(item, why)
 
 
 def _excess(board: Board, node: int) -> tuple[float, float] | None:
@@ -161,7 +190,7 @@ def _told(board: Board, item: Item, target: int, why: str) -> str:
 
 
 def balance(board: Board, placer: Placer, wanted: Balance) -> None:
-    """Move guests from the fullest nodes to the emptiest one while each move gains more than the margin."""
+    """Move guests from the fullest nodes to the emptiest that take any while each move gains more than the margin."""
     hosts = sorted({node for item in board.items if item.movable for node in board.rows(item).nodes})
     mark = len(board.trail)
     moved: Counter[int] = Counter()
@@ -189,28 +218,58 @@ def _best_move(
     again: Collection[int],
 ) -> tuple[Item, int] | None:
     """Return the move to the emptiest node that lowers the fuller of the two nodes most; the fullest sources come
-    first. Guests that have moved already are considered if they are in again.
+    first. If the emptiest node takes no guest that such a move gains from, the next one is considered. Guests that have
+    moved already are considered if they are in again.
     """
     load = {node: _load(board, node) for node in hosts}
-    target = min(load, key=lambda node: (load[node], node), default=NOWHERE)
-    if not load or max(load.values()) - load[target] <= wanted.threshold:
-        return None
-    for source in sorted(load, key=lambda node: (-load[node], node)):
-        best: tuple[float, int, int] | None = None
-        for item in board.on[source].values():
-            settled = source not in item.homes and item.index not in again
-            if not item.movable or item.new or settled or (item.index, target) in refused:
-                continue
-            if not board.fits(item, target):
-                continue
-            after = max(_load(board, source, item, -1), _load(board, target, item, 1))
-            gain = load[source] - after
-            # Each move gains something, so that none is ever taken back.
-            if gain > ROUNDING and gain >= wanted.margin and (best is None or (-gain, item.cost, item.index) < best):
-                best = (-gain, item.cost, item.index)
-        if best is not None:
-            return board.items[best[2]], target
+    for target in sorted(load, key=lambda node: (load[node], node)):
+        if max(load.values()) - load[target] <= wanted.threshold:
+            return None
+        for source in sorted(load, key=lambda node: (-load[node], node)):
+            best: tuple[float, int, int] | None = None
+            for item in board.on[source].values():
+                settled = source not in item.homes and item.index not in again
+                if not item.movable or item.new or settled or (item.index, target) in refused:
+                    continue
+                if not board.fits(item, target):
+                    continue
+                gain = _gain(board, item, source, target)
+                # Each move gains something, so that none is ever taken back.
+                enough_gained = gain > ROUNDING and gain >= wanted.margin
+                if enough_gained and (best is None or (-gain, item.cost, item.index) < best):
+                    best = (-gain, item.cost, item.index)
+            if best is not None:
+                return board.items[best[2]], target
     return None
+
+
+def _gain(board: Board, item: Item, source: int, target: int) -> float:
+    """Return by how much a move lowers the load of the fuller of two nodes."""
+    return _load(board, source) - max(_load(board, source, item, -1), _load(board, target, item, 1))
+
+
+def imbalance(board: Board, wanted: Balance) -> tuple[int, int] | None:
+    """Return the fullest and the emptiest node if they differ by more than the threshold. Nodes that take no guests, or
+    from which none can leave, do not count.
+    """
+    hosts = {node for item in board.items if not item.new for node in (*board.rows(item).nodes, board.node_of(item))}
+    load = {node: _load(board, node) for node in sorted(hosts - {NOWHERE}) if board.nodes[node].node.online}
+    if not load:
+        return None
+    fullest, emptiest = max(load, key=lambda node: load[node]), min(load, key=lambda node: load[node])
+    return (fullest, emptiest) if load[fullest] - load[emptiest] > wanted.threshold + ROUNDING else None
+
+
+def load_of(board: Board, node: int) -> float:
+    """Return the larger of a node's allocated fractions of CPU and memory."""
+    return _load(board, node)
+
+
+def gains(board: Board, item: Item, wanted: Balance) -> bool:
+    """Return whether some node could take over the item and stay sufficiently below the item's node."""
+    source = board.node_of(item)
+    others = (node for node in board.rows(item).nodes if node != source)
+    return any(_gain(board, item, source, node) > max(wanted.margin, ROUNDING) for node in others)
 
 
 def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> float:
@@ -237,8 +296,10 @@ def consolidate(board: Board, placer: Placer) -> list[str]:
         before = board.reach.closed
         board.close(before | {node})
         mark = len(board.trail)
-        why = f"empties {board.nodes[node].name}"
-        if placer.place([Task(item, why) for item in items], None, by_score=False):
+        # A guest that came here from a node that was emptied before leaves that node.
+        homes = [listed([board.nodes[home].name for home in sorted(item.homes)]) for item in items]
+        tasks = [Task(item, f"empties {names}") for item, names in zip(items, homes, strict=True)]
+        if placer.place(tasks, None, by_score=False):
             board.undo(mark)
             board.close(before)
         else:

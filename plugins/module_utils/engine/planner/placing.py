@@ -108,9 +108,13 @@ class Placer:
         """Place an item on one node, moving a limited number of others off it; None moves none."""
         return item.movable and self._tried(item, lambda search: search.bring(item, node, extra, why))
 
-    def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str) -> bool:
-        """Free this much CPU and memory on a node."""
-        return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why))
+    def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str, share: int) -> bool:
+        """Free this much CPU and memory on a node, with one of so many shares of the remaining steps."""
+        return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why), share)
+
+    def leave(self, item: Item, why: str) -> bool:
+        """Move the item to another node that has room for it, if there is one."""
+        return self._tried(item, lambda search: search.place(item, None, why))
 
     # --- inside ---
 
@@ -119,10 +123,10 @@ class Placer:
         item = task.item
         return (-item.priority, len(self.board.rows(item).nodes), item.plain, ORDERS[0](task))
 
-    def _tried(self, item: Item | None, action: Callable[[Search], bool]) -> bool:
+    def _tried(self, item: Item | None, action: Callable[[Search], bool], share: int = 1) -> bool:
         """Run the action and return whether it succeeds within the bounds; if not, undo it."""
         mark = len(self.board.trail)
-        search = Search(self.board, max(self._bounds.steps - self.steps, 0))
+        search = Search(self.board, max(self._bounds.steps - self.steps, 0) // share)
         done = action(search)
         self._spend(search)
         return done and self._within(item, mark)

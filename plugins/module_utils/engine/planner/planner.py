@@ -17,14 +17,14 @@ from dataclasses import replace
 
 from ...errors import CollectionError
 from ...model import Guest, Node
-from ...plans import Bounds, Goals, Mobility, Plan, Stuck
+from ...plans import Balance, Bounds, Goals, Mobility, Plan, Stuck
 from ..cache import ClusterState
 from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from .board import Board
 from .exact_model import Program, program
-from .goals import balance, bring_back, broken_now, consolidate, repair
+from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
 from .placing import Placer, Task
 from .writing import courses, loads, moves_of, ordered, replayed
@@ -33,8 +33,13 @@ NO_BOUNDS = Bounds()
 
 NO_ORDER = "no order of the steps was found in which every filter agrees to each"
 
-MOST_EXTRA = 12
-"""To place one item, the search moves at most this many guests that could stay."""
+MOST_EXTRA = 64
+"""To place one item, the search moves at most this many guests that could stay. Its steps end it much earlier where
+many small moves help nothing.
+"""
+
+REASONS_TOLD = 3
+"""Of the reasons why a goal was not reached, at most this many are told."""
 
 
 def make_plan(
@@ -96,6 +101,7 @@ class _Planner:
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
+        self.notes: list[str] = []
         self._add_guests(copy)
         self._before = loads(self.board)
 
@@ -105,13 +111,15 @@ class _Planner:
         closed = board.reach.closed
         broken = repair(board, self.placer) if goals.repair else {}
         for index, why in broken.items():
-            self._leave(board.items[index], f"{why}, and no move fixes that", CURES[Category.RULE])
+            told, cure = reasons(board, board.items[index])
+            self._leave(board.items[index], f"{why}, and {told}", cure)
         for task in self.placer.place([*self.drains(), *self.creations()], MOST_EXTRA):
             self._give_up(task)
         for vmid, why in bring_back(board, self.placer, goals.undo).items():
             self._leave(board.item_of[vmid], why, "see why that node does not take it")
         if goals.balance is not None:
             balance(board, self.placer, goals.balance)
+            self._explain_imbalance(goals.balance)
         if goals.consolidate:
             consolidate(board, self.placer)
         legs, refused = replayed(board, self.scheduler, closed)
@@ -121,11 +129,12 @@ class _Planner:
         moves, creations = moves_of(board, legs)
         return Plan(
             goal=in_words(goals),
-            feasible=not self.stuck and not self.unplaced,
+            feasible=not (self.stuck or self.unplaced or self.notes),
             moves=moves,
             creations=creations,
             stuck=tuple(sorted(self.stuck, key=lambda stuck: stuck.vmid)),
             unplaced=self.unplaced,
+            notes=tuple(self.notes),
             nodes=courses(board, legs, self._before),
             steps=self.placer.steps,
             exhausted=self.placer.exhausted,
@@ -214,6 +223,31 @@ class _Planner:
                 held = not item.movable
                 self._stays(part.guest, *(self._what_holds(item, part) if held else (why, cure)))
 
+    def _explain_imbalance(self, wanted: Balance) -> None:
+        """Note why nodes stay further apart than the threshold, and what would help."""
+        board, found = self.board, imbalance(self.board, wanted)
+        if found is None:
+            return
+        full, empty = found
+        name = board.nodes[full].name
+        why: Counter[tuple[str, str]] = Counter()
+        for item in board.on[full].values():
+            held = next((part.mobility.stuck for part in item.parts if part.mobility.stuck[0]), None)
+            if held is not None:
+                why[held] += 1
+            elif not gains(board, item, wanted):
+                why["its move would gain less than the margin", "lower the margin"] += 1
+            else:
+                why[reasons(board, item)] += 1
+        told = "; ".join(
+            f"{count} guest(s): {reason} (cure: {cure})" for (reason, cure), count in why.most_common(REASONS_TOLD)
+        )
+        self.notes.append(
+            f"{name} with a load of {load_of(board, full):.0%} and {board.nodes[empty].name} with "
+            f"{load_of(board, empty):.0%} stay further apart than the threshold of {wanted.threshold:.0%}, as no move "
+            f"from {name} helps: {told or 'it has no guests'}"
+        )
+
     def _stays(self, guest: Guest, why: str, cure: str) -> None:
         if all(stuck.vmid != guest.vmid for stuck in self.stuck):
             self.stuck.append(Stuck(guest.vmid, guest.name or "", guest.node, why, cure))
@@ -221,7 +255,7 @@ class _Planner:
 
 def reasons(board: Board, item: Item) -> tuple[str, str]:
     """Return why no node takes the item at present, and the remedy."""
-    rows, found, cures = board.rows(item), Counter[str](), Counter[str]()
+    rows, found, cures, takers = board.rows(item), Counter[str](), Counter[str](), 0
     for info in board.nodes:
         if info.index in board.reach.closed or info.index in item.homes:
             continue
@@ -233,9 +267,12 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
             if status is not None:
                 found[status.reason] += 1
                 cures[CURES[status.category] if _is_open(info.node) else BRING_BACK] += 1
+            takers += status is None
     told = ", ".join(
         f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
     )
+    if not found and takers:
+        return "no way was found to move it", "raise search_time"
     if not told:
         return "there is no other node", "drain fewer nodes at once" if len(board.nodes) > 1 else "stop it"
     particular = next((part.mobility.cure for part in item.parts if part.mobility.cure), "")

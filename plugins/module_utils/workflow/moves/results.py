@@ -76,13 +76,14 @@ class Outcome:
 
     @property
     def warnings(self) -> list[str]:
-        """Cautions, and warnings about moves, each with its guest; then about guests that left their node although
-        their move failed: they may be locked, or have left volumes behind.
+        """Cautions, why goals were not reached, and warnings about moves, each with its guest; then about guests that
+        left their node although their move failed: they may be locked, or have left volumes behind.
         """
         texts = [f"{label(report.move)}: {text}" for report in self.reports for text in report.warnings]
         done = {report.move.vmid for report in self.moved} | {stuck.vmid for stuck in self.staying}
         failed = [each for each in self.reports if each.outcome == FAILED and each.move.vmid not in done]
-        return [*self.cautions, *texts, *(each.error.message for each in failed if each.error is not None)]
+        errors = (each.error.message for each in failed if each.error is not None)
+        return [*self.cautions, *self.last.notes, *texts, *errors]
 
 
 loads_written = values_written(written(NODE))
