@@ -171,6 +171,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_tex
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
     Session,
     connection_argument_spec,
+    contradicted_by,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
@@ -238,12 +239,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _connection(self) -> Variables:
         """The connection options."""
-        options = {name: self._option(name) for name in connection_argument_spec()}
+        spec = connection_argument_spec()
+        options = {name: self._option(name) for name in spec}
+        in_source = {name: options[name] for name in spec if not self._is_of_environment(name)}
+        options.update(contradicted_by(in_source, spec))
         # AWX sets the variable to an empty text if there is no certificate, and Ansible makes the current directory of
         # that.
         if os.environ.get(CA_VARIABLE) == "" and options["ca_path"] == str(Path.cwd()):
             options["ca_path"] = None
         return options
+
+    def _is_of_environment(self, name: str) -> bool:
+        _value, origin = self.get_option_and_origin(name)
+        return str(origin).startswith("env:")
 
     def _option(self, name: str) -> t.Any:
         """A connection option, with templates in it evaluated."""

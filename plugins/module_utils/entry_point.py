@@ -17,7 +17,8 @@ from ansible.module_utils.common.validation import check_type_dict
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
-from .reservations.opening import passwords_in
+from .proxmox.api.session import contradicted_by
+from .secret_options import misshapen, secret_names, secrets_in
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
 
@@ -39,24 +40,39 @@ _NO_CHOICE = re.compile(
 def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     """Return a module class that shows no secret option, whatever the failure, and no control characters.
 
-    When a nested option has the wrong type, Ansible fails before it knows which values are secret, and shows all of
-    them in C(invocation). For an option or a value that does not exist, the one that may be meant is named.
+    When an option has the wrong type, Ansible fails before it knows which values are secret, and shows all of them in
+    C(invocation). For an option or a value that does not exist, the one that may be meant is named.
     """
 
     class Module(module_class):
-        """Hides secrets in failures, suggests options, and escapes the control characters in what others wrote."""
+        """Hides secrets, suggests options, and escapes the control characters in what others wrote."""
+
+        def __init__(self, *args: t.Any, **kwargs: t.Any) -> None:
+            self._secrets: set[str] = set()
+            self._are_options_checked = False
+            super().__init__(*args, **kwargs)
+            self._are_options_checked = True
+            # Some options come from the environment.
+            self.no_log_values |= self._secrets.union(secrets_in(self.params, secret_names(self.argument_spec)))
 
         def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
             # The last step before Ansible checks the options.
             super()._set_internal_properties(*args, **kwargs)
+            names = secret_names(self.argument_spec)
+            self._secrets.update(secrets_in(self.params, names))
+            self.params.update(contradicted_by(self.params, self.argument_spec))
             message = next(_not_mappings(self.argument_spec, self.params), None)
+            # Ansible makes a text of a secret that is none, and masks only the whole of that.
+            if secret := misshapen(self.params, names):
+                message = f"{secret}: expected a text"
             if message is not None:
-                # They would be shown, and secrets in them may be anywhere.
-                self.params: dict[str, t.Any] = {}
                 self.fail_json(msg=message, error_code=InvalidRequest.code)
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
-            self.no_log_values.update(_secrets(self.argument_spec, self.params))
+            self.no_log_values |= self._secrets
+            if not self._are_options_checked:
+                # They would be shown, and what has the wrong shape may have secrets anywhere.
+                self.params: dict[str, t.Any] = {}
             super().fail_json(visible(with_suggestions(msg, self.argument_spec)), **all_visible(kwargs))
 
         def exit_json(self, **kwargs: t.Any) -> None:
@@ -77,6 +93,10 @@ def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
         value = given.get(name)
         if value is None or "options" not in option:
             continue
+        keys = ", ".join(list(option["options"])[:4])
+        if option.get("type") == "list" and isinstance(value, Mapping):
+            yield f"{path}{name}: expected a list of mappings with keys such as {keys}, got a mapping"
+            continue
         for number, item in enumerate(value if isinstance(value, list) else [value]):
             where = f"{path}{name}[{number}]" if isinstance(value, list) else f"{path}{name}"
             if isinstance(item, str):
@@ -85,7 +105,6 @@ def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
             if isinstance(item, Mapping):
                 yield from _not_mappings(option["options"], item, f"{where}.")
             else:
-                keys = ", ".join(list(option["options"])[:4])
                 yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
 
 
@@ -112,8 +131,6 @@ def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
 
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     """Do the work and exit the module with its result, or with the failure that it raised."""
-    # With verbosity, Ansible shows the options of a task, and only hides those that are secret as a whole.
-    module.no_log_values |= passwords_in(module.params.get("reservations"))
     result: dict[str, t.Any] = {}
     try:
         with _interruptible():
@@ -126,21 +143,6 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     except CollectionError as error:
         module.fail_json(msg=error.message, error_code=error.code, error_details=error.details)
     module.exit_json(**result)
-
-
-def _secrets(argument_spec: Mapping[str, t.Any], given: t.Any) -> Iterator[str]:
-    """Yield the values of all options that are secret, in options of any shape."""
-    if isinstance(given, list):
-        for item in given:
-            yield from _secrets(argument_spec, item)
-    if not isinstance(given, Mapping):
-        return
-    for name, option in argument_spec.items():
-        value = given.get(name)
-        if "options" in option:
-            yield from _secrets(option["options"], value)
-        elif option.get("no_log") and value:
-            yield str(value)
 
 
 @contextlib.contextmanager

@@ -9,12 +9,14 @@ they are wrong. C(1e999999999) keeps Ansible busy for long, as it computes all o
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, DecimalException
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import shortened
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import secret_names
 
 DIGITS = 100
 """No option takes a number with more digits."""
@@ -32,6 +34,7 @@ def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
 
     A text counts as a number if the option is one according to spec, an argument spec.
     """
+    secret = secret_names(spec)
     for where, value in _numbers(args, _by_name(spec)):
         try:
             number = Decimal(value)
@@ -39,8 +42,9 @@ def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
             # Not a number: Ansible reports it.
             continue
         if number.is_infinite() or (number.is_finite() and number.adjusted() >= DIGITS):
+            shown = "the number" if secret.intersection(re.findall(r"\w+", where)) else _shown(value, number)
             raise InvalidRequest(
-                f"{where}: {_shown(value, number)} is not possible, expected a number of at most {DIGITS} digits",
+                f"{where}: {shown} is not possible, expected a number of at most {DIGITS} digits",
                 option=where,
             )
 

@@ -19,6 +19,7 @@ from ..engine.planner.planner import broken_guests
 from ..errors import AmbiguousName, CollectionError, ConnectionFailed, InvalidRequest, MissingLibrary, TemplateNotFound
 from ..foreign_text import inert
 from ..model import Snapshot
+from ..proxmox.api.session import contradicted_by
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_range, check_seconds
@@ -113,7 +114,8 @@ class Watch:
         """args are the options of the event source. Raises InvalidRequest and InvalidPluginConfig if one is wrong, as
         far as that shows without the cluster.
         """
-        checked = ArgumentSpecValidator(watch_argument_spec()).validate(args)
+        spec = watch_argument_spec()
+        checked = ArgumentSpecValidator(spec).validate({**args, **contradicted_by(args, spec)})
         if checked.error_messages:
             raise InvalidRequest("; ".join(checked.error_messages))
         params: dict[str, t.Any] = {**DEFAULTS, **checked.validated_parameters}

@@ -58,4 +58,4 @@ def test_inventory_page__shows_what_its_commands_print(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.stdout.splitlines() == expected, done.stderr
-            assert ("guests of another source have these names too" in done.stderr) is ("all" in arguments)
+            assert ("get their VMID as a suffix" in done.stderr) is ("all" in arguments)

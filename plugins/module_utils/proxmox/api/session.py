@@ -180,6 +180,12 @@ _LONGEST_TIMEOUT = 24 * 3600
 LOGIN_PATH = "/access/ticket"
 _HEADER_VALUE = re.compile(r"[!-~]+")
 
+# What Proxmox takes as the names of users and tokens, and the form of the secrets that it makes.
+_USER = re.compile(r"[^\s:/!]+@[A-Za-z][A-Za-z0-9._-]*")
+_TOKEN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_SECRET = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_LONGEST_SHOWN = 100
+
 
 def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
     """Return the Ansible argument spec of the connection options, with their environment variables."""
@@ -198,6 +204,19 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
         "ca_path": option("PROXMOX_CA_PATH", type="path"),
         "api_timeout": option("PROXMOX_TIMEOUT", type="int", default=_DEFAULT_TIMEOUT),
     }
+
+
+def contradicted_by(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> dict[str, None]:
+    """Return the credentials that must not come from the environment, as None: what a task gives belongs together.
+
+    The password in the environment may be that of another cluster, and a token in a task leaves no use for it.
+    """
+    has_password = bool(given.get("api_password"))
+    has_token = bool(given.get("api_token_id") or given.get("api_token_secret"))
+    if has_password == has_token:
+        return {}
+    unused = ("api_token_id", "api_token_secret") if has_password else ("api_password",)
+    return {option: None for option in unused if option in spec and not given.get(option)}
 
 
 def token_authentication(token: str, secret: str) -> Authentication:
@@ -244,19 +263,20 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
     Raises InvalidRequest when they are missing or contradict each other.
     """
     user = str(_required(params, "api_user"))
-    if "@" not in user:
-        raise InvalidRequest(f'api_user: expected user@realm, for example root@pam, got "{user}"')
+    if not _USER.fullmatch(user):
+        raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{_shown(user)}")
     if params.get("api_password"):
         return user, str(params["api_password"]), None
     token, secret = params.get("api_token_id"), params.get("api_token_secret")
     if not (token and secret):
         raise InvalidRequest("api_password is missing, or api_token_id with api_token_secret")
     owner, _separator, name = str(token).rpartition("!")
+    if not _TOKEN_NAME.fullmatch(name) or _SECRET.fullmatch(name):
+        # The value is not shown: it may be the secret, or have it behind the name.
+        raise InvalidRequest("api_token_id: expected the name of a token: letters, digits, dots, dashes, underscores")
     if owner not in ("", user):
-        raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"): "{token}"')
+        raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"){_shown(owner)}')
     full = f"{user}!{name}"
-    if not _HEADER_VALUE.fullmatch(full):
-        raise InvalidRequest(f'api_token_id: expected a name without spaces and control characters, got "{full}"')
     if not _HEADER_VALUE.fullmatch(str(secret)):
         raise InvalidRequest("api_token_secret: expected printable characters without spaces")
     return full, None, str(secret)
@@ -303,13 +323,20 @@ def require_libraries() -> None:
             )
 
 
+def _shown(text: str) -> str:
+    """Return the end of a message about a value of the connection. If it may have a secret in it, it is not shown."""
+    plain = len(text) <= _LONGEST_SHOWN and re.fullmatch(r"(https?://)?[\w.@-]+(:\d{1,5})?(/[\w./-]*)?", text)
+    return f', got "{text}"' if plain and not ("@" in text and "/" in text) else ""
+
+
 def _host(text: str, port: int) -> Host:
-    if "://" in text or "/" in text:
-        raise InvalidRequest(f'api_host: expected a host name or address without scheme and path, got "{text}"')
+    if "://" in text or "/" in text or "@" in text:
+        what = "a host name or address without user, scheme and path"
+        raise InvalidRequest(f"api_host: expected {what}{'' if '@' in text else _shown(text)}")
     found = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d{1,5}))?|([\w.-]+):(\d{1,5})", text)
     name, own_port = (found[1] or found[3], found[2] or found[4]) if found else (text, None)
     if not re.fullmatch(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?", name):
-        raise InvalidRequest(f"api_host: expected a host name or address, got {text!r}")
+        raise InvalidRequest(f"api_host: expected a host name or address{_shown(text)}")
     number = int(own_port or port)
     if not 1 <= number <= 65535:
         option = "api_host" if own_port else "api_port"
