@@ -22,7 +22,7 @@ TOP = {
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
-    "cpu", "pci", "usb", "dead_services", "clock_offset",
+    "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate",
 }
 CPU = {"vendor", "model", "models", "flags", "machine"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}

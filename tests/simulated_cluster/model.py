@@ -31,7 +31,8 @@ class Node:
     """A host. Memory in bytes; ``cpu_use`` and ``memory_use`` are the host's own load as fractions.
 
     ``pressure`` has the percentages of time in which something waited for cpu, io and memory; ``dead_services`` are
-    services that do not run; ``clock_offset`` is how many seconds the node's clock is ahead of the others'.
+    services that do not run; ``clock_offset`` is how many seconds the node's clock is ahead of the others';
+    ``dbus_vmstate`` is whether the node has what carries connections over in a live migration.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Node:
     pressure: dict[str, float] = field(default_factory=dict)
     dead_services: list[str] = field(default_factory=list)
     clock_offset: float = 0.0
+    dbus_vmstate: bool = True
     disk: int = 64 * 1024**3
     bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
     vnets: list[str] = field(default_factory=list)

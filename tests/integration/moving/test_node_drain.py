@@ -80,8 +80,10 @@ def test_drain__takes_four_requests_for_a_move_beside_the_polls(
     calls = paths()
     moves = result["moves"]
     assert len(planned) <= 2 * len(moves) + len(NODES) + 10
-    # Beside the moves: the mark of the node, and a last look at the cluster.
-    assert len(calls) - len(planned) <= 4 * len(moves) + 2
+    # Beside the moves: whether each target can take connections, the mark of the node, and a last look at the cluster.
+    targets = {move["to"] for move in moves}
+    assert calls.count("/nodes/pve2/capabilities/qemu/migration") == 1
+    assert len(calls) - len(planned) <= 4 * len(moves) + len(targets) + 2
     assert (planned.count("/cluster/tasks"), calls.count("/cluster/tasks")) == (1, 1)
     assert calls.count("/nodes/pve1/qemu/101/migrate") == 3
     # For the plan, and for the proof right before the move.

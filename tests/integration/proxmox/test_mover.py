@@ -27,7 +27,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mover import Mover
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 
-from .conftest import SCALE, calls
+from .conftest import SCALE, calls, parameters
 
 Moving = t.Callable[..., Move]
 HA_RESOURCES = [{"sid": f"vm:{vmid}", "state": "started"} for vmid in (140, 141, 145)]
@@ -78,8 +78,8 @@ def node_of(cluster: SimulatedCluster, vmid: int) -> str:
     return str(cluster.state()["guests"][vmid]["node"])
 
 
-def test_move__a_running_vm_takes_three_requests_and_the_polls(
-    cluster: SimulatedCluster, mover: Mover, moving: Moving
+def test_move__a_running_vm_takes_three_requests_the_polls_and_one_for_its_target(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving, version: str
 ) -> None:
     move = moving(101)
     cluster.requests(reset=True)
@@ -88,7 +88,38 @@ def test_move__a_running_vm_takes_three_requests_and_the_polls(
 
     assert (warnings, node_of(cluster, 101)) == ((), "pve2")
     base = "/nodes/pve1/qemu/101"
-    assert calls(cluster) == [f"GET {base}/migrate", f"GET {base}/config", f"POST {base}/migrate"]
+    target = ["GET /nodes/pve2/capabilities/qemu/migration"] * (version == "9.2")
+    assert calls(cluster) == [f"GET {base}/migrate", *target, f"GET {base}/config", f"POST {base}/migrate"]
+
+
+@both_versions
+@pytest.mark.parametrize("able", [("pve1", "pve2"), ("pve1",), ("pve2",)], ids=" ".join)
+def test_move__live_keeps_connections_where_both_nodes_can(
+    poller: Poller, version: str, able: tuple[str, ...]
+) -> None:
+    lab = description()
+    lab["nodes"] = [{**node, "dbus_vmstate": node["name"] in able} for node in lab["nodes"]]
+    with SimulatedCluster.start(lab, version=version, time_scale=SCALE) as cluster:
+        own = Session.connect(parameters(cluster))
+        mover = Mover(own, TaskFollower(own, timeout=300, poller=poller))
+        planned = Move(1, 101, "mv101", "pve1", "pve2", "")
+        cluster.reset_requests()
+        mover.move(identified(own, planned))
+        (task,) = [each for each in own.get("/nodes/pve1/tasks", vmid=101) if each["type"] == "qmigrate"]
+        log = " ".join(line["t"] for line in own.get(f"/nodes/pve1/tasks/{task['upid']}/log"))
+        sent = next(request["params"] for request in cluster.requests() if request["method"] == "POST")
+
+    kept = version == "9.2" and len(able) == 2
+    assert ("with-conntrack-state" in sent) is kept
+    assert ("connections might get dropped" in log) is (version == "9.2" and not kept)
+
+
+def test_move__only_a_running_vm_has_connections(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
+    mover.move(moving(103, how=OFFLINE, storages={"scsi0": "fast"}))
+    mover.move(moving(210, kind="lxc", how=RESTART))
+    mover.move(moving(140, via=HA))
+
+    assert not [request for request in cluster.requests() if "with-conntrack-state" in str(request.get("params"))]
 
 
 def test_move__local_disks_go_to_the_storages_of_the_plan(

@@ -72,7 +72,7 @@ def machines(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/nodes/{node}/capabilities/qemu/migration")
 def migration(call: Call) -> dict[str, Any]:
-    return {"has-dbus-vmstate": True}
+    return {"has-dbus-vmstate": call.cluster.nodes[call.node].dbus_vmstate}
 
 
 @route("GET", "/cluster/qemu")

@@ -36,7 +36,7 @@ def precheck(call: Call) -> dict[str, Any]:
     }
     reasons = {name: _reasons(cluster, guest, name) for name in cluster.nodes if name != guest.node}
     if cluster.modern:
-        answer["has-dbus-vmstate"] = 1
+        answer["has-dbus-vmstate"] = int(cluster.nodes[guest.node].dbus_vmstate)
         if cluster.ha.managed(guest):
             answer["dependent-ha-resources"] = ha_rules.bound_together(cluster.ha.rules, cluster.ha.sid(guest))
     answer["not_allowed_nodes"] = reasons
@@ -99,6 +99,7 @@ def migrate(call: Call) -> str:
     options = Options(
         online=guest.running, local_disks=bool(call.get("with-local-disks")), storages=storages,
         bwlimit=int(call["bwlimit"]) if call.get("bwlimit") else None, secure=kind == "secure",
+        conntrack=bool(call.get("with-conntrack-state")),
     )
     return call.task("qmigrate", guest.vmid, Migration(cluster, guest, target, call.who, options).run)
 

@@ -19,6 +19,7 @@ class Options:
     storages: dict[str, str] = field(default_factory=dict)
     bwlimit: int | None = None
     secure: bool = False
+    conntrack: bool = False
     by_manager: bool = False
 
     def storage(self, name: str) -> str:

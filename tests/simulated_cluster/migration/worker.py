@@ -75,7 +75,9 @@ class Migration:
 
     async def _prepare(self) -> None:
         guest, target = self.guest, self.target
-        if self.options.online and self.cluster.modern:
+        nodes = (self.cluster.nodes[guest.node], target)
+        kept = self.options.conntrack and all(node.dbus_vmstate for node in nodes)
+        if self.options.online and self.cluster.modern and not kept:
             self.say("conntrack state migration not supported or disabled, active connections might get dropped")
         if guest.config_lock:
             self._give_up(f"VM is locked ({guest.config_lock})")

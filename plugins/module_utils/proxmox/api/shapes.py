@@ -195,6 +195,7 @@ _MIGRATION = Row(
             Row(optional={"unavailable_storages": Rows(text), "unavailable-resources": Rows(text)})
         ),
         "dependent-ha-resources": Rows(text),
+        "has-dbus-vmstate": flag,
     }
 )
 
@@ -247,6 +248,7 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/services": Rows(Row(_texts("service"), _texts("state", "unit-state"))),
     "/nodes/*/time": Row({"time": number}),
     "/nodes/*/network": Rows(Row(_texts("iface"))),
+    "/nodes/*/capabilities/qemu/migration": Row(optional={"has-dbus-vmstate": flag}),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
     "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
     "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": whole, "mdev": flag})),

@@ -40,7 +40,7 @@ class Mover:
     """Moves guests. May be used from many threads.
 
     If nothing fails, a move takes three requests and the polls of its task, through the HA manager also polls of the
-    guest.
+    guest. The first live move to a node takes one more.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower, *, bwlimit: int | None = None) -> None:
@@ -50,6 +50,7 @@ class Mover:
         self._poller = tasks.poller
         self._bwlimit = bwlimit
         self._ha = HAMoves(session, tasks)
+        self._takes_connections: dict[str, bool] = {}
 
     def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> tuple[str, ...]:
         """Check that the guest is the one that was planned for and still as the plan assumes, move it, and return when
@@ -99,13 +100,27 @@ class Mover:
             raise self._stale(move, error) from error
         if check:
             _check_running(move, running=bool(int(check.get("running") or 0)))
+        connections = self._keeps_connections(move, check)
         config = self._proved(move)
         if config.get("lock"):
             raise stale(move, f"it is locked ({config['lock']})")
         volumes = _volumes_of(check)
         if move.kind == "lxc":
             volumes = {slot: str(config.get(slot, "")).partition(",")[0] for slot in move.storages}
-        return self._parameters(move, self._storages(move, check, volumes))
+        params = self._parameters(move, self._storages(move, check, volumes))
+        return {**params, "with-conntrack-state": 1} if connections else params
+
+    def _keeps_connections(self, move: Move, check: Mapping[str, t.Any]) -> bool:
+        """Whether both nodes can carry the tracked connections of a running VM over: without them, its firewall drops
+        what was open. Proxmox VE can since 9, and by itself does not. One request for each target.
+        """
+        if move.how != LIVE or move.via == HA or not check.get("has-dbus-vmstate"):
+            return False
+        if move.target not in self._takes_connections:
+            path = f"/nodes/{move.target}/capabilities/qemu/migration"
+            with suppress(*UNREADABLE):
+                self._takes_connections[move.target] = bool(self._session.get(path).get("has-dbus-vmstate"))
+        return self._takes_connections.get(move.target, False)
 
     def _proved(self, move: Move) -> Mapping[str, t.Any]:
         """Return the config of the guest that moves; it and those that move along are the guests of the plan."""
