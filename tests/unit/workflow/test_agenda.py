@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
@@ -39,3 +41,44 @@ def test_agenda__starts_as_many_as_each_node_and_the_cluster_may_have_the_longes
 def test_agenda__counts_both_directions_of_a_link() -> None:
     moves = [move(1, "a", "b"), move(2, "b", "a"), move(3, "a", "b"), move(4, "a", "c")]
     assert started(Agenda(moves, Caps(cluster=9, per_node_in=9, per_node_out=9, per_link=2))) == [1, 2, 4]
+
+
+GIB = 1024**3
+FREE = Caps(cluster=9, per_node_in=2, per_node_out=2, per_link=2)
+
+
+def large(number: int, source: str, target: str, after: tuple[int, ...] = (), gib: int = 4) -> Move:
+    return replace(move(number, source, target, after, estimate=10.0 * gib), memory=gib * GIB)
+
+
+def test_agenda__starts_the_move_with_the_longest_chain_behind_it() -> None:
+    moves = [
+        large(1, "a", "b", gib=8),
+        large(2, "a", "c"),
+        large(3, "c", "d", after=(2,)),
+        large(4, "d", "a", after=(3,)),
+    ]
+    assert started(Agenda(moves, Caps(cluster=1))) == [2]
+
+
+def test_agenda__gives_a_link_to_one_large_move_at_a_time_while_others_have_their_own() -> None:
+    moves = [large(1, "a", "b"), large(2, "a", "c"), large(3, "c", "a"), large(4, "b", "a"), large(5, "d", "b")]
+    agenda = Agenda(moves, FREE)
+    assert started(agenda) == [1, 3]
+    agenda.ended(moves[0])
+    assert started(agenda) == [2, 5]
+
+
+def test_agenda__fills_the_link_of_a_node_that_is_drained() -> None:
+    agenda = Agenda([large(1, "a", "b"), large(2, "a", "c"), large(3, "a", "d")], FREE)
+    assert started(agenda) == [1, 2]
+
+
+def test_agenda__does_not_hold_small_moves_back() -> None:
+    assert started(Agenda([large(1, "a", "b"), move(2, "a", "c"), large(3, "c", "d")], FREE)) == [1, 3, 2]
+
+
+def test_agenda__bears_moves_that_wait_for_each_other() -> None:
+    assert started(Agenda([move(1, "a", "b", after=(2,)), move(2, "a", "b", after=(1,)), move(3, "a", "b")], FREE)) == [
+        3
+    ]

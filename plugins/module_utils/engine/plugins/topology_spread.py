@@ -53,8 +53,9 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
     than C(max_skew), and nodes without the label. Constraints with C(schedule_anyway) are scored instead: 100 for the
     emptiest domain, less the more VMs there are.
 
-    Domains are those of the nodes that the request's C(node), C(node_regex) and C(node_affinity) allow. VMs and
-    containers of any status count there, templates do not.
+    Domains are those of the nodes that the request's C(node), C(node_regex) and C(node_affinity) allow, whether or not
+    other filters reject these nodes, both for filtering and for scoring; Kubernetes scores only domains of nodes that
+    passed. VMs and containers of any status count there, templates do not.
     """
 
     name = "TopologySpread"
