@@ -39,6 +39,15 @@ options:
       - For V(balance), the minimum amount by which a move must lower the higher load of its two nodes. V(0.02) when
         this is not given.
     type: float
+  cooldown:
+    description:
+      - Guests that were moved within this many seconds are not moved again for V(balance) and V(consolidate), whoever
+        moved them. V(repair) moves them if they break a rule or a limit.
+      - The tasks of the nodes show when guests were moved. Without the privilege C(Sys.Audit) on the nodes, only the
+        moves of the same user are seen.
+    type: int
+    default: 3600
+    version_added: 1.1.0
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
   - module: qemu_scheduler.proxmox.qemu_schedule
@@ -134,6 +143,7 @@ def argument_spec() -> Spec:
         "goals": {"type": "list", "elements": "str", "choices": choices, "default": [REPAIR]},
         "threshold": {"type": "float"},
         "margin": {"type": "float"},
+        "cooldown": {"type": "int", "default": 3600},
     }
 
 

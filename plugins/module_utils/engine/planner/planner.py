@@ -117,6 +117,8 @@ class _Planner:
             self._give_up(task)
         for vmid, why in bring_back(board, self.placer, goals.undo).items():
             self._leave(board.item_of[vmid], why, "see why that node does not take it")
+        for vmid in goals.resting & board.item_of.keys():
+            board.hold(board.item_of[vmid])
         if goals.balance is not None:
             balance(board, self.placer, goals.balance)
             self._explain_imbalance(goals.balance)
@@ -235,6 +237,8 @@ class _Planner:
             held = next((part.mobility.stuck for part in item.parts if part.mobility.stuck[0]), None)
             if held is not None:
                 why[held] += 1
+            elif any(part.vmid in self.goals.resting for part in item.parts):
+                why["it was moved within the cooldown", "wait, or lower cooldown"] += 1
             elif not gains(board, item, wanted):
                 why["its move would gain less than the margin", "lower the margin"] += 1
             else:

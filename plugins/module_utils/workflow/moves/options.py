@@ -24,7 +24,7 @@ from ..options.common import (
 
 REPLAN, STOP = "replan", "stop"
 
-_LEAST = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0}
+_LEAST = {"timeout": 1, "bwlimit": 0, "max_moves": 0, "max_transfer": 0, "cooldown": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class MoveOptions:
 
     timeout is in seconds, for one move; bwlimit in KiB/s, None for Proxmox's own limit. replan: whether a new plan is
     made after a failure. apply is the plan to carry out or its path, plan_file where it is kept. prove: whether a
-    solver checks the plan.
+    solver checks the plan. cooldown is how many seconds a guest that was moved is not moved to balance or to
+    consolidate.
     """
 
     permitted: Permitted
@@ -55,6 +56,7 @@ class MoveOptions:
     apply: t.Any
     plan_file: str | None
     prove: bool = False
+    cooldown: float = 0.0
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
@@ -81,6 +83,7 @@ class MoveOptions:
             apply=params.get("apply"),
             plan_file=params.get("plan_file"),
             prove=bool(params.get("prove")),
+            cooldown=float(params.get("cooldown") or 0),
         )
 
 

@@ -17,6 +17,7 @@ from ...plans import Bounds, Goals, Mobility, Move, Plan
 from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presumed, stuck
+from ...proxmox.moves.recent import recently_moved
 from ..access import Access
 from .options import MoveOptions
 from .proof import proved
@@ -82,11 +83,16 @@ class Planning:
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
         guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
-        bounds = self._bounds(moved)
+        bounds, rested = self._bounds(moved), False
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
             state = self._suitability.with_demands(state, known)
             plan = self._made(state, goals, mobility, bounds)
+            if plan.moves and not rested and self._needs_rest(goals):
+                # Read only now: a cluster that has reached its goals costs no request.
+                rested, cooldown = True, self._options.cooldown
+                goals = replace(goals, resting=recently_moved(self._access.reader, state.snapshot, cooldown))
+                plan = self._made(state, goals, mobility, bounds) if goals.resting else plan
             unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
                 break
@@ -98,6 +104,10 @@ class Planning:
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
+
+    def _needs_rest(self, goals: Goals) -> bool:
+        """Whether guests that were moved a moment ago stay where they are."""
+        return self._options.cooldown > 0 and (goals.balance is not None or goals.consolidate)
 
     def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
         return make_plan(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
