@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE = 60
+PATIENCE = 300
 """Seconds after which a wait fails: far more than the busiest machine needs. No test depends on this number."""
 
 
