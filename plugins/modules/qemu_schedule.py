@@ -24,8 +24,8 @@ author:
 options:
   vms:
     description:
-      - Several VMs. The VM options at the top level are defaults for each of them. An option in an entry replaces the
-        default as a whole.
+      - Several VMs, at most 5000 in total. The VM options at the top level are defaults for each of them. An option in
+        an entry replaces the default as a whole.
       - Without O(vms), the options at the top level describe one VM.
     type: list
     elements: dict

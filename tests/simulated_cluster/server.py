@@ -62,6 +62,10 @@ class PermissionRules(GenericApi):
         return super()._check(user, check, values, declared)
 
 
+LARGEST_BODY = 512 * 1024
+"""The longest request that pveproxy reads."""
+
+
 class Server:
     """One listening cluster."""
 
@@ -141,6 +145,8 @@ class Server:
             if fault.status in (401, 595, 596):
                 return _plain(PlainError(int(fault.status), fault.message or "No route to host"))
             return _error(ApiError(int(fault.status or 500), fault.message or "injected failure"))
+        if (request.content_length or 0) > LARGEST_BODY:
+            return _error(ApiError(501, "for data too large"))
         response = await self._answer(request, path, effects, entry)
         return _drop(request) if "after" in effects.drops else response
 

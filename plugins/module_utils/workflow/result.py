@@ -207,6 +207,7 @@ def failure_of(
     """
     failed = [(report, report.error) for report in reports if report.error is not None]
     lines = _lines(report for report, error in failed if not (interrupted and isinstance(error, Interrupted)))
+    lines = first(lines, LABELS_TOLD)
     if interrupted:
         return "; ".join([_interruption(reports), *lines]), Interrupted.code
     if all_or_nothing and len(reports) > 1 and not wrote:

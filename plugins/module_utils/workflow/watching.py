@@ -171,8 +171,8 @@ class Watch:
             yield [inert(event) for event in chosen]
 
     def _due_again(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
-        """The problems that were last sent so long ago that they are sent again. The rulebook may have dropped the first
-        event, or its playbook may have failed.
+        """The problems that were last sent so long ago that they are sent again. The rulebook may have dropped the
+        first event, or its playbook may have failed.
         """
         every = self._params["repeat_interval"]
         certain = [key for key in found if key[0] in (OFFLINE, UNREACHABLE)] if before_checks else found

@@ -17,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     build_entries,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.task import (
+    MOST_VMS,
     Expanded,
     expand,
     surplus_entries,
@@ -81,6 +82,14 @@ def test_count__refuses_what_makes_no_sense(vm: dict[str, Any], told: str) -> No
     with pytest.raises(InvalidRequest) as caught:
         expanded(vm)
     assert told in caught.value.message
+
+
+@pytest.mark.parametrize("vm", [{"name": "web"}, {"name": "web-{n}", "count": 1000}])
+def test_vms__are_bounded_in_total(vm: dict[str, Any]) -> None:
+    most = MOST_VMS // vm.get("count", 1)
+    assert len(expanded(*[vm] * most).vms) == MOST_VMS
+    with pytest.raises(InvalidRequest, match="vms: more than 5000 VMs are not possible in one task"):
+        expanded(*[vm] * (most + 1))
 
 
 def test_error__names_the_entry_as_the_user_wrote_it() -> None:

@@ -75,6 +75,8 @@ def test_vm_without_a_name__is_called_by_its_vmid() -> None:
         ({"name": "a", "storage": "fast"}, "storage: 'fast' requires clone or archive, which is not set; set it in"),
         ({"name": "a", "full": False}, "full: False requires clone"),
         ({"name": "a", "snapname": "x", "state": "started"}, "snapname: 'x' requires clone"),
+        ({"name": "a", "clone": 9000, "snapname": "x" * 41}, "expected at most 40 characters, and it has 41"),
+        ({"name": "a", "archive": "nas:backup/" + "x" * 245}, "expected at most 255 characters, and it has 256"),
         ({"vms": [{"name": "a", "clone": "t"}, {"name": "b", "format": "raw"}]}, "vms[1].format: 'raw' requires clone"),
         ({"vms": [{"name": "a"}, {"name": "b"}], "storage": "fast"}, "storage: 'fast' requires clone or archive"),
         (

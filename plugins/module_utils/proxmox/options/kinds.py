@@ -172,6 +172,7 @@ MACHINE = PropertyKind(
             default="pc",
             pattern=r"pc|pc(-i440fx)?-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|q35|pc-q35-\d+(\.\d+)+(\+pve\d+)?(\.pxe)?|virt(-\d+(\.\d+)+)?(\+pve\d+)?",
             expected="pc, q35, virt, or a version of one: pc-i440fx-9.0, pc-q35-9.0",
+            longest=40,
         ),
         "aw-bits": Property("number", minimum=32, maximum=64),
         "enable-s3": _FLAG,
@@ -302,7 +303,7 @@ _DRIVE = {
     "media": _choice("cdrom", "disk", default="disk"),
     "replicate": _ON,
     "rerror": _choice("ignore", "report", "stop"),
-    "serial": _TEXT,
+    "serial": Property(longest=60),
     "shared": _OFF,
     "snapshot": _OFF,
     "werror": _choice("enospc", "ignore", "report", "stop"),
@@ -320,7 +321,7 @@ def _drive(name: str, **properties: Property) -> PropertyKind:
     return PropertyKind(name, {**_DRIVE, **_GEOMETRY, **properties}, default_key="file", aliases=_ALIASES)
 
 
-IDE = _drive("ide", model=_TEXT, ssd=_OFF, wwn=_WWN)
+IDE = _drive("ide", model=Property(longest=120), ssd=_OFF, wwn=_WWN)
 SATA = _drive("sata", ssd=_OFF, wwn=_WWN)
 SCSI = _drive(
     "scsi",

@@ -12,7 +12,9 @@ import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
+from ...errors import InvalidRequest
 from . import kinds
 from .conversions import (
     Boolean,
@@ -32,7 +34,7 @@ from .conversions import (
     Value,
     Words,
 )
-from .values import invalid, such_as
+from .values import check_length, invalid, such_as
 
 _EFIDISK: dict[str, dict[str, t.Any]] = {
     "storage": {"type": "str"},
@@ -61,13 +63,20 @@ _PARALLEL = Text(r"/dev/parport\d+|/dev/usb/lp\d+", "/dev/parportN or /dev/usb/l
 _SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev")
 
 
+LONGEST_REQUEST = 512 * 1024
+"""The most bytes of a request that pveproxy reads: it answers a longer one with the status 501. Before pve-http-server
+5.2.1, it read an eighth of this.
+"""
+
+
 @dataclass(frozen=True)
 class VMOption:
     """One option that describes a VM.
 
     name is the option's name in Ansible, api the parameter of the API. count is set for a family of numbered parameters
     (C(scsi0) to C(scsi30)), given as a mapping. default is what Proxmox assumes if a config lacks the parameter, None
-    for nothing. since is the first release of Proxmox VE that has the option, None for all supported releases.
+    for nothing. since is the first release of Proxmox VE that has the option, None for all supported releases. longest
+    is the most characters of its value that the schema of the API allows.
     """
 
     name: str
@@ -76,6 +85,7 @@ class VMOption:
     count: int = 0
     default: str | int | None = None
     since: tuple[int, int] | None = None
+    longest: int | None = None
 
 
 def _option(
@@ -84,8 +94,9 @@ def _option(
     default: str | int | None = None,
     api: str = "",
     since: tuple[int, int] | None = None,
+    longest: int | None = None,
 ) -> VMOption:
-    return VMOption(name, conversion, api or name, default=default, since=since)
+    return VMOption(name, conversion, api or name, default=default, since=since, longest=longest)
 
 
 def _family(name: str, conversion: Conversion, count: int) -> VMOption:
@@ -115,7 +126,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("cpu_affinity", _CPUSET, api="affinity"),
     _option("cpulimit", Number(0, 128, whole=False), default=0),
     _option("cpuunits", Shares(1, 262144)),
-    _option("description", Description()),
+    _option("description", Description(), longest=8192),
     _option("efidisk0", Drives(_EFIDISK)),
     _option("freeze", Boolean(), default=0),
     _option("hookscript", Text()),
@@ -149,7 +160,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("searchdomains", Words(), api="searchdomain"),
     _family("serial", _SERIAL, 4),
     _option("shares", Number(0, 50000), default=1000),
-    _option("smbios", Properties(kinds.SMBIOS), api="smbios1"),
+    _option("smbios", Properties(kinds.SMBIOS), api="smbios1", longest=512),
     _option("sockets", Number(1), default=1),
     _option("spice_enhancements", Properties(kinds.SPICE_ENHANCEMENTS)),
     _option("sshkeys", SshKeys()),
@@ -216,7 +227,22 @@ def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
             api.update(_numbered(option, value))
         else:
             api[option.api] = option.conversion.to_api(option.name, value)
+            check_length(option.name, str(api[option.api]), option.longest)
+    _check_size(api)
     return api
+
+
+def _check_size(api: Mapping[str, Value]) -> None:
+    """Raise InvalidRequest if a request with these parameters is longer than any release of Proxmox takes it."""
+    sizes = {name: len(quote(str(value))) for name, value in api.items()}
+    size = sum(sizes.values())
+    if size > LONGEST_REQUEST:
+        largest = max(sizes, key=lambda name: sizes[name])
+        option = option_of(largest)
+        raise InvalidRequest(
+            f"{largest if option is None or option.count else option.name}: all options of a VM together take {size}"
+            f" bytes, most of them this one; Proxmox VE takes at most {LONGEST_REQUEST} in one request"
+        )
 
 
 def _numbered(family: VMOption, value: t.Any) -> dict[str, Value]:

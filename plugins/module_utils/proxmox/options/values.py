@@ -56,6 +56,12 @@ def check_range(option: str, value: float, least: float, most: float = MOST) -> 
         raise InvalidRequest(f"{option}: {number_text(value)} is not possible, expected {least} to {most}")
 
 
+def check_length(option: str, text: str, longest: int | None) -> None:
+    """Raise InvalidRequest if a text is longer than Proxmox takes it, counted in characters."""
+    if longest is not None and len(text) > longest:
+        raise invalid(option, text, f"at most {longest} characters, and it has {len(text)}")
+
+
 def check_seconds(option: str, value: float) -> None:
     """Raise InvalidRequest unless a duration is above 0 and not too long to wait for."""
     if not 0 < value <= MOST:
@@ -148,6 +154,7 @@ class Property:
         generated: whether Proxmox generates a value when the property is absent.
         pattern, valid: the value must match pattern in full and satisfy valid.
         expected: both conditions in words, for errors.
+        longest: the most characters that Proxmox takes; None without such a limit.
         switch: the choices that false and true stand for, as YAML reads an unquoted C(on) as a boolean.
     """
 
@@ -161,6 +168,7 @@ class Property:
     valid: Callable[[str], bool] | None = None
     expected: str = ""
     switch: tuple[str, str] | None = None
+    longest: int | None = None
 
     def normalize(self, option: str, value: t.Any) -> str:
         """Return the normal form of a value. Raises InvalidRequest."""
@@ -186,6 +194,7 @@ class Property:
             raise invalid(option, value, self.expected or "a text without commas")
         if self.valid is not None and not self.valid(text):
             raise invalid(option, value, self.expected)
+        check_length(option, text, self.longest)
         return text
 
 

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from ...engine.texts import hint, whole_number
 from ...errors import InvalidRequest
 from ...model import Guest
+from ...proxmox.options.values import check_length
+
+LONGEST_ARCHIVE, LONGEST_SNAPSHOT = 255, 40
+"""The most characters that the schema of the API allows."""
 
 _STORAGE = r"[A-Za-z][\w.-]*"
 _LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
@@ -84,6 +88,7 @@ def clone_of(body: Mapping[str, t.Any]) -> Clone:
     if own is not None and own in (name, str(vmid)):
         raise InvalidRequest(f"clone: {own!r} is the VM's own name, expected that of another VM or template")
     full = body.get("full")
+    check_length("snapname", str(body.get("snapname") or ""), LONGEST_SNAPSHOT)
     clone = Clone(
         name=name,
         vmid=vmid,
@@ -140,4 +145,5 @@ def backup_of(where: str, body: Mapping[str, t.Any]) -> Backup:
     if volume is None:
         expected = "a backup such as nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst, or 100 or nas:100 for the "
         raise InvalidRequest(f"{where}archive: {archive!r} is not valid, expected {expected}latest backup of VM 100")
+    check_length(f"{where}archive", str(archive), LONGEST_ARCHIVE)
     return Backup(volume=str(archive), kept_on=volume[1], storage=body.get("storage"), unique=unique)

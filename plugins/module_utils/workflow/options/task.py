@@ -73,6 +73,9 @@ KEEP, ABSENT = "keep", "absent"
 MOST = 1000
 """The largest count."""
 
+MOST_VMS = 5000
+"""The most VMs of a task: its result has about 3 KB for a VM that does not fit, and Ansible copies it several times."""
+
 _NUMBER = re.compile(r"\{n(?::0([1-9]))?\}")
 _TOLD = 10
 
@@ -149,6 +152,8 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], op
         else:
             _check_uncounted(f"{option}[{position}].", body)
         expanded.vms.extend(bodies)
+        if len(expanded.vms) > MOST_VMS:
+            raise InvalidRequest(f"{option}: more than {MOST_VMS} VMs are not possible in one task; use several tasks")
         expanded.origins.extend([position] * len(bodies))
     return expanded
 

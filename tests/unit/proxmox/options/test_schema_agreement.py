@@ -22,6 +22,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import kind_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import PropertyKind
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.sources import (
+    LONGEST_ARCHIVE,
+    LONGEST_SNAPSHOT,
+)
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "simulated_cluster" / "data"
 VERSIONS = ("8.4", "9.2")
@@ -69,6 +73,7 @@ def test_kind__knows_every_property_of_the_schema_with_its_type_choices_and_limi
         assert known.type in TYPES[schema["type"]], name
         assert known.choices == tuple(schema.get("enum", ())), name
         assert (known.minimum, known.maximum) == (schema.get("minimum"), schema.get("maximum")), name
+        assert known.longest == schema.get("maxLength"), name
         if "default" in schema:
             assert known.default == str(schema["default"]), name
         if schema.get("default_key"):
@@ -114,6 +119,17 @@ def test_options__have_the_types_limits_and_defaults_of_the_schema(create: dict[
         # Defaults that are words about a default, or that mean "not set", cannot be compared.
         if option.default is not None and "default" in schema:
             assert str(option.default) == str(schema["default"]), option.name
+
+
+def test_options__have_the_lengths_of_the_schema(create: dict[str, t.Any]) -> None:
+    lengths = {option.api: option.longest for option in VM_OPTIONS if option.api in create}
+    assert lengths == {name: create[name].get("maxLength") for name in lengths}
+    assert create["archive"]["maxLength"] == LONGEST_ARCHIVE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_snapshots__have_the_lengths_of_the_schema(version: str) -> None:
+    assert parameters(version, "/nodes/{node}/qemu/{vmid}/clone", "POST")["snapname"]["maxLength"] == LONGEST_SNAPSHOT
 
 
 def test_numbers_of_drive_slots__are_those_that_resize_takes() -> None:

@@ -150,3 +150,26 @@ def test_switch_numa_and_the_nodes_of_numa__are_two_options() -> None:
     assert switch is not None
     assert node is not None
     assert (switch.name, node.name) == ("numa_enabled", "numa")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"description": "x" * 8193}, "expected at most 8192 characters, and it has 8193"),
+        ({"smbios": "family=" + "x" * 506}, "expected at most 512 characters, and it has 513"),
+        ({"scsi": {"scsi0": {"storage": "a", "size": 1, "serial": "x" * 61}}}, "expected at most 60 characters"),
+        ({"ide": {"ide0": {"storage": "a", "size": 1, "model": "x" * 121}}}, "expected at most 120 characters"),
+        ({"tags": [f"tag-{number}" for number in range(100_000)]}, "tags: all options of a VM together take"),
+        ({"sshkeys": "ssh-ed25519 AAAA" + "x" * 2**19}, "sshkeys: all options of a VM together take"),
+        ({"args": "ä" * 2**17}, "args: all options of a VM together take"),
+    ],
+)
+def test_text__that_is_longer_than_proxmox_takes_it_is_refused(params: dict[str, t.Any], message: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        to_api(params)
+    assert message in raised.value.message
+    assert len(raised.value.message) < 400
+
+
+def test_text__of_the_greatest_length_is_taken() -> None:
+    assert to_api({"description": "ä" * 8192}) == {"description": "ä" * 8192}
