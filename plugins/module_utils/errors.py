@@ -302,7 +302,8 @@ class InvalidSnapshot(CollectionError):
 
 
 class DriftNotApplicable(CollectionError):
-    """C(update) is set, but the VM has drifted in a property that cannot be changed, such as a disk that should shrink.
+    """C(update) is set, but the VM has drifted in a property that cannot be changed, such as a disk that should shrink;
+    or a run began to create the VM, and which device or address it chose is no longer known.
 
     Cure: change the VM manually, or change the request to match it. The message states the reason for each option.
     Nothing was changed.

@@ -4,7 +4,9 @@
 """The mark of an unfinished VM: the first line of its description, until the last step of its creation is done.
 
 Creating a VM may take several calls, and the process may die between any two of them. The first call sets the mark. It
-is part of the VM's config, so that every later run sees it, whatever ledger it uses. Pure.
+is part of the VM's config, so that every later run sees it, whatever ledger it uses.
+
+The owner of a VM can edit its notes, so what a mark says is a hint at most: see workflow/existing/hints.py. Pure.
 """
 
 from __future__ import annotations

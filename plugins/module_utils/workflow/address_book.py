@@ -13,16 +13,16 @@ from __future__ import annotations
 import ipaddress
 import threading
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.texts import first
-from ..errors import CollectionError
+from ..errors import CollectionError, DriftNotApplicable
 from ..model import Guest, Request
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.static_addresses import read_static_addresses
 from ..proxmox.options.table import to_api
-from ..proxmox.options.values import addresses_of_card, static_addresses
+from ..proxmox.options.values import Interface, addresses_of_card, static_addresses
 from ..reservations.records import Reservation
 from .options.address_pools import Address, AddressPool, Pools
 from .options.entries import Entry
@@ -65,6 +65,7 @@ class AddressBook:
         self._reserved: dict[Address, str] = {}
         self._claimed: dict[Address, str] = {}
         self._used: dict[Address, list[Guest]] | None = None
+        self._announced: frozenset[Address] = frozenset()
         self._unread: tuple[Guest, ...] = ()
 
     def begin(self, guests: Iterable[Guest], pending: Iterable[Reservation], entries: Sequence[Entry]) -> None:
@@ -113,6 +114,47 @@ class AddressBook:
         options = self._options(entry.request.options, whole)
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
+    def agreed(
+        self, entry: Entry, guest: Guest, config: Mapping[str, t.Any], hints: Mapping[str, t.Any]
+    ) -> dict[str, str]:
+        """Return the addresses of an unfinished VM, by card: those that its mark or else its config names, if its pools
+        may give them and no other guest has them.
+
+        Raises DriftNotApplicable if it is not known which addresses the VM has.
+        """
+        found = {}
+        for card, pools in entry.addresses.items():
+            hinted, had = (addresses_of_card(str(each.get(card) or "")) for each in (hints, config))
+            chosen = self._own(entry, guest, pools, hinted, AddressPool.may_give)
+            chosen = chosen or self._own(entry, guest, pools, had, _contains)
+            if not chosen:
+                raise DriftNotApplicable(
+                    f"{entry.label} was begun and cannot be finished: the address of {card} is not known: neither its "
+                    "config nor its notes name one that it may have. Remove the VM, and run again"
+                )
+            found[card] = ",".join(
+                f"{key}={value}" for pool, own in chosen.items() for key, value in pool.properties(own).items()
+            )
+        return found
+
+    def _own(
+        self,
+        entry: Entry,
+        guest: Guest,
+        pools: Iterable[AddressPool],
+        proposed: Sequence[Interface],
+        may_give: Callable[[AddressPool, Address], bool],
+    ) -> dict[AddressPool, Address]:
+        """Return the proposed address of each pool; nothing if the VM may not have one of them."""
+        found = {}
+        for pool in pools:
+            own = next((each.ip for each in proposed if each.version == pool.network.version), None)
+            if own is None or not may_give(pool, own) or self._holder(entry, guest, own) is not None:
+                return {}
+            self._claimed.setdefault(own, entry.label)
+            found[pool] = own
+        return found
+
     def _options(
         self, given: Mapping[str, t.Any], cards: Mapping[str, Mapping[AddressPool, Address]]
     ) -> dict[str, t.Any]:
@@ -134,7 +176,7 @@ class AddressBook:
                 f"{entry.label}: no address of pool {pool.name} can be chosen: the configurations of "
                 f"{_named(self._unread)} cannot be read, and one of them may have it"
             )
-        address = pool.choose({*used, *self._reserved, *self._claimed})
+        address = pool.choose({*used, *self._announced, *self._reserved, *self._claimed})
         if address is None:
             raise NoAddressAvailable(
                 f"{entry.label}: all addresses of pool {pool.name} ({pool.network}) are taken or excluded"
@@ -151,10 +193,15 @@ class AddressBook:
             address = interface.ip
             if address in own or not any(_contains(pool, address) for pool in self._pools.values()):
                 continue
-            others = [other for other in self._usage().get(address, ()) if guest is None or other.vmid != guest.vmid]
-            holder = _named(others) if others else self._reserved.get(address) or self._claimed.get(address)
-            if holder not in (None, entry.label):
+            holder = self._holder(entry, guest, address)
+            if holder is not None:
                 raise AddressConflict(f"{entry.label}: {address} is the address of {holder}")
+
+    def _holder(self, entry: Entry, guest: Guest | None, address: Address) -> str | None:
+        """Return what else has or gets the address, None if nothing does."""
+        others = [other for other in self._usage().get(address, ()) if guest is None or other.vmid != guest.vmid]
+        holder = _named(others) if others else self._reserved.get(address) or self._claimed.get(address)
+        return None if holder == entry.label else holder
 
     def _usage(self) -> Mapping[Address, Sequence[Guest]]:
         """The guests by their addresses; read once in a cycle."""
@@ -165,7 +212,7 @@ class AddressBook:
                 for guest, interfaces in found.of_guests:
                     for interface in interfaces:
                         used.setdefault(interface.ip, []).append(guest)
-                self._used, self._unread = used, found.unread
+                self._used, self._announced, self._unread = used, found.announced, found.unread
                 self._tell_duplicates()
         return self._used
 

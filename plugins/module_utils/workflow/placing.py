@@ -118,6 +118,7 @@ class Placer:
     Attributes:
         creations: what is known of VMs that others are creating.
         addresses: the static addresses of the run's VMs; None if the task has no address pools.
+        device_attributes: those that the task gives to devices.
         taken: VMIDs that turned out to be taken, possibly by guests that this user cannot see.
         unreachable: names of nodes that did not answer; the cluster itself notices this some seconds later.
         moved: moves by VMID whose guests are treated as if they had moved already.
@@ -138,7 +139,7 @@ class Placer:
         self._access = access
         self._profiles = profiles
         self._default = default_profile
-        self._device_attributes = device_attributes
+        self.device_attributes = device_attributes
         self.addresses: AddressBook | None = None
         if pools:
             from .address_book import AddressBook
@@ -266,7 +267,7 @@ class Placer:
         if any(request.devices for request in requests):
             from .options.devices import device_needs
 
-            devices = device_needs(requests, self._device_attributes)
+            devices = device_needs(requests, self.device_attributes)
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
         if any(job.entry.backup is not None for job in new):
             whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})

@@ -290,7 +290,7 @@ class Run:
 
         placer = self._placer
         reader = ReadWhereTheyAre(self._access.reader, lambda: placer.real_nodes)
-        return Converger(reader, self._creations.abandoned, placer.addresses)
+        return Converger(reader, self._creations.abandoned, placer.addresses, placer.device_attributes)
 
     @cached_property
     def _waiting(self) -> Waiting:
@@ -321,11 +321,12 @@ class Run:
         """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
         if existing:
-            from .existing.limits import check_limits, displaced
+            from .existing.limits import check_limits, displaced, is_allowed_storage
 
             cluster = ReadOnce(self._access.reader)
             self._converger.pools = placement.snapshot.pools
             self._converger.displaced = partial(displaced, placement.scheduler)
+            self._converger.hints.is_allowed_storage = partial(is_allowed_storage, placement.scheduler)
             with self._stop.threads(self._parallel) as pool:
                 for future in [pool.submit(self._plan_one, job, cluster, wait=not self._writes) for job in existing]:
                     future.result()

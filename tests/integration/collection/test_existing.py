@@ -183,9 +183,7 @@ def test_imported_disk_that_an_update_adds__is_grown_to_its_size_once(
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
-@pytest.mark.parametrize(
-    "asked", [{"scsi": {"scsi0": {"size": 8}}}, {"scsi": {"scsi0": "local-lvm:vm-101-disk-0"}}]
-)
+@pytest.mark.parametrize("asked", [{"scsi": {"scsi0": {"size": 8}}}, {"scsi": {"scsi0": "local-lvm:vm-101-disk-0"}}])
 def test_what_cannot_be_changed__is_said_and_nothing_is(
     controller: Controller, cluster: SimulatedCluster, asked: dict[str, Any]
 ) -> None:

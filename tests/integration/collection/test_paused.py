@@ -85,9 +85,7 @@ class Runs:
     def paused_before_creating(self, controller: Controller, **options: Any) -> RunningModule:
         plugin = self._folder / "waiting.py"
         plugin.write_text(WAITING_PLUGIN, encoding="utf-8")
-        module = controller.start(
-            "qemu_schedule", reservations=self._ledger, plugin_paths=[str(plugin)], **options
-        )
+        module = controller.start("qemu_schedule", reservations=self._ledger, plugin_paths=[str(plugin)], **options)
         until((self._folder / "arrived").exists)
         self.pause(module)
         (self._folder / "go").touch()

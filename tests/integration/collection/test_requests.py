@@ -54,7 +54,34 @@ def test_clone_and_a_start__cost_a_fixed_number_more(controller: Controller, clu
     cluster.advance(120)
     controller.schedule(name="second", clone="debian-13", cores=4, state="started")
     calls = asked(cluster)
-    assert len(calls) <= 8, calls
+    # The clone is adjusted and started: each of these writes is proved by one read of its config.
+    assert len(calls) <= 9, calls
+
+
+@pytest.mark.parametrize(
+    ("change", "writes"),
+    [
+        ({"cores": 6, "update": True}, 1),
+        ({"scsi": {"scsi0": {"size": 40}}, "cores": 6, "update": True}, 2),
+        ({"pool": "web", "update": True}, 1),
+        ({"ha": {"state": "stopped"}, "update": True}, 1),
+        ({"state": "started"}, 1),
+        ({"state": "started", "cores": 6, "update": True}, 2),
+        ({"template": True, "update": True}, 1),
+    ],
+)
+def test_write_to_an_existing_vm__costs_one_read_at_most(
+    controller: Controller, cluster: SimulatedCluster, change: dict[str, Any], writes: int
+) -> None:
+    controller.schedule(name="spare")
+    asked(cluster)
+    cluster.advance(120)
+    controller.schedule(name="spare", **change)
+    calls = asked(cluster)
+    read = "GET /nodes/pve2/qemu/102/config"
+    assert len([call for call in calls if not call.startswith("GET")]) == writes, calls
+    # The first read compares the VM with its request.
+    assert calls.count(read) - 1 <= writes, calls
 
 
 @both_versions

@@ -100,9 +100,7 @@ def test_what_cannot_be_removed_again__is_told_as_there(controller: Controller, 
     assert failed["vms"][0]["error"]["left_behind"]["vmid"] == failed["vmid"]
 
 
-def test_vm_that_is_still_being_made__has_no_known_status(
-    controller: Controller, cluster: SimulatedCluster
-) -> None:
+def test_vm_that_is_still_being_made__has_no_known_status(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/qemu$", task_seconds=100_000)
     failed = controller.fail("TaskTimeout", name="web-1", state="started", timeout=1, **VM)
     assert told(failed) == (True, ["create"], ["start"], None)
@@ -143,9 +141,7 @@ def test_update_that_was_refused__is_no_change_of_a_vm_that_ha_was_to_switch(
     assert (failed["changed"], failed["vms"][0]["actions"]) == (False, [])
 
 
-def test_vm_that_was_changed_and_is_no_template__is_a_change(
-    controller: Controller, cluster: SimulatedCluster
-) -> None:
+def test_vm_that_was_changed_and_is_no_template__is_a_change(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/102/template$", status=500, message="no templates today")
     failed = controller.fail("ApiError", name="spare", cores=7, template=True, update=True, diff=True)
     assert told(failed) == (True, ["update"], [], "stopped")
@@ -169,9 +165,7 @@ def test_vm_that_was_stopped_and_not_removed__says_so(controller: Controller, cl
     assert (diff["before"], diff["after"]) == ("status: running\n", "status: stopped\n")
 
 
-def test_vm_that_cannot_be_looked_at__has_no_known_status(
-    controller: Controller, cluster: SimulatedCluster
-) -> None:
+def test_vm_that_cannot_be_looked_at__has_no_known_status(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.fault(method="POST", path="/102/status/start$", status=595)
     failed = controller.fail("ConnectionFailed", name="spare", state="started")
     assert told(failed) == (False, [], ["start"], None)

@@ -185,11 +185,11 @@ def _allocations(
                 node=node,
                 mapping=device.mapping,
                 option=next(left[device.driver], ""),
-                value=_value(device.mapping, device.mdev, {**claim.options, **alternative.wanted.options}),
+                value=config_value(device.mapping, device.mdev, {**claim.options, **alternative.wanted.options}),
             )
 
 
-def _value(mapping: str, mdev: str | None, properties: Mapping[str, t.Any]) -> str:
-    """The property string of the config option."""
+def config_value(mapping: str, mdev: str | None, properties: Mapping[str, t.Any]) -> str:
+    """Return the property string of the config option that attaches a device."""
     pairs = [("mapping", mapping), *([("mdev", mdev)] if mdev else []), *sorted(properties.items())]
     return ",".join(f"{key}={int(value) if isinstance(value, bool) else value}" for key, value in pairs)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,12 +18,22 @@ from ..options.values import Interface, static_addresses
 from ..outcomes import is_missing
 from ..unfinished import unfinished
 
+Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+
 
 @dataclass(frozen=True, slots=True)
 class StaticAddresses:
-    """The static addresses of each guest, and the guests whose configs could not be read."""
+    """The static addresses of guests.
+
+    Attributes:
+        of_guests: each guest with the addresses in its config.
+        announced: addresses in the marks of unfinished VMs. A user who may edit the notes of a guest can write any
+            address there, so no guest is refused one of these; they are only not chosen for others.
+        unread: the guests whose configs could not be read.
+    """
 
     of_guests: tuple[tuple[Guest, tuple[Interface, ...]], ...]
+    announced: frozenset[Address]
     unread: tuple[Guest, ...]
 
 
@@ -30,16 +41,13 @@ def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddr
     """Read the static addresses of guests, one call each. Templates and guests that are gone are left out."""
     wanted = {guest.vmid: guest for guest in guests if not guest.template}
     configs = in_parallel(lambda vmid: _read_config(reader, wanted[vmid]), wanted)
+    read = {vmid: config for vmid, config in configs.items() if config is not None}
+    marks = [begun for config in read.values() if (begun := unfinished(config)) is not None]
     return StaticAddresses(
-        tuple((wanted[vmid], tuple(addresses_of(config))) for vmid, config in configs.items() if config is not None),
+        tuple((wanted[vmid], tuple(static_addresses(config))) for vmid, config in read.items()),
+        frozenset(interface.ip for begun in marks for interface in static_addresses(begun.addresses)),
         tuple(wanted[vmid] for vmid, config in configs.items() if config is None),
     )
-
-
-def addresses_of(config: Mapping[str, t.Any]) -> list[Interface]:
-    """Return the static addresses in a config, and those that an unfinished VM will have."""
-    begun = unfinished(config)
-    return static_addresses({**config, **begun.addresses} if begun is not None else config)
 
 
 def _read_config(reader: Reader, guest: Guest) -> Mapping[str, t.Any] | None:

@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...errors import (
     ApiError,
@@ -35,10 +36,10 @@ from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
 from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
-from ...proxmox.unfinished import unfinished
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import ha_drift
+from .hints import Hints
 from .matching import abandoned
 from .plan import RENEWING, Carried, ExistingPlan
 
@@ -64,15 +65,23 @@ class Converger:
         pools: those that this user may see.
         displaced: for a request, and a VM's node and config, the slots of drives that are not on a storage of the class
             that they name.
+        hints: what the marks of unfinished VMs say.
     """
 
-    def __init__(self, reader: Reader, abandoned: Collection[int] = (), addresses: AddressBook | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        abandoned: Collection[int] = (),
+        addresses: AddressBook | None = None,
+        attributes: Mapping[str, Mapping[str, t.Any]] = MappingProxyType({}),
+    ) -> None:
         """abandoned: VMIDs of VMs that an aborted creation left locked; it may grow. addresses: those of the run's VMs,
-        if they come from pools.
+        if they come from pools. attributes: those that the task gives to devices.
         """
         self._reader = reader
         self._addresses = addresses
         self._abandoned = abandoned
+        self.hints = Hints(reader, addresses, attributes)
         self.pools: Collection[str] = frozenset()
         self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
 
@@ -92,7 +101,7 @@ class Converger:
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
         guest, stored = self._config(entry, guest)
         config = stored.config
-        begun = unfinished(config)
+        begun = self.hints.agreed(entry, guest, config)
         made = config if begun is None else {**config, **begun.addresses}
         cautions: list[str] = []
         if self._addresses is not None:

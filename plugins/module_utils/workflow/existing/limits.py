@@ -74,6 +74,18 @@ def displaced(scheduler: Scheduler, request: Request, node: str, config: Mapping
     return frozenset(found)
 
 
+def is_allowed_storage(scheduler: Scheduler, request: Request, node: str, slot: str, storage: str) -> bool:
+    """Tell whether a drive that the request leaves open may be on a storage of the node. Raises InvalidRequest for an
+    unknown class.
+    """
+    info, classes = scheduler.cluster.node(node), scheduler.profile(request).policy.storage_classes
+    found = info.storages.get(storage) if info is not None else None
+    disk = next((each for each in request.disks if slot in (each.slot, *each.others)), None)
+    if found is None or disk is None or disk.storage not in (None, storage):
+        return False
+    return disk.content in found.content and allowed(found, class_of(disk, classes))
+
+
 def growth_of(plan: ExistingPlan) -> Growth | None:
     """What a plan takes of its node in addition; None if nothing."""
     starts = bool({"start", "reboot", "restart"} & set(plan.actions))

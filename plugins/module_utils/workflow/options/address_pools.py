@@ -46,6 +46,13 @@ class AddressPool:
         """Return the first address that may be given to a VM, None when all are taken."""
         return next((address for address in self._allowed() if address not in taken), None)
 
+    def may_give(self, address: Address) -> bool:
+        """Tell whether VMs may get the address."""
+        number = int(address)
+        within = any(first <= number <= last for first, last in self.ranges)
+        excluded = any(first <= number <= last for first, last in self.excluded)
+        return address in self.network and within and not excluded and address not in self._reserved()
+
     def properties(self, address: Address) -> dict[str, str]:
         """Return the properties of C(ipconfigN) for a VM with this address."""
         suffix = "" if self.network.version == 4 else "6"
@@ -56,12 +63,7 @@ class AddressPool:
 
     def _allowed(self) -> Iterator[Address]:
         kind = ipaddress.IPv4Address if self.network.version == 4 else ipaddress.IPv6Address
-        reserved = {self.gateway}
-        if self.network.version == 4 and self.network.prefixlen < 31:
-            reserved |= {self.network.network_address, self.network.broadcast_address}
-        elif self.network.version == 6 and self.network.prefixlen < 127:
-            # All routers of the network answer to it.
-            reserved.add(self.network.network_address)
+        reserved = self._reserved()
         for first, last in self.ranges:
             number = first
             while number <= last:
@@ -73,6 +75,16 @@ class AddressPool:
                 if address not in reserved:
                     yield address
                 number += 1
+
+    def _reserved(self) -> set[Address | None]:
+        """The addresses of the network that no guest may have."""
+        reserved: set[Address | None] = {self.gateway}
+        if self.network.version == 4 and self.network.prefixlen < 31:
+            reserved |= {self.network.network_address, self.network.broadcast_address}
+        elif self.network.version == 6 and self.network.prefixlen < 127:
+            # All routers of the network answer to it.
+            reserved.add(self.network.network_address)
+        return reserved
 
 
 KEYS = ("network", "ranges", "exclude", "gateway", "nameservers", "searchdomains", "ignore_unread")
