@@ -29,6 +29,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 
 OPTION = "progress_file"
 LOOK_EVERY = 0.2
+MOST_AT_ONCE = 16 * 1024**2
+"""Bytes that are read at a time; a line has some hundred."""
+
 MACHINE_READABLE = ("json", "jsonl", "null", "junit")
 """Endings of the names of stdout callbacks whose output other programs parse. No progress is shown with these."""
 
@@ -130,7 +133,7 @@ def _show_from(position: int, file: Path, show: Callable[[str], None], line_of: 
     try:
         with file.open("rb") as stream:
             stream.seek(position)
-            content = stream.read()
+            content = stream.read(MOST_AT_ONCE)
     except OSError:
         return position
     whole = content[: content.rfind(b"\n") + 1]

@@ -137,7 +137,8 @@ class PostgreSQLDatabase(Database):
             # For connection poolers: the client inserts the parameters, and no statement is prepared in a session.
             cursor_factory=self._driver.ClientCursor,
             prepare_threshold=None,
-            **{**_CONNECTION_DEFAULTS, **self._parameters},
+            # With another encoding of the user's environment, texts would come as bytes.
+            **{**_CONNECTION_DEFAULTS, **self._parameters, "client_encoding": "UTF8"},
         )
         return connection
 

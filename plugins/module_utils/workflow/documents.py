@@ -10,10 +10,10 @@ import json
 import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..engine.texts import hint, shortened
 from ..errors import InvalidRequest
+from ..files import read_text, reason_of
 
 VERSION = 2
 """The version of the documents that are written, and the only one that is read."""
@@ -86,15 +86,13 @@ def read_document(source: t.Any, option: str) -> t.Any:
     if not isinstance(source, str):
         return source
     try:
-        if source.lstrip().startswith("{"):
-            return json.loads(source)
-        file = Path(source).expanduser()
-        if file.stat().st_size > LARGEST:
-            raise InvalidRequest(f"{option}: {source} is too large for a plan")
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: {reason}") from error
+        text = source if source.lstrip().startswith("{") else read_text(source, LARGEST)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: {reason_of(error)}") from error
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: it is not JSON") from error
 
 
 # --- what values may be -----------------------------------------------------------------------------------------------

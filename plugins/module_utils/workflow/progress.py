@@ -14,9 +14,9 @@ import json
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import InvalidRequest
+from ..files import append_text, reason_of
 from .job import Job
 from .report import VMReport
 
@@ -57,20 +57,16 @@ class LineFile:
     """Appends lines of JSON to a file. Raises InvalidRequest at once when that is not possible."""
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path)
+        self._path = path
         try:
-            self._append("")
-        except OSError as error:
-            raise InvalidRequest(f"progress_file: {path} cannot be written: {error.strerror}") from error
+            append_text(path, "")
+        except (OSError, ValueError) as error:
+            raise InvalidRequest(f"progress_file: {path} cannot be written: {reason_of(error)}") from error
 
     def append(self, line: Mapping[str, t.Any]) -> None:
         """Append one line. Write errors are ignored: a full disk must not fail a task whose work is done."""
-        with contextlib.suppress(OSError):
-            self._append(json.dumps(line) + "\n")
-
-    def _append(self, text: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        with contextlib.suppress(OSError, ValueError):
+            append_text(self._path, json.dumps(line) + "\n")
 
 
 class ProgressFile(LineFile):

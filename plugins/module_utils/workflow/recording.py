@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from ..files import write_json
 from ..model import Guest
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import in_parallel
@@ -21,7 +22,6 @@ from ..proxmox.inventory.freshness import read_config
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import Needs, identity, read_settled
 from .existing.matching import is_silent
-from .files import write_json
 
 _BACKUP_JOBS = "/cluster/backup"
 

@@ -160,7 +160,7 @@ def _approved(params: Mapping[str, t.Any]) -> Approved | None:
 
 def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
     """Return the plan as a document. Writes it to path if one is given."""
-    from .files import write_json
+    from ..files import write_json
     from .vm_plan import document_of
 
     plan = document_of(jobs, cluster, None if room is None else room.outcome)

@@ -172,6 +172,22 @@ def test_an_answer_that_trickles__is_given_up_after_api_timeout(rude: Callable[.
         server.connect(api_timeout=1).put("/nodes/a/qemu/100/config", cores=2)
 
 
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 Connection established\r\n"])
+def test_a_proxy_that_trickles__is_given_up_after_api_timeout(
+    begun: bytes, rude: Callable[..., RudeServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = rude(begun, endless=b"X", pause=0.2, tls=False)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    started = time.monotonic()
+    with pytest.raises(ConnectionFailed):
+        proxy.connect(api_host=["192.0.2.1"], api_timeout=1).get("/version")
+    assert proxy.requests[0].startswith("CONNECT 192.0.2.1")
+    # Each read is tried three times.
+    assert time.monotonic() - started < 8
+
+
 def test_an_endless_answer__is_given_up(rude: Callable[..., RudeServer], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "LARGEST_ANSWER", 4 * 1024**2)
     server = rude(b'HTTP/1.1 200 OK\r\n\r\n{"data": "', endless=b"x" * 65536)

@@ -71,6 +71,28 @@ def test_no_answer__becomes_an_option_of_the_vms(cluster: SimulatedCluster, play
     assert "vms[0].name" in run.last["msg"]
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("survey_bridge", "vmbr0,tag=99,firewall=0"),
+        ("survey_bridge", "vmbr0,model=e1000"),
+        ("survey_disk", "8,ssd=1"),
+        ("survey_memory", "512,balloon=0"),
+        ("survey_cores", "1,cpu=host"),
+        ("survey_name", "web,tag=99"),
+        ("survey_tags", "a;b=c,net0=x"),
+    ],
+)
+def test_no_answer__adds_a_property_to_an_option(
+    question: str, answer: str, cluster: SimulatedCluster, play: Play
+) -> None:
+    before = set(cluster.state()["guests"])
+    answers = {"survey_name": "web", "survey_count": 1, "survey_cores": 1, "survey_memory": 512, "survey_disk": 8}
+    run = play("from_survey", {**answers, question: answer})
+    assert run.code != 0
+    assert set(cluster.state()["guests"]) == before
+
+
 def test_template__can_be_named_and_its_network_kept(cluster: SimulatedCluster, play: Play) -> None:
     answers = {"survey_name": "copy", "survey_count": "1", "survey_clone": "debian-13", "survey_cores": "1"}
     run = play("from_survey", {**answers, "survey_memory": "1024", "survey_disk": "8", "survey_bridge": ""})

@@ -135,6 +135,24 @@ def test_server_that_vanishes_during_a_statement__is_given_up_by_the_kernel(empt
         assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 20_000
 
 
+@pytest.mark.parametrize("where", ["url", "environment", "database"])
+def test_another_encoding__does_not_change_what_is_read(
+    where: str, empty_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = empty_postgres
+    if where == "url":
+        url += f"{'&' if '?' in url else '?'}client_encoding=SQL_ASCII"
+    elif where == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
+    else:
+        setting = "format('ALTER DATABASE %I SET client_encoding = %L', current_database(), 'SQL_ASCII')"
+        change(url, f"DO $$ BEGIN EXECUTE {setting}; END $$".encode())
+    # The first one makes the tables, the second one reads their version.
+    for _number in range(2):
+        with open_ledger(url) as ledger:
+            assert list(ledger.reservations(CLUSTER)) == []
+
+
 def test_servers_clock__counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_ledger(empty_postgres) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
         real = time.time

@@ -12,12 +12,15 @@ import threading
 import typing as t
 import urllib.parse
 from collections.abc import Mapping
-from pathlib import Path
 
 from ...errors import InvalidSnapshot
+from ...files import MIB, read_text
 from .failures import NotRecorded
 from .reader import Reader
 from .shapes import WrongShape, checked, require_sane
+
+LARGEST = 256 * MIB
+"""Bytes that a file with a recording may have."""
 
 _REQUIRED_PATH = "/cluster/resources"
 _ENVELOPE_KEYS = frozenset({"data", "total", "success", "message", "errors", "changes"})
@@ -56,8 +59,8 @@ class RecordedReader:
             InvalidSnapshot: the file cannot be read or is not JSON, or as the constructor does.
         """
         try:
-            return cls(json.loads(_read(path)))
-        except (OSError, ValueError, RecursionError) as error:
+            return cls(json.loads(read_text(path, LARGEST)))
+        except (OSError, ValueError, RuntimeError) as error:
             raise InvalidSnapshot(f"snapshot: cannot read {path!r} as JSON: {error}") from None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
@@ -105,13 +108,6 @@ def without_secrets(answer: t.Any) -> t.Any:
     if isinstance(answer, list):
         return [without_secrets(item) for item in answer]
     return answer
-
-
-def _read(path: str) -> str:
-    """Return the text of a regular file. Raises OSError or ValueError, also for other files, such as a device."""
-    if "\0" in path or not Path(path).is_file():
-        raise ValueError("there is no such file")
-    return Path(path).read_text(encoding="utf-8")
 
 
 def _key(path: str, params: Mapping[str, t.Any]) -> str:

@@ -10,7 +10,9 @@ except those that the caller gives.
 from __future__ import annotations
 
 import collections
+import contextlib
 import http.cookiejar
+import socket
 import ssl
 import threading
 import time
@@ -145,15 +147,18 @@ class _Connection:
             # The user requested this, and Ansible shows the warning as an output that should not be there.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.sslsocket_class = _bounded_socket(lambda: self.ends)
+        pools = {"https": _bounded_pool(lambda: self.ends)}
 
         class Adapter(requests.adapters.HTTPAdapter):
-            """Opens connections with bounded sockets."""
+            """Opens connections with bounded sockets, through proxies as well."""
 
             def init_poolmanager(self, *args: t.Any, **kwargs: t.Any) -> None:
                 super().init_poolmanager(*args, **kwargs, ssl_context=context)
 
             def proxy_manager_for(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
-                return super().proxy_manager_for(*args, **kwargs, ssl_context=context)
+                manager = super().proxy_manager_for(*args, **kwargs, ssl_context=context)
+                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, **pools}
+                return manager
 
         self.http = ProxmoxHttpSession()
         self.http.mount("https://", Adapter())
@@ -190,6 +195,34 @@ def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
             return super().read(len, buffer)
 
     return BoundedSocket
+
+
+def _bounded_pool(ends: t.Callable[[], float]) -> type[t.Any]:
+    """Return a class of pools whose connections ask a proxy for a tunnel until ends(), at the longest.
+
+    The answer of the proxy is read before there is a bounded socket, each byte with the whole timeout.
+    """
+    from urllib3.connection import HTTPSConnection
+    from urllib3.connectionpool import HTTPSConnectionPool
+
+    class Connection(HTTPSConnection):
+        def _tunnel(self) -> None:
+            def give_up() -> None:
+                with contextlib.suppress(OSError):
+                    self.sock.shutdown(socket.SHUT_RDWR)
+
+            timer = threading.Timer(max(ends() - time.monotonic(), 0), give_up)
+            timer.daemon = True
+            timer.start()
+            try:
+                super()._tunnel()
+            finally:
+                timer.cancel()
+
+    class Pool(HTTPSConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
 
 
 # --- the hosts of one cluster ---

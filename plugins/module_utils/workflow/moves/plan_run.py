@@ -11,12 +11,12 @@ from dataclasses import replace
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
 from ...errors import ApiError, CollectionError, ConnectionFailed, Interrupted, InvalidRequest, PlanStale
+from ...files import write_json
 from ...model import Identity
 from ...plans import Goals, Plan
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
-from ..files import write_json
 from ..stopping import Stop
 from .gate import MoveGate
 from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep

@@ -27,7 +27,11 @@ from ...engine.plugins.builtin import builtin_registry
 from ...engine.profiles import DEFAULT, Profile, Registry, build_profiles, profile_of, sections_of
 from ...engine.texts import shortened
 from ...errors import InvalidPluginConfig, InvalidRequest, MissingLibrary, PluginFailed
+from ...files import MIB, read_text, reason_of
 from .entries import Entry
+
+LARGEST = MIB
+"""Bytes that the file of plugin_config may have."""
 
 SETTINGS_OF_OPTIONS = {
     "storage_classes": ("filters", "VolumeBinding", "storage_classes"),
@@ -63,13 +67,11 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
     except ImportError as error:
         raise MissingLibrary("plugin_config: reading a file needs the Python package PyYAML") from error
     try:
-        data = yaml.safe_load(Path(given).expanduser().read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_text(given, LARGEST))
     except yaml.YAMLError as error:
         raise InvalidPluginConfig(f"plugin_config: {given!r} is not YAML: {error}") from error
     except (OSError, RuntimeError, ValueError) as error:
-        # RuntimeError: no home of that user; ValueError: a null byte in the path, or a file that is not UTF-8.
-        why = getattr(error, "strerror", None) or error
-        raise InvalidPluginConfig(f"plugin_config: cannot read {given!r}: {why}") from error
+        raise InvalidPluginConfig(f"plugin_config: cannot read {given!r}: {reason_of(error)}") from error
     if data is None:
         return {}
     if not isinstance(data, dict):
