@@ -16,9 +16,14 @@ for target in "$@"; do
   jobs+=($!)
 done
 
-# Prints all lines but the last, which goes to a file.
+# Prints all lines but the last, which goes to a file. awk is no help: Debian's reads pipes in blocks of 4 KiB.
 hold_last_line() {
-  awk -v file="$1" 'NR > 1 { print held; fflush() } { held = $0 } END { print held >file }'
+  local line held='' first=1
+  while IFS= read -r line || [ -n "$line" ]; do
+    [ $first = 1 ] || printf '%s\n' "$held"
+    held=$line first=0
+  done
+  printf '%s\n' "$held" >"$1"
 }
 
 status=0

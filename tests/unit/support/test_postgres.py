@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
 from support.postgres import postgres_server
+from support.waiting import until
 
 
 def socket_folder(url: str) -> Path:
@@ -49,3 +54,29 @@ def test_nothing__is_left_even_after_an_error_and_with_a_client_still_connected(
     assert not socket_folder(url).exists()
     with pytest.raises(psycopg.OperationalError):
         client.execute("SELECT 1")
+
+
+USING_ONE = """
+import time
+from support.postgres import postgres_server
+
+with postgres_server() as url:
+    print(url, flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing__is_left_when_the_process_that_uses_it_is_ended(number: signal.Signals) -> None:
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-c", USING_ONE], env=path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as using:
+        assert using.stdout is not None
+        folder = socket_folder(using.stdout.readline().strip())
+        postmaster = int((folder / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0])
+        using.send_signal(number)
+    until(lambda: not folder.exists())
+    # It may have ended without its new parent having waited for it.
+    status = Path(f"/proc/{postmaster}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
