@@ -85,6 +85,7 @@ class Mobility:
         cure: the remedy where not_to keeps it from leaving its node; empty if there is none in particular.
         together: VMIDs of the guests that the HA manager moves along with it.
         cost: bytes that a move sends: memory of a running guest, and local disks.
+        replicated_to: the nodes that have a copy of its disks, of which a move sends only what has changed.
         map_storages: whether the storages of its disks can be chosen (the HA manager drops the choice).
         demands: what its config asks of a node.
         identity: the guest itself; None if its config was not read.
@@ -98,6 +99,7 @@ class Mobility:
     cure: str = ""
     together: frozenset[int] = frozenset()
     cost: int = 0
+    replicated_to: frozenset[str] = frozenset()
     map_storages: bool = True
     demands: Demands = NO_DEMANDS
     identity: Identity | None = None

@@ -40,6 +40,7 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
     _files(cluster, data)
     _backups(cluster, data.get("backups") or [])
     cluster.backup_jobs = [dict(job) for job in data.get("backup_jobs") or []]
+    cluster.replication = [dict(job) for job in data.get("replication") or []]
     _access(cluster, data)
     for entry in data.get("guests") or []:
         _guest(cluster, entry)

@@ -93,6 +93,7 @@ class Cluster:
         self.storages: dict[str, Storage] = {}
         self.options: dict[str, Any] = {}
         self.backup_jobs: list[dict[str, Any]] = []
+        self.replication: list[dict[str, Any]] = []
         self.mappings: dict[str, dict[str, dict[str, Any]]] = {"pci": {}, "usb": {}, "dir": {}}
         self.custom_cpus: dict[str, dict[str, Any]] = {}
         self.quorate = True

@@ -18,7 +18,7 @@ from .recorded import from_recorded, is_recorded
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",
     "acl", "roles", "options", "isos", "images", "snippets", "backups", "backup_jobs", "timing", "tick", "generate",
-    "ceph",
+    "ceph", "replication",
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",

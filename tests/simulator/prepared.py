@@ -224,7 +224,6 @@ UNCOMPARED = {
     "*-index": "directory listings are not simulated",
     "root-index": "directory listings are not simulated",
     "cluster-log": "not simulated",
-    "replication-empty": "not simulated",
     "err-perm-replication-op": "not simulated",
     "err-perm-monitor-viewer": "not simulated",
     "err-agent-exec": "only ping and network-get-interfaces of the agent are simulated",

@@ -28,6 +28,10 @@ JUST_DIED_SECONDS, UNREACHABLE_SECONDS = 23.0, 2.0
 SCAN = "Problem found while scanning volumes - "
 
 
+REPLICATED_PART = 50
+"""Of a disk that is replicated, one part in this many has changed since."""
+
+
 class Migration:
     """One VM on its way to another node."""
 
@@ -81,6 +85,13 @@ class Migration:
             self.say("conntrack state migration not supported or disabled, active connections might get dropped")
         if guest.config_lock:
             self._give_up(f"VM is locked ({guest.config_lock})")
+        targets = self._replicated_to()
+        if self.options.online and targets and target.name not in targets:
+            if not self.options.by_manager:
+                self._give_up(f"Cannot live-migrate replicated VM to node '{target.name}' - not a replication target."
+                              " Use 'force' to override.")
+            self.say(f"WARNING: Node '{target.name}' is not a replication target. Existing replication jobs will fail"
+                     " after migration!")
         found = devices(self.cluster, guest)
         raw = [key for key in found.local if key not in found.mapped]
         if raw:
@@ -95,6 +106,10 @@ class Migration:
                 self._give_up(f"can't migrate running VM which uses following mapped devices: {', '.join(stuck)}")
             self.say("migrating VM which uses mapped local devices")
         await self._reach_target()
+
+    def _replicated_to(self) -> set[str]:
+        """The nodes to which the guest's disks are replicated; one of them sends what has changed only."""
+        return {str(job["target"]) for job in self.cluster.replication if job["guest"] == self.guest.vmid}
 
     async def _reach_target(self) -> None:
         target = self.target
@@ -232,6 +247,7 @@ class Migration:
             raise TaskError("No space left on device")
 
     def copying_seconds(self, size: int) -> float:
+        size = size // REPLICATED_PART if self.target.name in self._replicated_to() else size
         seconds = self.cluster.timing.clone_seconds_per_gib * size / GIB
         return max(seconds, size / (self.options.bwlimit * 1024)) if self.options.bwlimit else seconds
 

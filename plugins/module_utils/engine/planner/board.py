@@ -88,6 +88,7 @@ class Board:
             homes=homes,
             free=homes <= self.reach.closed,
             not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
+            prefers=frozenset().union(*(part.mobility.replicated_to for part in parts)),
         )
         places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
         self.at[item.index] = _positions(places)

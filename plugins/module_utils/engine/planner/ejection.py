@@ -148,6 +148,7 @@ class Search:
         nodes = [node for node in self._with_room(item) if node != avoid]
         if len(nodes) > 1:
             nodes = list(self.rank(item, nodes))
+            nodes.sort(key=lambda node: self.board.nodes[node].name not in item.prefers)
         return any(self._admitted(item, node, why) for node in nodes)
 
     def _admitted(self, item: Item, node: int, why: str) -> bool:

@@ -5,20 +5,26 @@
 
 from __future__ import annotations
 
+import difflib
 import typing as t
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...model import Disk, Guest, HAIntent, HARule, Request
+from ...model import Disk, Guest, HAIntent, HARule, Request, StorageClass
 from ...plans import LocalDisk, Mobility
 from ..allocatable import Policy
 from ..cache import NodeInfo
 from ..ha_rules import kept_together
 from ..node_selection import NODE_KEY
 from ..selectors import selects, selects_request
+from ..volumes import room
 
 IMMOVABLE = Mobility(stuck=("nothing is known of how it can be moved", "let it be moved by hand"))
 """The mobility of guests for which the caller gives none."""
+
+
+ANY = StorageClass("")
 
 
 class Position(t.NamedTuple):
@@ -59,15 +65,46 @@ class Part:
     def request_on(self, info: NodeInfo) -> Request:
         """Return the request that the filters check on one node.
 
-        Disks that are copied keep their storage if the node has one of that name; otherwise any storage may be chosen,
-        if the choice is possible at all.
+        Disks that are copied keep their storage if the node has one of that name with room; otherwise another one is
+        chosen, if the choice is possible at all.
         """
         copied = self.copied if self.guest is not None else ()
         if not copied:
             return self.request
-        free = self.mobility.map_storages and any(disk.storage not in info.storages for disk in copied)
-        disks = (Disk(d.slot, d.size, None if free else d.storage, content=d.content) for d in copied)
+        if info.name in self.mobility.replicated_to:
+            # The node has the disks already, on storages of the same names.
+            return with_disks(self.request, (Disk(d.slot, 0, d.storage, content=d.content) for d in copied))
+        chosen = _storages_on(info, copied) if self.mobility.map_storages else {}
+        disks = (Disk(d.slot, d.size, chosen.get(d.storage, d.storage), content=d.content) for d in copied)
         return with_disks(self.request, disks)
+
+    def sent_to(self, node: str) -> int:
+        """Return the bytes of disks that a move to the node sends, as far as that is known before."""
+        return 0 if node in self.mobility.replicated_to else sum(disk.size for disk in self.mobility.disks)
+
+
+def _storages_on(info: NodeInfo, copied: Iterable[LocalDisk]) -> dict[str, str | None]:
+    """Return the storage on a node for the disks of each present one: that of the same name if it has room, else the
+    one with the most similar name that has room and takes no other disks; None if any storage may be tried.
+
+    So the disks of two storages stay apart, and come back to the storages that they left.
+    """
+    found: dict[str, str | None] = {}
+    taken: Counter[str] = Counter()
+    for disk in sorted(copied, key=lambda disk: (disk.storage not in info.storages, disk.storage)):
+        fitting = [
+            name
+            for name, storage in info.storages.items()
+            if storage.active and disk.content in storage.content and room(storage, ANY, taken[name]) >= disk.size
+        ]
+        alike = {name: difflib.SequenceMatcher(None, name, disk.storage).ratio() for name in fitting}
+        best = min(fitting, key=lambda name: (name in taken, -alike[name], name), default=None)
+        target = disk.storage if disk.storage in fitting else best
+        if target is None and disk.storage in info.storages:
+            target = disk.storage
+        found[disk.storage] = target
+        taken[target or ""] += disk.size
+    return found
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +120,7 @@ class Item:
         free: whether its move adds no cost: it is new, or it must leave a closed node anyway.
         share: its dominant share of an average node.
         not_to: the names of nodes that it must not use, each with the reason.
+        prefers: the names of nodes that it goes to first.
     """
 
     index: int
@@ -96,6 +134,7 @@ class Item:
     free: bool = True
     share: float = 0.0
     not_to: Mapping[str, str] = field(default_factory=dict)
+    prefers: frozenset[str] = frozenset()
 
     @property
     def new(self) -> bool:

@@ -39,7 +39,7 @@ many small moves help nothing.
 """
 
 REASONS_TOLD = 3
-"""Of the reasons why a goal was not reached, at most this many are told."""
+"""Of the reasons why a goal was not reached, this many are reported at most."""
 
 
 def make_plan(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model import Decision
-from ...plans import HA, Creation, Load, Move, NodeCourse
+from ...plans import HA, LIVE, Creation, Load, Move, NodeCourse
 from ..framework.interface import Draft
 from ..ha_rules import kept_together
 from ..scheduling_cycle import Scheduler
@@ -106,8 +106,8 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
     if guest is None:
         raise ValueError("a move has a guest")
     others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
-    copied = sum(disk.size for part in leg.parts for disk in part.mobility.disks)
-    cost = sum(part.mobility.cost for part in leg.parts)
+    copied = sum(part.sent_to(target) for part in leg.parts)
+    memory = sum(part.memory for part in leg.parts if part.mobility.how == LIVE)
     source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
     return Move(
         id=ids[leg.number],
@@ -125,7 +125,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         storages={slot: name for part in leg.parts for slot, name in _storages(board, part, target).items()},
         copied=copied,
         together=others,
-        estimate=round(SECONDS_PER_MOVE + cost / BYTES_PER_SECOND, 1),
+        estimate=round(SECONDS_PER_MOVE + (memory + copied) / BYTES_PER_SECOND, 1),
     )
 
 

@@ -106,11 +106,15 @@ CURES_OF_LOCKS: Mapping[str, str] = {
 
 
 def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
-    """Return the nodes to which each replicated guest is copied, by VMID; empty if that cannot be read."""
+    """Return the nodes to which each replicated guest is copied, by VMID; empty if that cannot be read.
+
+    Proxmox VE also replicates for a move if the job is disabled, and refuses moves if it is to be removed.
+    """
     targets: dict[int, set[str]] = {}
     for job in read_rows(reader, "/cluster/replication") or ():
-        if not job.get("disable") and job.get("guest") is not None:
-            targets.setdefault(job["guest"], set()).add(str(job.get("target")))
+        if job.get("guest") is not None:
+            known = targets.setdefault(job["guest"], set())
+            known |= set() if job.get("remove_job") else {str(job.get("target"))}
     return {vmid: frozenset(nodes) for vmid, nodes in targets.items()}
 
 

@@ -156,7 +156,7 @@ def _mobility(
     """Return how a guest can be moved that is not stuck. refusals are the nodes that cannot take it, besides those that
     HA rules exclude.
     """
-    via = via_of(guest)
+    via, targets = via_of(guest), around.replicated.get(guest.vmid, frozenset())
     return Mobility(
         how=how,
         via=via,
@@ -164,7 +164,8 @@ def _mobility(
         not_to=_joined(*refusals, against_ha(guest, around)),
         cure=cure_of_ha(guest, around),
         together=together_with(guest, check or {}, around),
-        cost=(guest.memory if how == LIVE else 0) + sum(disk.size for disk in disks),
+        replicated_to=targets,
+        cost=(guest.memory if how == LIVE else 0) + (0 if targets else sum(disk.size for disk in disks)),
         map_storages=via == API,
         demands=demands,
     )

@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests with local disks: where copies of them are, and to which storages they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller, ModuleServer
+
+from .conftest import NODES, TIME_SCALE, container, on
+
+Start = Callable[..., AbstractContextManager[tuple[SimulatedCluster, Controller]]]
+
+
+def vm(vmid: int, node: str, disks: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"vmid": vmid, "node": node, "name": f"vm{vmid}", "cores": 1, "memory": 1024, "status": "running",
+            "disks": disks, **more}  # fmt: skip
+
+
+@pytest.fixture
+def start(modules: ModuleServer, tmp_path: Path) -> Start:
+    @contextmanager
+    def run(
+        storages: list[dict[str, Any]], *guests: dict[str, Any], **more: Any
+    ) -> Iterator[tuple[SimulatedCluster, Controller]]:
+        nodes = [{"name": name, "cores": 16, "memory": 16384} for name in NODES]
+        whole = {"cluster": "local", "nodes": nodes, "storages": storages, "guests": [*guests], **more}
+        with SimulatedCluster.start(whole, version="9.2", time_scale=TIME_SCALE) as cluster:
+            yield cluster, Controller(modules, tmp_path, cluster.environment())
+
+    return run
+
+
+def disks_of(cluster: SimulatedCluster, vmid: int) -> dict[str, str]:
+    """The storages of a guest's disks."""
+    config = cluster.state()["guests"][vmid]["config"]
+    return {key: str(value).partition(":")[0] for key, value in config.items() if key.startswith("scsi") and key[4:]}
+
+
+def storage(name: str, size: float, *nodes: str, kind: str = "zfspool") -> dict[str, Any]:
+    limited = {"nodes": list(nodes)} if nodes else {}
+    return {"name": name, "type": kind, "content": ["images", "rootdir"], "size": size, **limited}
+
+
+# --- replication ---
+
+REPLICATED = [{"guest": vmid, "target": "pve3"} for vmid in (101, 102, 110)]
+FULLER = vm(300, "pve3", {"scsi0": "zfs:4"}, memory=8192)
+
+
+@pytest.mark.parametrize("more", [{}, {"status": "stopped"}, {"ha": True}])
+def test_drain__moves_a_guest_to_where_its_disks_are_replicated(start: Start, more: dict[str, Any]) -> None:
+    managed = {"ha": {"resources": [{"sid": "vm:101", "state": "started"}]}} if more.pop("ha", False) else {}
+    guest = vm(101, "pve1", {"scsi0": "zfs:20"}, **more)
+    with start([storage("zfs", 400)], guest, FULLER, replication=REPLICATED, **managed) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert 101 in on(cluster, "pve3")
+        assert [(move["to"], move["copied"]) for move in result["plan"]["moves"]] == [("pve3", 0)]
+
+
+def test_drain__moves_a_container_to_where_its_disks_are_replicated(start: Start) -> None:
+    guest = {**container(110), "status": "stopped", "config": {"rootfs": "zfs:subvol-110-disk-0,size=20G"}}
+    with start([storage("zfs", 400)], guest, FULLER, replication=REPLICATED) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        assert 110 in on(cluster, "pve3")
+
+
+def test_drain__copies_the_disks_of_a_guest_that_is_off_where_no_replica_can_be_used(start: Start) -> None:
+    guest = vm(101, "pve1", {"scsi0": "zfs:20"})
+    with start([storage("zfs", 400)], guest, replication=REPLICATED) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1", "pve3"])
+        assert "no replication targets" in result["stuck"][0]["why"]
+
+        cluster.set_guest(101, status="stopped")
+        controller.run("node_drain", name=["pve1", "pve3"])
+        assert 101 in on(cluster, "pve2")
+
+
+# --- storages ---
+
+
+def test_drain__uses_another_storage_where_the_one_of_the_same_name_is_full(start: Start) -> None:
+    full = [vm(200 + n, node, {"scsi0": "zfs:90"}, memory=512) for n, node in enumerate(("pve2", "pve3"))]
+    storages = [storage("zfs", 100), storage("lvm", 300, kind="lvmthin")]
+    with start(storages, vm(101, "pve1", {"scsi0": "zfs:40"}), *full) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert result["changed"], result
+        assert not on(cluster, "pve1")
+        assert disks_of(cluster, 101) == {"scsi0": "lvm"}
+
+
+def test_drain__keeps_the_storage_of_the_same_name_where_it_has_room(start: Start) -> None:
+    storages = [storage("zfs", 100), storage("lvm", 300, kind="lvmthin")]
+    with start(storages, vm(101, "pve1", {"scsi0": "zfs:40", "scsi1": "lvm:10"})) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        assert disks_of(cluster, 101) == {"scsi0": "zfs", "scsi1": "lvm"}
+
+
+def test_active__brings_two_disks_back_to_their_two_storages(start: Start) -> None:
+    storages = [storage(f"n{number}_{letter}", 100, f"pve{number}") for number in (1, 2, 3) for letter in "ab"]
+    guest = vm(101, "pve1", {"scsi0": "n1_a:10", "scsi1": "n1_b:20"})
+    with start(storages, guest) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        away = disks_of(cluster, 101)
+        assert sorted(name[3:] for name in away.values()) == ["a", "b"]
+        controller.run("node_drain", name=["pve1"], state="active")
+        assert disks_of(cluster, 101) == {"scsi0": "n1_a", "scsi1": "n1_b"}
