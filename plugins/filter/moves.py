@@ -32,6 +32,10 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
     for guest in stuck:
         text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
         lines += wrap(text, width, "    ")
+    for guest in moves.get("stays", ()):
+        lines += wrap(
+            f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}, as the task says", width, "    "
+        )
     changed = [(name, node) for name, node in sorted(loads_of(moves).items()) if changes(node)]
     if changed:
         lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)

@@ -46,6 +46,7 @@ class Goals:
         balance: how evenly to load the nodes.
         consolidate: whether to empty as many nodes as possible.
         undo: guests to move back, by VMID, with the node where each was before.
+        stays: guests that may stay on nodes to be drained, by VMID.
         resting: guests that were moved a moment ago, by VMID. They are not moved to balance or to consolidate.
     """
 
@@ -55,6 +56,7 @@ class Goals:
     balance: Balance | None = None
     consolidate: bool = False
     undo: Mapping[int, str] = field(default_factory=dict)
+    stays: frozenset[int] = frozenset()
     resting: frozenset[int] = frozenset()
 
 

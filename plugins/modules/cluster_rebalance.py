@@ -41,8 +41,8 @@ options:
     type: float
   cooldown:
     description:
-      - Guests that were moved within this many seconds are not moved again for V(balance) and V(consolidate), whoever
-        moved them. V(repair) moves them if they break a rule or a limit.
+      - Guests that were moved within this many seconds are not moved again for V(balance) and V(consolidate), also
+        if another user or process moved them. V(repair) moves them if they break a rule or a limit.
       - The tasks of the nodes show when guests were moved. Without the privilege C(Sys.Audit) on the nodes, only the
         moves of the same user are seen.
     type: int

@@ -48,6 +48,40 @@ options:
     type: bool
     default: true
     version_added: 1.1.0
+  stays:
+    description:
+      - Guests that may stay on nodes that are drained. An entry concerns the guests for which everything holds that it
+        says. They are not moved, count as done, and are listed in RV(stays).
+      - For a reboot of the node, for example, a large VM that is stopped need not be copied.
+    type: list
+    elements: dict
+    default: []
+    version_added: 1.1.0
+    suboptions:
+      name:
+        description: A regular expression that matches the whole name.
+        type: str
+      tags:
+        description: Tags that the guest has.
+        type: list
+        elements: str
+        aliases: [tag]
+      status:
+        description: The status of the guest. A hibernated VM is V(stopped).
+        type: str
+        choices: [running, paused, stopped]
+      type:
+        description: VMs (V(qemu)) or containers (V(lxc)).
+        type: str
+        choices: [qemu, lxc]
+  move_pinned:
+    description:
+      - Whether guests of the nodes are moved although a tag keeps them in place (C(plb_ignore)), or pins them to nodes
+        that are all drained (C(plb_pin_NODE)). Set it with O(state=active) as well, to bring them back.
+      - Guests of other nodes are not moved against such a tag. Other rules in tags stay in force.
+    type: bool
+    default: false
+    version_added: 1.1.0
   allow_hidden:
     description:
       - Whether O(state=drained) may succeed although guests may be hidden from the user, by access control lists on
@@ -135,6 +169,12 @@ stuck:
   type: list
   elements: dict
   sample: [{vmid: 103, name: old, node: pve3, why: it is locked (backup), cure: wait for the backup to end}]
+stays:
+  description: The guests of the nodes that O(stays) lets stay.
+  returned: success, and on failure after the plan was made
+  type: list
+  elements: dict
+  sample: [{vmid: 130, name: archive, node: pve3}]
 check_mode:
   description: Whether the task ran in check mode, so that nothing was written.
   returned: success, and on failure after the plan was made
@@ -159,6 +199,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     drain_nodes,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.staying import STAYS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
 
 
@@ -169,6 +210,8 @@ def argument_spec() -> Spec:
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
         "bring_back": {"type": "bool", "default": True},
+        "stays": {"type": "list", "elements": "dict", "options": STAYS, "default": []},
+        "move_pinned": {"type": "bool", "default": False},
         "allow_hidden": {"type": "bool", "default": False},
         "prove": {"type": "bool", "default": False},
     }

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidRequest
-from ..model import AffinityTerm, Constraints, Expression, Node, Request, Selector, Snapshot
+from ..model import AffinityTerm, Constraints, Expression, Guest, Node, Request, Selector, Snapshot
 from .node_selection import NODE_KEY
 from .patterns.names import name_pattern
 from .selectors import selects, selects_request
@@ -42,6 +42,20 @@ def pins_of(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the nodes that the tags pin a guest to, in lower case."""
     pins = (tag.lower().removeprefix(PIN) for tag in tags if tag.lower().startswith(PIN))
     return tuple(sorted(pin for pin in pins if pin))
+
+
+def unpinned(guest: Guest, nodes: Collection[str]) -> Guest:
+    """Return the guest without the rule of its tags that pins it to these nodes alone."""
+    pins = set(pins_of(guest.tags))
+    if not pins or not pins <= {name.lower() for name in nodes}:
+        return guest
+    rules = guest.constraints.node_required
+    kept = tuple(
+        rule
+        for rule in rules
+        if (rule.key, rule.operator) != (NODE_KEY, "In") or {name.lower() for name in rule.values} != pins
+    )
+    return replace(guest, constraints=replace(guest.constraints, node_required=kept))
 
 
 _Expressions = tuple[Expression, ...]

@@ -167,7 +167,8 @@ class _Planner:
                 yield Task(item, f"drains {', '.join(names)}")
                 continue
             for part in item.parts:
-                if part.guest is not None and part.guest.node in self.goals.drain:
+                due = part.guest is not None and part.guest.node in self.goals.drain
+                if due and part.guest is not None and part.vmid not in self.goals.stays:
                     self._stays(part.guest, *self._what_holds(item, part))
 
     def _what_holds(self, item: Item, part: Part) -> tuple[str, str]:

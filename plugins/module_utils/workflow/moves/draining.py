@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ...engine.standing_rules import ignored, unpinned
 from ...engine.texts import known, listed
 from ...errors import CollectionError, GoalsNotReached, InvalidRequest, PermissionDenied
 from ...model import Guest, Identity, Snapshot
@@ -29,6 +30,7 @@ from .options import MoveOptions
 from .plan_run import PlanRun
 from .results import Outcome, failed, failure_of, result_of, told
 from .sight import live_look
+from .staying import Exemption, exemptions
 
 DRAINED, ACTIVE = "drained", "active"
 
@@ -41,7 +43,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     Raises RunFailed with the result when guests stay or moves failed, and other CollectionErrors when nothing was
     moved.
     """
-    options = MoveOptions.of(params)
+    options, wanted = MoveOptions.of(params), DrainOptions.of(params)
     names = list(dict.fromkeys(params["name"]))
     if not names:
         raise InvalidRequest("name: is empty, expected one node or more")
@@ -51,7 +53,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     try:
         guests = params["state"] == DRAINED and not params["allow_hidden"]
         require_sight(access.writer(), names, guests=guests, marks=not check_mode)
-        drain = Drain(access, names, active=params["state"] == ACTIVE, bring_back=params["bring_back"])
+        drain = Drain(access, names, wanted)
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(
             access, profiles, default, options, look, view=drain.view, progress=progress, objection=drain.objection
@@ -63,6 +65,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     for text in drain.warnings(outcome):
         warn(text)
     result = result_of(outcome, wrote=not check_mode)
+    result["stays"] = drain.exempt
     result["changed"] |= drain.would_remark(outcome) if check_mode else drain.remarked
     if error is not None:
         raise failed(error, result)
@@ -121,6 +124,10 @@ def _require_all_guests(session: Session, held: Held) -> None:
         )
 
 
+EXEMPT = ("vmid", "name", "node")
+"""What the result says of a guest that may stay."""
+
+KEPT_BY_TAG = ("its tag keeps it where it is", "move it by hand")
 OTHER_GUEST = (
     "its VMID belonged to another guest when the node was drained",
     "move it by hand if it belongs there",
@@ -131,15 +138,36 @@ NOT_RECORDED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """What a task says of its nodes.
+
+    active: whether they become active. bring_back: whether their guests then return to them. stays: which guests may
+    stay on nodes to be drained. move_pinned: whether tags that keep guests in place or pin them to these nodes are
+    ignored.
+    """
+
+    active: bool
+    bring_back: bool = True
+    stays: tuple[Exemption, ...] = ()
+    move_pinned: bool = False
+
+    @classmethod
+    def of(cls, params: Mapping[str, t.Any]) -> DrainOptions:
+        """Raises InvalidRequest."""
+        return cls(params["state"] == ACTIVE, params["bring_back"], exemptions(params), params["move_pinned"])
+
+
 class Drain:
     """The goals of one task for nodes, and the marks that keep new guests off them."""
 
-    def __init__(self, access: Access, names: Iterable[str], *, active: bool, bring_back: bool) -> None:
-        """bring_back: whether the guests of nodes that become active return to them."""
-        self.active = active
+    def __init__(self, access: Access, names: Iterable[str], options: DrainOptions) -> None:
+        self.active = options.active
+        self.exempt: list[dict[str, t.Any]] = []
         self.remarked = False
         self._names = list(names)
-        self._bring_back = bring_back
+        self._options = options
+        self._kept_by_tag: frozenset[int] = frozenset()
         self._access = access
         self._marks = DrainMarks(access.writer())
         self._returning: dict[str, dict[int, str]] | None = None
@@ -176,20 +204,28 @@ class Drain:
             for name in self._names:
                 on_it = {guest.vmid: guest for guest in snapshot.guests if guest.node == name}
                 self._guests[name] = {**self._guests.get(name, {}), **on_it}
-            return Goals(drain=frozenset(self._names))
+            stays = [guest for guest in snapshot.guests if guest.node in self._names and self._may_stay(guest)]
+            self.exempt = [{key: getattr(guest, key) for key in EXEMPT} for guest in stays]
+            self._keep_others(snapshot, self._guests_of_nodes)
+            return Goals(drain=frozenset(self._names), stays=frozenset(guest.vmid for guest in stays))
         if self._returning is None:
             marked = sorted(self._marked)
-            self._returning = {name: (self._marks.guests(name) or {}) if self._bring_back else {} for name in marked}
+            self._returning = {
+                name: (self._marks.guests(name) or {}) if self._options.bring_back else {} for name in marked
+            }
         home = {vmid: name for name, vmids in self._returning.items() for vmid in vmids}
         present = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in home}
         undo = {vmid: home[vmid] for vmid in sorted(present)}
+        self._keep_others(snapshot, present)
         if undo == present:
             return Goals()
         _require_ready(snapshot, {name for vmid, name in undo.items() if present[vmid] != name})
         return Goals(undo=undo)
 
     def objection(self, vmid: int, identity: Identity) -> tuple[str, str] | None:
-        """Why the guest that has a VMID now does not return: it is not the one that was there."""
+        """Why a guest is not moved: it is not the one that was there before, or its tag keeps it."""
+        if vmid in self._kept_by_tag:
+            return KEPT_BY_TAG
         marks = [guests[vmid] for guests in (self._returning or {}).values() if vmid in guests]
         if not marks or any(mark and recognizes(mark, identity) for mark in marks):
             return None
@@ -199,7 +235,23 @@ class Drain:
         """The cluster with the nodes as if they were marked already or, if they become active, no longer marked."""
         drained = not self.active
         nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
-        return replace(snapshot, nodes=tuple(nodes))
+        guests = snapshot.guests
+        if drained and self._options.move_pinned:
+            guests = tuple(unpinned(guest, self._names) for guest in guests)
+        return replace(snapshot, nodes=tuple(nodes), guests=guests)
+
+    def _may_stay(self, guest: Guest) -> bool:
+        return any(exemption.covers(guest) for exemption in self._options.stays)
+
+    @property
+    def _guests_of_nodes(self) -> frozenset[int]:
+        return frozenset(vmid for guests in self._guests.values() for vmid in guests)
+
+    def _keep_others(self, snapshot: Snapshot, ours: Collection[int]) -> None:
+        """Note which guests their tags keep in place although others may be moved."""
+        if self._options.move_pinned:
+            others = (guest for guest in snapshot.guests if guest.vmid not in ours)
+            self._kept_by_tag = frozenset(guest.vmid for guest in others if ignored(guest.tags))
 
     def begin(self, identities: Mapping[int, Identity]) -> None:
         """Mark the nodes before any move, so that no new guests arrive meanwhile. identities are those that are known

@@ -73,7 +73,7 @@ class MoveOptions:
                 offline=params["offline"],
                 restart=params["containers"] == "restart",
                 local_disks=params["local_disks"],
-                tag_rules=params["tag_rules"],
+                tag_rules=params["tag_rules"] and not params.get("move_pinned"),
             ),
             bounds=Bounds(params.get("max_moves"), None if transfer is None else int(transfer * GIB), steps),
             caps=Caps(**given),

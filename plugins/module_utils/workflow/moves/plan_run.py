@@ -181,6 +181,7 @@ class PlanRun:
         new plan shows that.
         """
         goals, access = self._goals, self._access
+        # A guest that may stay as long as it is stopped, say, may have been started since.
         if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo):
             return False
         reservations = access.of_others(access.ledger.reservations(access.identity()))

@@ -31,6 +31,8 @@ TRIES = 2
 """How many moves of one guest may fail before it stays."""
 
 
+STAYS = stuck("it stays, as the task says", "remove it from stays")
+
 Objection = Callable[[int, Identity], tuple[str, str] | None]
 
 
@@ -78,6 +80,7 @@ class Planning:
         """
         state, goals = sight.state, sight.goals
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
+        busy |= dict.fromkeys(goals.stays, STAYS)
         concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
         known = {**self._mobility(state, concerned - busy.keys()), **busy}
         around = Surroundings.of(state.snapshot, {})
