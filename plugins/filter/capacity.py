@@ -23,6 +23,8 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> l
     first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
     if capacity.get("limited_by"):
         first += f", limited by {capacity['limited_by']}"
+    if capacity.get("n_plus_one_counts"):
+        first += f"; the loss of a node was checked for {capacity['n_plus_one_counts']}"
     rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
         (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]

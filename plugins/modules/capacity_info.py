@@ -84,6 +84,12 @@ reason:
   description: Why the next VM does not fit.
   returned: success
   type: str
+n_plus_one_counts:
+  description: With O(n_plus_one), what counts for whether the guests of a lost node find another one; null without it.
+  returned: success
+  type: str
+  sample: CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices
+  version_added: 1.0.0
 shapes:
   description: Number of VMs of each shape that fit.
   returned: success

@@ -5,7 +5,7 @@
 
 The lost node's running guests are placed on the remaining nodes one by one, largest first, each on the node on which it
 leaves the least memory. A plan that this finds is valid; that it finds none does not quite prove that there is none.
-CPU and memory count, storage does not.
+CPU, memory and strict HA rules about nodes count; other rules, local disks and devices do not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from itertools import islice
 
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
+from .ha_rules import NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,11 @@ class Stranding(t.NamedTuple):
 
 
 class Loads(t.NamedTuple):
-    """Guests of one size, which are placed one after the other."""
+    """Guests of one size, which are placed one after the other, on any node or within some, by index."""
 
     size: Room
     labels: Sequence[str]
+    within: frozenset[int] | None = None
 
 
 class Plan(t.NamedTuple):
@@ -104,6 +106,7 @@ class Headroom:
         self._stranded: set[int] = set()
         self._suspect = -1
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
+        self._bound = _bound(cluster)
 
     def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
@@ -170,7 +173,7 @@ class Headroom:
     def _count(self, info: NodeInfo) -> tuple[int, tuple[float, int]]:
         """Count what a node has left and which guests run there; return its index and its place in the order."""
         index, room = info.index, self._limits.room(info)
-        self._loads[index] = _loads(info)
+        self._loads[index] = _loads(info, self._bound)
         if info.node.maintenance or info.node.drained:
             return index, (math.inf, len(self._cluster.nodes))
         if index in self._room:
@@ -205,10 +208,10 @@ class Headroom:
         if taken_on is not None and taken is not None:
             rest[taken_on] = self._room[taken_on].less(taken)
             filled.append((rest[taken_on].memory, taken_on))
-        for (needed_memory, needed_cores), labels in loads:
+        for (needed_memory, needed_cores), labels, within in loads:
             left = len(labels)
             while left:
-                place = self._tightest(lost, needed_memory, needed_cores, rest, filled)
+                place = self._tightest(lost, needed_memory, needed_cores, rest, filled, within)
                 if place is None:
                     name = self._cluster.nodes[lost].name
                     return Stranding(name, Load(Room(needed_memory, needed_cores), labels[-left]))
@@ -225,28 +228,47 @@ class Headroom:
         return Plan(rest, reach)
 
     def _tightest(
-        self, lost: int, memory: float, cores: float, rest: Mapping[int, Room], filled: Sequence[tuple[float, int]]
+        self,
+        lost: int,
+        memory: float,
+        cores: float,
+        rest: Mapping[int, Room],
+        filled: Sequence[tuple[float, int]],
+        within: frozenset[int] | None,
     ) -> tuple[float, int] | None:
         """The node with the least memory left of those that have room for a load, of equal ones the first by name."""
         room, found = self._room, None
         for place in islice(self._order, bisect.bisect_left(self._order, (memory, -1)), None):
+            if within is not None and place[1] not in within:
+                continue
             if place[1] != lost and place[1] not in rest and room[place[1]].cores >= cores:
                 found = place
                 break
         for place in filled:
-            if place[0] >= memory and rest[place[1]].cores >= cores:
+            if place[0] >= memory and rest[place[1]].cores >= cores and (within is None or place[1] in within):
                 return place if found is None else min(place, found)
         return found
 
 
-def _loads(info: NodeInfo) -> list[Loads]:
-    """The guests that have to be placed when the node is lost, largest first."""
+def _bound(cluster: ClusterState) -> dict[int, frozenset[int]]:
+    """The nodes, by index, within which strict HA rules keep guests, by VMID. A guest that is bound to one node is left
+    out: no room elsewhere would help it.
+    """
+    strict = [rule for rule in cluster.snapshot.ha_rules if rule.type == NODES and rule.strict and not rule.disabled]
+    wanted = {rule.name: frozenset(info.index for info in cluster.nodes if rule.wants(info.name)) for rule in strict}
+    return {vmid: wanted[rule.name] for rule in strict for vmid in rule.vmids if len(wanted[rule.name]) > 1}
+
+
+def _loads(info: NodeInfo, bound: Mapping[int, frozenset[int]]) -> list[Loads]:
+    """The guests that have to be placed when the node is lost, largest first; of equal ones, those with the fewest
+    nodes to choose from.
+    """
     running = [guest for guest in info.guests if guest.running and not guest.template]
-    sizes: dict[Room, list[str]] = {}
+    sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
     for guest in running:
         label = f"VM {guest.name} ({guest.vmid})" if guest.name else f"VM {guest.vmid}"
-        sizes.setdefault(Room(guest.memory, guest.cores), []).append(label)
-    return _largest_first(Loads(size, sorted(labels)) for size, labels in sizes.items())
+        sizes.setdefault((Room(guest.memory, guest.cores), bound.get(guest.vmid)), []).append(label)
+    return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 
 
 def _with(loads: Iterable[Loads], new: Load) -> list[Loads]:
@@ -255,4 +277,7 @@ def _with(loads: Iterable[Loads], new: Load) -> list[Loads]:
 
 
 def _largest_first(loads: Iterable[Loads]) -> list[Loads]:
-    return sorted(loads, key=lambda load: (-load.size.memory, -load.size.cores))
+    def key(load: Loads) -> tuple[float, float, float]:
+        return (-load.size.memory, -load.size.cores, math.inf if load.within is None else len(load.within))
+
+    return sorted(loads, key=key)

@@ -229,7 +229,7 @@ class Access:
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
             maintenance=fresh and bool(requests),
-            ha_rules=any(request.ha for request in requests),
+            ha_rules=any(request.ha for request in requests) or (Subject.HA_RULES in subjects and _uses_ha(snapshot)),
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
@@ -327,6 +327,10 @@ def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
 
 def _has_new_disks(request: Request) -> bool:
     return request.clone is not None or any(disk.volume is None for disk in request.disks)
+
+
+def _uses_ha(snapshot: Snapshot) -> bool:
+    return any(guest.ha_managed for guest in snapshot.guests)
 
 
 def _takes_any_vmid(request: Request) -> bool:

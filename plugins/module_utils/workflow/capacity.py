@@ -95,7 +95,11 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         report = shapes.fit(access, count_reservations(access.read(), reservations))
     finally:
         access.close()
-    return _result(report, [entry.request.name for entry in shapes.entries])
+    return _result(report, [entry.request.name for entry in shapes.entries], n_plus_one=params["n_plus_one"])
+
+
+COUNTED_BY_N_PLUS_ONE = "CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices"
+"""What counts for whether the guests of a lost node find another one."""
 
 
 def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
@@ -107,8 +111,9 @@ def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
     return build_entries({**params, "name": None, "vms": named}, per_vm, time.time(), shapes.origins, SHAPES)
 
 
-def _result(report: CapacityReport, names: list[str]) -> dict[str, t.Any]:
+def _result(report: CapacityReport, names: list[str], *, n_plus_one: bool) -> dict[str, t.Any]:
     return {
+        "n_plus_one_counts": COUNTED_BY_N_PLUS_ONE if n_plus_one else None,
         "changed": False,
         "total": report.total,
         "limited_by": report.limited_by,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
 
 ON = {"filters": {"FailoverHeadroom": {"enable": True}}}
 LIMITS = Limits(CPULimit(4.0), MemoryLimit(1.0))
@@ -31,6 +32,24 @@ def test_reason__names_the_node_whose_loss_would_strand_which_vm() -> None:
     assert list(refused) == ["pve2"]
     assert refused["pve2"].rejected_by == "FailoverHeadroom"
     assert "(the loss of pve1 would strand VM db (100) of 20.0 GiB and 1 vCPU)" in str(refused["pve2"].reason)
+
+
+def test_strict_ha_rule__keeps_a_guest_of_a_lost_node_on_its_nodes() -> None:
+    """Node pve3 has room for db, but its HA rule keeps it on pve1 and pve2."""
+    hosts = [node("pve1"), node("pve2"), node("pve3", gib=128)]
+    guests = [guest(100, "pve1", gib=20, name="db"), guest(101, "pve2", gib=10)]
+    rule = HARule("west", "node-affinity", frozenset({100}), nodes={"pve1": 0, "pve2": 0}, strict=True)
+    for each in (rule, replace(rule, nodes={"pve3": 0}, positive=False)):
+        outcome = scheduler(cluster(hosts, guests, ha_rules=[each]), ON).schedule(vm(gib=10))
+        refused = {v.node: str(v.reason) for v in outcome.verdicts() if not v.feasible}
+        assert "the loss of pve1 would strand VM db (100)" in refused["pve2"]
+    assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=10, node="pve2")).decision is not None
+
+
+def test_existing_vm__is_not_called_a_new_one() -> None:
+    state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
+    reasons = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=100, vmid=150)).verdicts()}
+    assert "the loss of big would strand the VM of 100.0 GiB" in reasons["big"]
 
 
 def test_vm_that_would_itself_be_stranded__is_refused() -> None:

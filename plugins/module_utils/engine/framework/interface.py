@@ -49,6 +49,7 @@ class Subject(enum.Enum):
     CPU = "cpu"
     VOLUMES = "volumes"
     PRESSURE = "pressure"
+    HA_RULES = "ha rules"
 
 
 class Plugin(abc.ABC):

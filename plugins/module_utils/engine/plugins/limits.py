@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
 from ..cache import ClusterState, NodeInfo
-from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting
+from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting, Subject
 from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, unschedulable
 from ..texts import vcpus
@@ -229,22 +229,24 @@ def guests_with(node: NodeInfo, tag: str | None = None) -> int:
     return sum(1 for guest in node.guests if not guest.template and (tag is None or tag in guest.tags))
 
 
-NO_HEADROOM = "would leave no headroom for the loss of a node"
-NEW = "the new VM"
+NO_HEADROOM = "would leave no headroom in CPU and memory for the loss of a node"
+NEW, EXISTING = "the new VM", "the VM"
 
 
 class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
     running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
 
-    Only CPU and memory count. The limits after a loss are those of CPUOvercommit and MemoryOvercommit, unless others
-    are given here. If the cluster could not absorb a loss even without the VM, every node is rejected. Nodes in HA
-    maintenance, and drained nodes, do not take guests of a lost node.
+    CPU, memory and strict HA rules about nodes count. Other rules, local disks and devices do not count, and can keep a
+    guest of a lost node off the others. The limits after a loss are those of CPUOvercommit and MemoryOvercommit, unless
+    others are given here. If the cluster could not absorb a loss even without the VM, every node is rejected. Nodes in
+    HA maintenance, and drained nodes, do not take guests of a lost node.
     """
 
     name = "FailoverHeadroom"
     category = Category.CAPACITY
     enabled = False
+    reads = frozenset({Subject.HA_RULES})
     settings = {
         "cpu_ratio": Setting("float", None, "CPU overcommit ratio after a loss", minimum=0),
         "memory_ratio": Setting("float", None, "memory overcommit ratio after a loss", minimum=0),
@@ -255,7 +257,8 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         from ..headroom import Load, Room
 
-        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), NEW)
+        label = NEW if request.vmid is None else EXISTING
+        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), label)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
