@@ -87,6 +87,7 @@ class Cluster:
     def __init__(self, config: dict[str, str]) -> None:
         self.config = config
         self.asked: list[str] = []
+        self.digests: list[str | None] = []
         self.failures: list[Exception] = []
 
     def get(self, path: str, **_more: object) -> dict[str, str]:
@@ -97,6 +98,7 @@ class Cluster:
         given = {**(params or {}), **more}
         digest = given.get("digest")
         self.asked.append(f"{method} {path}")
+        self.digests.append(digest)
         if self.failures:
             raise self.failures.pop(0)
         if digest is not None:
@@ -166,6 +168,16 @@ def test_write__costs_one_read_of_the_config(write: t.Any) -> None:
     assert next(asked for asked in cluster.asked if not asked.startswith("GET /cluster/ha")) == CONFIG
     assert cluster.asked.count(CONFIG) == 1
     assert len([asked for asked in cluster.asked if not asked.startswith("GET")]) == 1
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_write__carries_the_digest_where_proxmox_takes_one(write: str) -> None:
+    cluster = Cluster(APP)
+
+    WRITES[write](writer(cluster, APP))
+
+    takes = {"configure", "configure_by_task", "resize", "move_disk", "change_in_ha"}
+    assert cluster.digests == ["d1" if write in takes else None]
 
 
 def test_digest__proves_the_first_change_without_a_read() -> None:
