@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -27,11 +28,13 @@ class Fault:
     hang: bool = False
     task_error: str | None = None
     task_seconds: float | None = None
+    task_held: bool = False
     task_killed: bool = False
     vmid_taken: bool = False
     no_worker: bool = False
     seen: int = field(default=0, init=False)
     applied: int = field(default=0, init=False)
+    cleared: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @classmethod
     def parse(cls, spec: dict[str, Any]) -> Fault:
@@ -85,6 +88,7 @@ class Effects:
             orders.error = orders.error or fault.task_error
             orders.seconds = fault.task_seconds if fault.task_seconds is not None else orders.seconds
             orders.killed = orders.killed or fault.task_killed
+            orders.until = fault.cleared if fault.task_held else orders.until
         return orders
 
 
@@ -98,6 +102,8 @@ class Faults:
         self._faults.append(Fault.parse(spec))
 
     def clear(self) -> None:
+        for fault in self._faults:
+            fault.cleared.set()
         self._faults.clear()
 
     def for_request(self, method: str, path: str) -> Effects:

@@ -38,6 +38,7 @@ class Orders:
     error: str | None = None
     seconds: float | None = None
     killed: bool = False
+    until: asyncio.Event | None = None
 
 
 @dataclass
@@ -67,6 +68,8 @@ class Task:
     async def work(self, clock: Clock, seconds: float) -> None:
         """Spend the time that the job takes. A fault may change that time, or let the job fail after it."""
         ordered, self.orders.seconds = self.orders.seconds, None
+        if self.orders.until is not None:
+            await self.orders.until.wait()
         await clock.sleep(seconds if ordered is None else ordered)
         if self.orders.killed:
             raise Killed

@@ -36,17 +36,23 @@ class Playbook:
         playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
         command = [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)]
         self._terminal, inside = pty.openpty()
-        self._process = subprocess.Popen(
-            [*(["nohup"] if nohup else []), *command],
-            cwd=folder,
-            env=environment(folder, {"TMPDIR": str(self._temporary), **env}),
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        with (folder / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                [*(["nohup"] if nohup else []), *command],
+                cwd=folder,
+                env=environment(folder, {"TMPDIR": str(self._temporary), **env}),
+                stdin=inside,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
         os.close(inside)
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        """Wait for something that the task does."""
+        until(lambda: condition() or self._process.poll() is not None)
+        assert condition(), (self.folder / "output").read_text(encoding="utf-8")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to ansible-playbook alone."""

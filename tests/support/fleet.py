@@ -27,7 +27,7 @@ _fork = multiprocessing.get_context("fork")
 
 def reserve_one(ledger: Ledger, cluster: str, holder: Holder, think: float) -> tuple[float, float, int]:
     """Reserve the lowest free VMID, and return when the cycle began and ended."""
-    with ledger.scheduling_cycle(cluster, holder=holder, wait=60) as cycle:
+    with ledger.scheduling_cycle(cluster, holder=holder, wait=600) as cycle:
         begun = time.monotonic()
         taken = {reservation.vmid for reservation in cycle.reservations()}
         vmid = next(vmid for vmid in itertools.count(100) if vmid not in taken)

@@ -175,7 +175,7 @@ class Fleet:
 
     def records(self) -> list[CycleRecord]:
         """Wait for all of them and return their cycles in the order in which they began."""
-        output, _ = self._process.communicate(timeout=60)
+        output, _ = self._process.communicate(timeout=600)
         assert self._process.returncode == 0
         return sorted((CycleRecord(**record) for record in json.loads(output)), key=lambda record: record.begun)
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.endings import ENDINGS, GOES_ON, Playbook, playbook, rows_of
-from support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "concurrency.md"
 STOPS, CONTINUES = "nothing more begins", "goes on"
@@ -50,7 +49,7 @@ def test_ending__does_to_a_task_what_the_table_says(cluster: SimulatedCluster, r
     stops = outcome == STOPS
     cluster.fault(method="POST", path="/qemu$", task_seconds=ENDLESS if stops else 20)
     with playbook(name, task, cluster.environment(), execution) as running:
-        until(lambda: creations(cluster))
+        running.wait_for(lambda: creations(cluster))
         ENDINGS[name](running)
         running.wait()
         assert creations(cluster) == (1 if stops else len(NAMES))

@@ -184,10 +184,11 @@ def test_a_paused_run__does_not_start_what_it_made_in_a_place_that_was_given_to_
     control: Callable[..., Controller], one_node: SimulatedCluster, ledger: str, runs: Runs
 ) -> None:
     controller = control(one_node)
-    one_node.fault(method="POST", path="/clone$", task_seconds=30, count=1)
+    one_node.fault(method="POST", path="/clone$", task_held=True)
     late = controller.start("qemu_schedule", name="late", clone="base", reservations=ledger, state="started")
     until(lambda: sent(one_node, "POST", "/clone"))
     runs.pause(late)
+    one_node.clear_faults()
     until(lambda: "late" in names(one_node) and not one_node.state()["guests"][100]["config"].get("lock"))
     runs.expire(controller)
     controller.schedule(name="prompt", reservations=ledger, **VM)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.endings import ENDINGS, playbook
-from support.waiting import until
 
 from .conftest import on, writes
 
@@ -29,7 +28,7 @@ def test_drain_that_nobody_waits_for__begins_no_further_move(
     cluster.fault(method="POST", path="/migrate$", task_seconds=SLOW)
     task = {"qemu_scheduler.proxmox.node_drain": {"name": "pve1", "parallel": {"cluster": 1}}}
     with playbook(name, task, cluster.environment(), execution) as running:
-        until(lambda: moves(cluster))
+        running.wait_for(lambda: moves(cluster))
         ENDINGS[name](running)
         running.wait()
         assert len(moves(cluster)) == 1

@@ -86,7 +86,7 @@ def test_make_room__moves_a_vm_that_was_created_a_moment_ago_and_none_that_is_be
     with SimulatedCluster.start(late, version=version, time_scale=TIME_SCALE) as cluster:
         controller = Controller(modules, tmp_path, cluster.environment())
         if not is_complete:
-            cluster.fault(method="POST", path="/start$", task_seconds=450, count=1)
+            cluster.fault(method="POST", path="/start$", task_held=True, count=1)
         creating = controller.start("qemu_schedule", **new)
         until(lambda: not creating.is_running if is_complete else len(posts(cluster)) == 2)
         result = controller.run("qemu_schedule", **BIG, **ROOM)

@@ -479,10 +479,14 @@ def test_drain__waits_for_the_moves_of_another_controller_and_then_ends_well(
 def test_drain__waits_for_a_migration_by_hand_and_no_longer_than_its_timeout(
     cluster: SimulatedCluster, controller: Controller, access: Access
 ) -> None:
-    cluster.fault(method="POST", path="/101/migrate$", task_seconds=SLOW, count=1)
+    cluster.fault(method="POST", path="/101/migrate$", task_held=True)
     access.writer().post("/nodes/pve1/qemu/101/migrate", target="pve3", online=1)
     impatient = drain(controller, timeout=2)
-    result = drain(controller)
+    cluster.reset_requests()
+    patient = controller.start("node_drain", **DRAIN)
+    until(lambda: sum(r["path"] == "/cluster/tasks" for r in cluster.requests()) > 2)
+    cluster.clear_faults()
+    result = patient.result()
 
     assert impatient["error_code"] == "GoalsNotReached"
     assert impatient["stuck"] == [
@@ -573,7 +577,7 @@ def test_a_vm_that_is_created_during_a_drain__finds_the_room_that_is_left(
 ) -> None:
     """A move under way counts on its target, for those who create as well."""
     ledger = str(tmp_path / "ledger.db")
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=400)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True)
     draining = control().start("node_drain", **DRAIN, reservations=ledger, parallel={"per_node_out": 4})
     until(lambda: len(posts(cluster)) == 4)
     probe = control().run(

