@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reading and writing the files that a task names: only regular ones, and never without a limit.
 
-A pipe or a device may keep a task waiting for ever or fill its memory, and a link may lead to a file of somebody else.
+A pipe or a device may keep a task waiting for ever or fill its memory, and a link may lead to a file of another user.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ..errors import NotTheSameGuest
+from ..foreign_text import visible
 from ..model import Identity
 from .api.reader import Reader
 
@@ -54,7 +55,7 @@ def identity_of(config: Mapping[str, t.Any], node: str, kind: str = "qemu") -> I
     smbios = _UUID_OF_SMBIOS.search(str(config.get("smbios1", "")))
     name, digest = config.get("name" if kind == "qemu" else "hostname"), config.get("digest")
     found = Identity(
-        None if name is None else str(name),
+        None if name is None else visible(str(name)),
         node,
         kind,
         ctime=int(time[1]) if time else None,

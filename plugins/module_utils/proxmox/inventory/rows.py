@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import ApiError, PermissionDenied
+from ...foreign_text import visible
 from ...model import VMID_MAX, VMID_MIN, Guest, Node, Storage
 from ..api.failures import UNREADABLE, NotRecorded
 from ..api.reader import Reader
@@ -58,7 +59,8 @@ def guest_of_row(row: Row) -> Guest:
     return Guest(
         vmid=vmid,
         # Proxmox shows this name for a VM whose config is not written yet; no real name contains a space.
-        name=None if name == f"VM {vmid}" else name,
+        # Names with control characters, which Proxmox takes nowhere today, must not come into documents.
+        name=None if name is None or name == f"VM {vmid}" else visible(name),
         node=row["node"],
         kind=row["type"],
         status=RUNNING.get(status, status),
