@@ -89,6 +89,7 @@ class Request:
         encoded = urllib.parse.urlencode(sent, doseq=True) if sent else ""
         in_body = method in ("POST", "PUT")
         self._body = encoded.encode() if in_body else b""
+        self.content_length = len(self._body)
         self.query = dict(urllib.parse.parse_qsl("" if in_body else encoded, keep_blank_values=True))
 
     async def read(self) -> bytes:
