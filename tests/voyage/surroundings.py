@@ -75,6 +75,7 @@ class Request:
 
     cookies: Mapping[str, str] = {}
     content_type = FORM
+    content_length = 0
 
     def __init__(
         self, method: str, url: str, sent: Mapping[str, t.Any], headers: dict[str, str], at: Connection
