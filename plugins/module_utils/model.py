@@ -470,7 +470,7 @@ class GangRef:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One VM that the user requests.
+    """One VM that the user requests, or a guest that a plan moves (existing).
 
     cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
     sockets) if that is more. memory is in bytes. vmid is set if the user fixed it. running tells whether the VM will
@@ -515,6 +515,7 @@ class Request:
     created: float = 0.0
     options: Mapping[str, t.Any] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
+    existing: bool = False
 
     @property
     def constraints(self) -> Constraints:

@@ -168,7 +168,7 @@ stuck:
   returned: success, and on failure after the plan was made
   type: list
   elements: dict
-  sample: [{vmid: 103, name: old, node: pve3, why: it is locked (backup), cure: wait for the backup to end}]
+  sample: [{vmid: 103, name: old, node: pve3, why: it is locked (backup), cure: ...}]
 stays:
   description: The guests of the nodes that O(stays) lets stay.
   returned: success, and on failure after the plan was made

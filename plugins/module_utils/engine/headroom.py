@@ -250,6 +250,11 @@ class Headroom:
         return found
 
 
+def label(name: str | None, vmid: int | None) -> str:
+    """Return what messages call a guest."""
+    return f"VM {name} ({vmid})" if name else f"VM {vmid}"
+
+
 def _bound(cluster: ClusterState) -> dict[int, frozenset[int]]:
     """The nodes, by index, within which strict HA rules keep guests, by VMID. A guest that is bound to one node is left
     out: no room elsewhere would help it.
@@ -266,8 +271,8 @@ def _loads(info: NodeInfo, bound: Mapping[int, frozenset[int]]) -> list[Loads]:
     running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
     for guest in running:
-        label = f"VM {guest.name} ({guest.vmid})" if guest.name else f"VM {guest.vmid}"
-        sizes.setdefault((Room(guest.memory, guest.cores), bound.get(guest.vmid)), []).append(label)
+        name = label(guest.name, guest.vmid)
+        sizes.setdefault((Room(guest.memory, guest.cores), bound.get(guest.vmid)), []).append(name)
     return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 
 

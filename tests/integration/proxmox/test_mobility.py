@@ -97,7 +97,7 @@ def test_mobility__names_the_disks_that_have_to_be_copied(read: Read) -> None:
         (106, "ide2 holds the image local:iso/local.iso", "eject it: set ide2 to none,media=cdrom"),
         (113, "scsi0 is a linked clone on the local storage fast", "clone the VM in full"),
         (9001, "scsi0 on the local storage fast has linked clones", "remove the linked clones"),
-        (116, "it is locked (backup)", "wait for the backup to end"),
+        (116, "it is locked (backup)", "wait for the backup to end; where none runs, 'qm unlock'"),
         (119, "it uses devices of its node: hostpci0 and usb0", "remove hostpci0 and usb0"),
         (200, "", ""),
     ],
@@ -110,6 +110,33 @@ def test_mobility__says_why_a_guest_is_stuck_and_what_would_cure_that(
     assert reason.startswith(why)
     assert cure in remedy
     assert bool(reason) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("attached", "why", "cure"),
+    [
+        (False, "snapshot before holds the image local:iso/local.iso", "remove the snapshots that hold it: before"),
+        (
+            True,
+            "ide2 and snapshot before hold the image local:iso/local.iso",
+            "eject it: set ide2 to none,media=cdrom; remove the snapshots that hold it: before",
+        ),
+    ],
+)
+def test_mobility__of_an_image_in_a_snapshot_needs_the_snapshot_removed(
+    moving_cluster: SimulatedCluster, attached: bool, why: str, cure: str
+) -> None:
+    image = {"ide2": "local:iso/local.iso,media=cdrom,size=1M"}
+    taken = {"before": image}
+    moving_cluster.add_guest(
+        vmid=190, node="pve1", name="snapped", memory=64, config=image if attached else {}, snapshots=taken
+    )
+    session = Session.connect(parameters(moving_cluster))
+
+    reason, remedy = read_mobility(session, read_settled(session), [190], Permitted())[190].stuck
+    moving_cluster.remove_guest(190)
+
+    assert (reason.partition(", which")[0], remedy) == (why, cure)
 
 
 def test_mobility__holds_back_what_is_not_permitted(read: Read) -> None:

@@ -59,6 +59,13 @@ def test_vm_that_would_itself_be_stranded__is_refused() -> None:
     assert "the loss of big would strand the new VM of 100.0 GiB" in str(reasons["big"])
 
 
+def test_guest_that_moves__is_called_by_its_name() -> None:
+    state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
+    moved = replace(vm("db", gib=100), vmid=107, existing=True)
+    reasons = {verdict.node: verdict.reason for verdict in scheduler(state, ON).schedule(moved).verdicts()}
+    assert "the loss of big would strand VM db (107) of 100.0 GiB" in str(reasons["big"])
+
+
 def test_reason__leaves_out_sizes_that_say_nothing() -> None:
     state = cluster([node("big", cores=64), node("small", cores=4), node("tiny", cores=4)])
     outcome = scheduler(state, ON).schedule(vm(cores=60, gib=0))

@@ -230,7 +230,7 @@ def guests_with(node: NodeInfo, tag: str | None = None) -> int:
 
 
 NO_HEADROOM = "would leave no headroom in CPU and memory for the loss of a node"
-NEW, EXISTING = "the new VM", "the VM"
+NEW = "the new VM"
 
 
 class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
@@ -255,10 +255,10 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     }
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        from ..headroom import Load, Room
+        from ..headroom import Load, Room, label
 
-        label = NEW if request.vmid is None else EXISTING
-        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), label)
+        name = label(request.name, request.vmid) if request.existing else NEW
+        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), name)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

@@ -95,11 +95,12 @@ def _inspected(reader: Reader, guest: Guest) -> tuple[Answer, Answer]:
     return check, config
 
 
-OTHER_LOCK = "wait for the task that holds the lock; where none runs, 'qm unlock' or 'pct unlock' as root on its node"
+_UNLOCK = "where none runs, 'qm unlock' or 'pct unlock' as root on its node"
+OTHER_LOCK = f"wait for the task that holds the lock; {_UNLOCK}"
 CURES_OF_LOCKS: Mapping[str, str] = {
-    "backup": "wait for the backup to end",
-    "snapshot": "wait for the snapshot to end",
-    "migrate": "wait for the migration to end; where none runs, 'qm unlock' or 'pct unlock' as root on its node",
+    "backup": f"wait for the backup to end; {_UNLOCK}",
+    "snapshot": f"wait for the snapshot to end; {_UNLOCK}",
+    "migrate": f"wait for the migration to end; {_UNLOCK}",
     "suspended": "start it, or stop it for good: it is hibernated",
     "suspending": "wait until it is hibernated, then start it or stop it for good",
 }

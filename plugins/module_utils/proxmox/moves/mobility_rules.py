@@ -221,10 +221,7 @@ def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, li
     for row in check.get("local_disks") or ():
         volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
         if row.get("cdrom") and not is_cloudinit(volume):
-            return (
-                f"{slot} holds the image {volume}, which is on a local storage",
-                f"eject it: set {slot} to none,media=cdrom",
-            )
+            return _image(row, volume)
         if _LINKED_CLONE.search(volume):
             return f"{slot} is a linked clone on the local storage {storage_of(volume)}", (
                 f"move {slot} to a shared storage, or clone the VM in full"
@@ -241,6 +238,18 @@ def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, li
                     "remove the snapshots" + (", or shut it down" if moves else "")
                 )
     return None
+
+
+def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
+    """Why an image on a local storage keeps a VM. A drive can be emptied, a snapshot that holds it cannot."""
+    slot, snapshots = row.get("drivename"), sorted(row.get("referenced_in_snapshot") or ())
+    cures = [f"eject it: set {slot} to none,media=cdrom"] if slot else []
+    cures += [f"remove the snapshots that hold it: {listed(snapshots)}"] if snapshots else []
+    holders = [slot] if slot else []
+    holders += [f"snapshot {name}" for name in snapshots]
+    verb = "hold" if len(holders) > 1 else "holds"
+    why = f"{listed(holders or ['a drive'])} {verb} the image {volume}, which is on a local storage"
+    return why, "; ".join(cures or ["eject it"])
 
 
 def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
