@@ -21,10 +21,12 @@ from ..errors import CollectionError, DriftNotApplicable
 from ..model import Guest, Request
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.static_addresses import read_static_addresses
+from ..proxmox.options.contradictions import merged
 from ..proxmox.options.table import to_api
 from ..proxmox.options.values import Interface, addresses_of_card, static_addresses
 from ..reservations.records import Reservation
-from .options.address_pools import Address, AddressPool, Pools
+from .address_claims import AddressConflict
+from .options.address_pools import Address, AddressPool, Pools, fixed_addresses
 from .options.entries import Entry
 
 _TOLD = 10
@@ -38,15 +40,6 @@ class NoAddressAvailable(CollectionError):
     """
 
     code = "NoAddressAvailable"
-
-
-class AddressConflict(CollectionError):
-    """A VM is to have a static address that another guest of the cluster has.
-
-    Cure: choose another address, or take one from the pool with C(addresses).
-    """
-
-    code = "AddressConflict"
 
 
 class AddressBook:
@@ -64,9 +57,11 @@ class AddressBook:
         self._guests: tuple[Guest, ...] = ()
         self._reserved: dict[Address, str] = {}
         self._claimed: dict[Address, str] = {}
+        self._fixed: frozenset[Address] = frozenset()
         self._used: dict[Address, list[Guest]] | None = None
         self._announced: frozenset[Address] = frozenset()
         self._unread: tuple[Guest, ...] = ()
+        self._gateways: frozenset[Address] = frozenset()
 
     def begin(self, guests: Iterable[Guest], pending: Iterable[Reservation], entries: Sequence[Entry]) -> None:
         """Begin a scheduling cycle. pending are reservations of VMs whose configs may not show their addresses yet."""
@@ -79,14 +74,20 @@ class AddressBook:
             for address in reservation.addresses
         }
         self._claimed = {}
+        self._fixed = fixed_addresses(self._pools.values(), [entry.request.options for entry in entries])
         for entry in entries:
             if entry.state != "absent":
                 for interface in static_addresses(entry.request.options):
                     self._claimed.setdefault(interface.ip, entry.label)
 
-    def assign(self, entry: Entry, request: Request) -> Request:
-        """Return the request of a new VM with addresses from its pools. Raises NoAddressAvailable, AddressConflict."""
-        self._check(entry, request.options, None)
+    def assign(self, entry: Entry, request: Request, inherited: Mapping[str, t.Any]) -> Request:
+        """Return the request of a new VM with addresses from its pools. inherited is the config of its template or
+        backup, whose addresses it would have. Raises NoAddressAvailable, AddressConflict.
+        """
+        others = {key: value for key, value in merged(inherited, request.options).items() if key not in entry.addresses}
+        self._check(entry, others, None)
+        for interface in static_addresses(others):
+            self._claimed.setdefault(interface.ip, entry.label)
         cards = {card: {pool: self._choose(entry, pool) for pool in pools} for card, pools in entry.addresses.items()}
         if not cards:
             return request
@@ -176,7 +177,8 @@ class AddressBook:
                 f"{entry.label}: no address of pool {pool.name} can be chosen: the configurations of "
                 f"{_named(self._unread)} cannot be read, and one of them may have it"
             )
-        address = pool.choose({*used, *self._announced, *self._reserved, *self._claimed})
+        taken = {*used, *self._announced, *self._reserved, *self._claimed, *self._fixed, *self._gateways}
+        address = pool.choose(taken)
         if address is None:
             raise NoAddressAvailable(
                 f"{entry.label}: all addresses of pool {pool.name} ({pool.network}) are taken or excluded"
@@ -212,7 +214,8 @@ class AddressBook:
                 for guest, interfaces in found.of_guests:
                     for interface in interfaces:
                         used.setdefault(interface.ip, []).append(guest)
-                self._used, self._announced, self._unread = used, found.announced, found.unread
+                self._used, self._announced = used, found.announced
+                self._unread, self._gateways = found.unread, found.gateways
                 self._tell_duplicates()
         return self._used
 

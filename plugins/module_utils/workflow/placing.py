@@ -26,10 +26,11 @@ from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
 from ..proxmox.creations import Creations
 from ..proxmox.inventory.freshness import SETTLING
-from ..proxmox.options.contradictions import check_new
+from ..proxmox.options.contradictions import check_new, merged
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation
 from .access import Access, subjects_of
+from .address_claims import Claims
 from .counting import (
     Counted,
     cluster_state,
@@ -145,6 +146,7 @@ class Placer:
             from .address_book import AddressBook
 
             self.addresses = AddressBook(pools, access.reader)
+        self._claims = Claims()
         self._steps = steps
         self._subjects = subjects_of(profiles.values())
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
@@ -346,16 +348,25 @@ class Placer:
         """The requests of the new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
         state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
+        self._claims = Claims.of(placement.seen.counted.pending, placement.jobs)
         for job in placement.new:
             try:
                 request = self._access.standing.on_request(self._resolved(job.entry, state), state.snapshot.nodes)
+                inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
-                    request = self.addresses.assign(job.entry, request)
+                    request = self.addresses.assign(job.entry, request, inherited)
+                self._claims.claim(job.entry, merged(inherited, request.options))
             except CollectionError as error:
                 job.fail(error)
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         return requests
+
+    def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
+        """The config that a new VM is made from: that of its template or backup."""
+        if request.archive is not None:
+            return request.archive.config
+        return {} if request.clone is None else self._templates.base_of(request, entry)
 
     def _resolved(self, entry: Entry, state: ClusterState) -> Request:
         """The request, checked with what the VM is made from."""

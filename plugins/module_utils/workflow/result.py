@@ -99,7 +99,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
-        "host": _host_facts(job.entry, job.asked.options),
+        "host": _host_facts(job.entry, _in_effect(job.asked.options, report.pending)),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
@@ -255,6 +255,11 @@ def _interruption(reports: Sequence[VMReport]) -> str:
             groups["under way" if begun else "not begun"].append(report.job.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
+
+
+def _in_effect(options: Mapping[str, t.Any], pending: Mapping[str, Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """The options with the values that a running VM still has, so that it can be reached."""
+    return {**options, **{key: change["old"] or "" for key, change in pending.items() if key in options}}
 
 
 def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -17,6 +17,7 @@ from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.making import Created
+from ..proxmox.options.contradictions import merged
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
@@ -310,9 +311,10 @@ class Run:
                 continue
             job.warn(*ha_cautions(job.decision, placement.snapshot.storages))
             job.warn(*device_cautions(job.decision.request))
-            if job.entry.clone is None and job.entry.backup is None:
-                # A clone or a restored VM also has options that were not requested.
-                job.warn(*option_cautions(job.decision.request.options, report_of(job).after or {}))
+            options = job.decision.request.options
+            made_from = self._placer.base_of(job.decision.request, job.entry)
+            attached = {device.option: device.value for device in job.decision.devices}
+            job.warn(*option_cautions(options, merged(made_from, {**options, **attached})))
             if job.nameless and not self._writes:
                 job.warn(unclear(job.nameless))
         return placement

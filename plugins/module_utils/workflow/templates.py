@@ -55,6 +55,12 @@ class Templates:
             **_inherited(entry, configs[0]),
         )
 
+    def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
+        """The config that a clone is made from: that of the first of its templates, which are all alike."""
+        if request.clone is None or entry.clone is None:
+            return {}
+        return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
+
     def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
         key = guest.vmid, snapshot
         if key not in self._configs:

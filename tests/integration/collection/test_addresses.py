@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
@@ -25,7 +26,10 @@ POOLS: dict[str, Any] = {
     },
     "lan6": {"network": "2001:db8::/64", "ranges": ["2001:db8::50-2001:db8::99"]},
 }
-LAN = {"address_pools": POOLS, "addresses": {"ipconfig0": "lan"}}
+FROM_LAN = {"address_pools": POOLS, "addresses": {"ipconfig0": "lan"}}
+CLOUD_INIT = {"net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": "shared:cloudinit"}}
+LAN: dict[str, Any] = {**FROM_LAN, **CLOUD_INIT}
+CLONE = {"clone": "debian-13", **FROM_LAN}
 
 
 def config_of(cluster: SimulatedCluster, name: str) -> dict[str, Any]:
@@ -58,17 +62,17 @@ def test_addresses__are_chosen_for_new_vms_and_kept(controller: Controller, clus
     assert again["changed"] is False
     assert [vm["host"] for vm in again["vms"]] == [vm["host"] for vm in made["vms"]]
     grown = controller.schedule(**{**asked, "vms": [{"name": "web-{n}", "count": 3}]})
-    assert grown["vms"][2]["host"]["vars"]["ansible_host"] == "192.0.2.53"
+    assert grown["vms"][2]["host"]["vars"]["ansible_host"] == "192.0.2.54", "192.0.2.53 is a name server"
 
 
 def test_addresses__of_all_guests_are_in_use(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(101, config={"ipconfig3": "ip=192.0.2.50/24"})
     cluster.set_guest(110, config={"net0": "name=eth0,bridge=vmbr0,ip=192.0.2.52/24"})
-    cluster.set_guest(9000, config={"ipconfig0": "ip=192.0.2.53/24"})
+    cluster.set_guest(9000, config={"ipconfig0": "ip=192.0.2.55/24"})
     result = controller.schedule(**LAN, vms=[{"name": "a"}, {"name": "b", "addresses": {}, "ipconfig": {
         "ipconfig0": "ip=192.0.2.54/24"}}, {"name": "c"}])  # fmt: skip
     found = [vm["host"]["vars"]["ansible_host"] for vm in result["vms"]]
-    assert found == ["192.0.2.53", "192.0.2.54", "192.0.2.55"], "that of a template is free, that of an entry is not"
+    assert found == ["192.0.2.55", "192.0.2.54", "192.0.2.56"], "that of a template is free, that of an entry is not"
 
 
 def test_addresses__change_with_their_pool(controller: Controller, cluster: SimulatedCluster) -> None:
@@ -82,7 +86,7 @@ def test_addresses__change_with_their_pool(controller: Controller, cluster: Simu
 
 
 def test_addresses__are_missed_where_a_vm_has_none(controller: Controller) -> None:
-    result = controller.schedule(name="app-1", **LAN)
+    result = controller.schedule(name="app-1", **FROM_LAN)
     assert result["vms"][0]["drift"] == {}
     assert 'VM "app-1": ipconfig0 has no static address, expected one of pool lan (192.0.2.0/24)' in result["warnings"]
 
@@ -103,7 +107,7 @@ def test_addresses__that_others_have_are_refused(controller: Controller, cluster
     assert failed["msg"] == 'VM "app-1": 192.0.2.7 is the address of app-2 (101 on pve2)'
     static["ipconfig"] = {"ipconfig0": "ip=192.0.2.8/24"}
     failed = controller.fail("AddressConflict", vms=[{"name": "a"}, {"name": "b"}], **static)
-    assert failed["msg"].startswith('VM "b": 192.0.2.8 is the address of VM "a"')
+    assert 'VM "b": 192.0.2.8 is the address of VM "a"' in failed["msg"]
     assert writes(cluster) == []
     controller.schedule(name="app-2", address_pools=POOLS, ipconfig={"ipconfig0": "ip=192.0.2.7/24"})
 
@@ -129,7 +133,7 @@ def test_addresses__differ_for_tasks_at_the_same_time(
     control: Callable[..., Controller], cluster: SimulatedCluster
 ) -> None:
     shared = control(cluster)
-    running = [shared.start("qemu_schedule", name=f"web-{number}", clone="debian-13", **LAN) for number in range(6)]
+    running = [shared.start("qemu_schedule", name=f"web-{number}", **CLONE) for number in range(6)]
     results = [each.result() for each in running]
     assert not any(result.get("failed") for result in results), results
     assert len(set(addresses(cluster).values())) == 6
@@ -138,12 +142,111 @@ def test_addresses__differ_for_tasks_at_the_same_time(
 def test_address__of_an_unfinished_clone_is_kept(control: Callable[..., Controller], cluster: SimulatedCluster) -> None:
     cluster.fault(method="PUT", path="/qemu/[0-9]+/config", hang=True, count=1)
     killed = control(cluster)
-    running = killed.start("qemu_schedule", name="web", clone="debian-13", reservations="none", **LAN)
+    running = killed.start("qemu_schedule", name="web", reservations="none", **CLONE)
     until(lambda: any(r["method"] == "PUT" for r in cluster.requests()))
     running.interrupt(signal.SIGKILL)
     cluster.clear_faults()
     other = control(cluster)
     assert other.schedule(name="db", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.52"
-    finished = other.schedule(name="web", clone="debian-13", **LAN)
+    finished = other.schedule(name="web", **CLONE)
     assert finished["vms"][0]["actions"] == ["finish"]
     assert config_of(cluster, "web")["ipconfig0"] == "gw=192.0.2.1,ip=192.0.2.50/24"
+
+
+# --- what is taken, and what nobody gets ---
+
+
+def test_address__is_taken_by_what_runs_and_by_what_is_pending(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, config={"ipconfig0": "ip=192.0.2.50/24", "ide2": "shared:cloudinit"})
+    changed = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=192.0.2.52/24"}, "update": True, "address_pools": POOLS}
+    waiting = controller.schedule(**changed)
+    assert waiting["vms"][0]["pending"]["ipconfig0"]["new"] == "ip=192.0.2.52/24"
+    assert waiting["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50", "the guest is still reached there"
+    made = controller.schedule(name="web", **LAN)
+    assert made["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.54"
+
+
+def test_clones_of_a_template_with_an_address__do_not_share_it(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(9000, config={"ipconfig0": "ip=192.0.2.60/24"})
+    for pools in ({"address_pools": POOLS}, {}):
+        failed = controller.fail("AddressConflict", clone="debian-13", vms=[{"name": "a"}, {"name": "b"}], **pools)
+        assert 'VM "b": 192.0.2.60 is the address of VM "a"' in failed["msg"]
+    assert writes(cluster) == []
+    controller.schedule(**CLONE, vms=[{"name": "a"}, {"name": "b"}])
+    assert len(set(addresses(cluster).values()) - {"ip=192.0.2.60/24"}) == 2
+
+
+def test_vms_of_a_task__do_not_share_an_address_without_pools_either(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    static = {"ipconfig": {"ipconfig0": "ip=192.0.2.8/24"}, **CLOUD_INIT}
+    failed = controller.fail("AddressConflict", vms=[{"name": "a"}, {"name": "b"}], **static)
+    assert 'VM "b": 192.0.2.8 is the address of VM "a"' in failed["msg"]
+    assert writes(cluster) == []
+    elsewhere = {"name": "b", "net": {"net0": "virtio,bridge=vmbr0,tag=7"}}
+    assert controller.schedule(vms=[{"name": "a"}, elsewhere], **static)["changed"] is True
+
+
+def test_vm_of_a_task__does_not_get_the_address_that_an_existing_one_of_it_has(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    static = {"ipconfig": {"ipconfig0": "ip=192.0.2.8/24"}, **CLOUD_INIT}
+    controller.schedule(name="a", **static)
+    cluster.requests(reset=True)
+    failed = controller.fail("AddressConflict", vms=[{"name": "a"}, {"name": "b"}], **static)
+    assert 'VM "b": 192.0.2.8 is the address of VM "a"' in failed["msg"]
+    assert writes(cluster) == []
+
+
+def test_gateways_name_servers_and_the_ends_of_networks__are_never_given(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(101, config={"ipconfig0": "ip=198.51.100.9/24,gw=192.0.2.5", "nameserver": "192.0.2.6"})
+    pools = {
+        "lan": {"network": "192.0.2.0/24", "ranges": ["192.0.2.1-192.0.2.9"], "nameservers": ["192.0.2.2"]},
+        "other": {"network": "192.0.2.0/29", "gateway": "192.0.2.1", "nameservers": ["192.0.2.3"]},
+    }
+    result = controller.schedule(
+        vms=[{"name": "a", "nameservers": ["192.0.2.4"]}, {"name": "b"}], **{**LAN, "address_pools": pools}
+    )
+    found = [vm["host"]["vars"]["ansible_host"] for vm in result["vms"]]
+    assert found == ["192.0.2.8", "192.0.2.9"], "7 is the broadcast address of 192.0.2.0/29"
+
+
+# --- data that no guest reads ---
+
+
+@pytest.mark.parametrize(
+    ("drives", "told"),
+    [
+        ({}, "the guest does not get ciuser, ipconfig0: the VM has no cloud-init drive"),
+        ({"ide": {"ide2": "shared:cloudinit"}}, "the guest does not get ipconfig0: the VM has no net0"),
+    ],
+)
+def test_cloud_init_data_that_no_drive_or_card_carries__is_warned_of(
+    controller: Controller, cluster: SimulatedCluster, drives: dict[str, Any], told: str
+) -> None:
+    asked = {"name": "web", "ciuser": "admin", "ipconfig": {"ipconfig0": "ip=dhcp"}, **drives}
+    for check in (True, False):
+        assert told in str(controller.schedule(**asked, check=check)["warnings"])
+    assert told in str(controller.schedule(**asked)["warnings"]), "an existing VM as well"
+
+
+@pytest.mark.parametrize("source", [{}, {"clone": "plain"}])
+def test_address_that_the_guest_would_not_get__is_refused(
+    controller: Controller, cluster: SimulatedCluster, source: dict[str, Any]
+) -> None:
+    cluster.add_guest(vmid=9001, name="plain", node="pve1", template=True, disks={"scsi0": "shared:4"})
+    cluster.advance(60)
+    failed = controller.fail("InvalidRequest", name="web", **FROM_LAN, **source)
+    assert "addresses.ipconfig0: the guest would not get the address: the VM has no cloud-init drive" in failed["msg"]
+    assert writes(cluster) == []
+
+
+def test_clone_of_a_template_with_a_drive__is_not_warned_of(controller: Controller) -> None:
+    made = controller.schedule(name="web", clone="debian-13", ciuser="admin", ipconfig={"ipconfig0": "ip=dhcp"})
+    assert made["warnings"] == []

@@ -265,7 +265,8 @@ class Stage:
     def no_address_available(self) -> Result:
         pools = {"lan": {**POOLS["lan"], "ranges": ["192.0.2.50"]}}
         pair = [{"name": "a"}, {"name": "b"}]
-        return self.run(name=None, vms=pair, address_pools=pools, addresses={"ipconfig0": "lan"})
+        drives = {"net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": "shared:cloudinit"}}
+        return self.run(name=None, vms=pair, address_pools=pools, addresses={"ipconfig0": "lan"}, **drives)
 
     def _until_asked(self, method: str, end: str) -> None:
         until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))

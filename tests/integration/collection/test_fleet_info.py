@@ -123,8 +123,8 @@ def test_fleet__tells_of_vms_that_are_in_no_list(controller: Controller, cluster
 
 
 def test_fleet__tells_of_surplus_and_of_what_is_to_be_absent(controller: Controller, cluster: SimulatedCluster) -> None:
-    controller.schedule(vms=[{"name": "web-{n}", "count": 2}])
-    shrunk = {"name": "web-{n}", "count": 1, "surplus": "absent"}
+    controller.schedule(vms=[{"name": "web-{n}", "count": 2, "pool": "web"}])
+    shrunk = {"name": "web-{n}", "count": 1, "surplus": "absent", "pool": "web"}
     result = info(controller, shrunk, {"name": "app-1", "state": "absent"})
     assert states(result) == {"web-1": "ok", "app-1": "unwanted", "web-2": "unwanted"}
 

@@ -16,12 +16,13 @@ from support.versions import both_versions
 
 SECRET = "correct-horse"
 LAN = {"address_pools": {"lan": {"network": "192.0.2.0/24", "gateway": "192.0.2.1", "nameservers": ["192.0.2.53"]}}}
+CLOUD_INIT = {"net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": "shared:cloudinit"}}
 TASK: dict[str, Any] = {
     **LAN,
     "storage_classes": {"net": {"storages": ["shared"]}},
     "vms": [
         {"name": "web-1", "memory": 2048, "scsi": {"scsi0": {"size": 8}}, "state": "started",
-         "addresses": {"ipconfig0": "lan"}, "cipassword": SECRET, "host_vars": {"password": SECRET}},
+         "addresses": {"ipconfig0": "lan"}, **CLOUD_INIT, "cipassword": SECRET, "host_vars": {"password": SECRET}},
         {"name": "copy-1", "clone": "debian-13", "scsi": {"scsi0": {"size": 6}, "scsi1": {"size": 2}}},
         {"name": "app-1", "cores": 6, "update": True,
          "scsi": {"scsi0": {"size": 32, "storage_class": "net"}, "scsi1": {"size": 4}}},
@@ -130,7 +131,7 @@ def test_every_change__is_named_before_anything_is_written(controller: Controlle
         {"name": "vmid-taken", "vmid_range": "300-309"},
         {"name": "no-room", "node": "pve1", "memory": 20480},
         {"name": "no-storage", "node": "pve2", "scsi": {"scsi0": "local-lvm:1"}},
-        {"name": "address-taken", "addresses": {"ipconfig0": "lan"}},
+        {"name": "address-taken", "addresses": {"ipconfig0": "lan"}, **CLOUD_INIT},
         {"name": "elsewhere"},
         {"name": "otherwise", "vmid_range": "310-319", "node": "pve2"},
         {"name": "appears", "state": "absent"},

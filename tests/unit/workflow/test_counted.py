@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,23 +112,46 @@ GUESTS = [
 
 
 def test_surplus__is_what_fits_the_name_and_has_no_entry() -> None:
-    removals, warnings = left(GUESTS, {"name": "web-{n}", "count": 2, "surplus": "absent"})
+    guests = [replace(each, pool="shop") for each in GUESTS]
+    removals, warnings = left(guests, {"name": "web-{n}", "count": 2, "surplus": "absent", "pool": "shop"})
     assert [(entry.position, entry.state, entry.request.vmid, entry.request.name) for entry in removals] == [
         (2, "absent", 101, "web-4")
     ]
-    assert warnings == []
+    assert warnings == [TOLD]
+
+
+@pytest.mark.parametrize("given", [{}, {"tags": []}, {"only_tags": []}])
+def test_surplus__of_others_cannot_be_removed(given: dict[str, Any]) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"surplus: 'absent' would remove every VM that has a name like 'web-\{n\}'"
+    ):
+        expanded({"name": "web-{n}", "count": 2, "surplus": "absent", **given})
+
+
+def test_vms_that_a_series_leaves_when_its_width_changes__are_told() -> None:
+    series = {"name": "web-{n:02}", "count": 2}
+    assert left([guest(100, "web-1"), guest(101, "web-04"), guest(102, "web-1-old")], series)[1] == [
+        "beyond count, and kept: web-04 (101); remove them with surplus=absent",
+        "numbered with another width than web-{n:02}, and kept: web-1 (100); rename or remove them",
+    ]
+
+
+TOLD = "numbered with another width than web-{n}, and kept: web-04 (102); rename or remove them"
 
 
 def test_surplus__is_kept_and_told_without_the_word() -> None:
     assert left(GUESTS, {"name": "web-{n}", "count": 2}) == (
         [],
-        ["beyond count, and kept: web-4 (101); remove them with surplus=absent"],
+        ["beyond count, and kept: web-4 (101); remove them with surplus=absent", TOLD],
     )
 
 
 def test_surplus__is_not_what_another_entry_wants() -> None:
-    entries = {"name": "web-{n}", "count": 1, "surplus": "absent"}, {"name": "web-{n}", "count": 1, "count_start": 4}
-    assert left(GUESTS, *entries) == ([], [])
+    entries = (
+        {"name": "web-{n}", "count": 1, "surplus": "absent", "tags": ["shop"]},
+        {"name": "web-{n}", "count": 1, "count_start": 4},
+    )
+    assert left(GUESTS, *entries) == ([], [TOLD])
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import ipaddress
 import typing as t
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ApiError
-from ...model import Guest
+from ...model import OFF, Guest
 from ..api.failures import NodeUnreachable, NotRecorded
 from ..api.reader import Reader, in_parallel
-from ..options.values import Interface, static_addresses
+from ..options.values import Interface, gateways_of, static_addresses
 from ..outcomes import is_missing
+from ..pending import read_stored_config
 from ..unfinished import unfinished
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
@@ -30,32 +31,45 @@ class StaticAddresses:
         announced: addresses in the marks of unfinished VMs. A user who may edit the notes of a guest can write any
             address there, so no guest is refused one of these; they are only not chosen for others.
         unread: the guests whose configs could not be read.
+        gateways: the gateways and name servers of all guests.
     """
 
     of_guests: tuple[tuple[Guest, tuple[Interface, ...]], ...]
     announced: frozenset[Address]
     unread: tuple[Guest, ...]
+    gateways: frozenset[Address] = frozenset()
 
 
 def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddresses:
     """Read the static addresses of guests, one call each. Templates and guests that are gone are left out."""
     wanted = {guest.vmid: guest for guest in guests if not guest.template}
-    configs = in_parallel(lambda vmid: _read_config(reader, wanted[vmid]), wanted)
-    read = {vmid: config for vmid, config in configs.items() if config is not None}
-    marks = [begun for config in read.values() if (begun := unfinished(config)) is not None]
+    configs = in_parallel(lambda vmid: _read_configs(reader, wanted[vmid]), wanted)
+    read = {vmid: found for vmid, found in configs.items() if found is not None}
+    every = [config for found in read.values() for config in found]
+    marks = [begun for config in every if (begun := unfinished(config)) is not None]
     return StaticAddresses(
-        tuple((wanted[vmid], tuple(static_addresses(config))) for vmid, config in read.items()),
+        tuple(
+            (wanted[vmid], tuple(dict.fromkeys(each for config in found for each in static_addresses(config))))
+            for vmid, found in read.items()
+        ),
         frozenset(interface.ip for begun in marks for interface in static_addresses(begun.addresses)),
-        tuple(wanted[vmid] for vmid, config in configs.items() if config is None),
+        tuple(wanted[vmid] for vmid, found in configs.items() if found is None),
+        frozenset(gateway for config in every for gateway in gateways_of(config)),
     )
 
 
-def _read_config(reader: Reader, guest: Guest) -> Mapping[str, t.Any] | None:
-    """Return the config of a guest; empty if the guest no longer exists, None if it cannot be read."""
+def _read_configs(reader: Reader, guest: Guest) -> Sequence[Mapping[str, t.Any]] | None:
+    """Return the config of a guest, and that with which it runs if it differs; none if the guest no longer exists, None
+    if it cannot be read.
+    """
     try:
-        config: Mapping[str, t.Any] = reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config")
+        if guest.kind == "qemu":
+            stored = read_stored_config(reader, guest.node, guest.vmid, running=guest.status not in OFF)
+            if stored is None:
+                return ()
+            return stored.config, {key: change["old"] for key, change in stored.pending.items()}
+        return (reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config"),)
     except ApiError as error:
-        return {} if is_missing(error.message) else None
+        return () if is_missing(error.message) else None
     except (NodeUnreachable, NotRecorded):
         return None
-    return config

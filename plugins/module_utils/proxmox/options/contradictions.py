@@ -16,6 +16,11 @@ from .drives import SIZE_EXPECTED, Drive, is_cloudinit, is_drive, kind_of
 Config = Mapping[str, t.Any]
 """Options by their API names, with the values of a config or of a request."""
 
+_CLOUD_INIT = frozenset(
+    {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}
+)
+_ADDRESSES = "ipconfig"
+
 DEFAULTS: Config = {"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1}
 
 
@@ -51,6 +56,15 @@ def check_new(options: Config) -> None:
         if isinstance(drive, Drive) and drive.unsized:
             expected = f"{SIZE_EXPECTED}; only a clone has drives of its template"
             raise InvalidRequest(f"{slot}: is given without a size, expected {expected}", option=slot)
+
+
+def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, str]:
+    """Why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has."""
+    data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(_ADDRESSES))]
+    if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
+        return dict.fromkeys(data, "the VM has no cloud-init drive; add one, for example ide2: STORAGE:cloudinit")
+    cards = {key: f"net{key.removeprefix(_ADDRESSES)}" for key in data if key.startswith(_ADDRESSES)}
+    return {key: f"the VM has no {card}" for key, card in cards.items() if card not in config}
 
 
 def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
-from .contradictions import check_contradictions
+from .contradictions import check_contradictions, unread_cloud_init
 from .conversions import Value, tags_of
 from .drives import Drive
 from .kinds import CICUSTOM, CPU, HOSTPCI, IPCONFIG, NET, USB, VIRTIOFS, absent_boot_devices
@@ -218,6 +218,10 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
         missing = absent_boot_devices(config.get("boot"), config.keys())
         if missing:
             cautions.append(f"boot names {', '.join(missing)}, which the VM does not have")
+    gaps = unread_cloud_init(config, wanted.keys())
+    for reason in dict.fromkeys(gaps.values()):
+        options = ", ".join(option for option, why in gaps.items() if why == reason)
+        cautions.append(f"the guest does not get {options}: {reason}")
     for card, properties in _cards(wanted):
         for gateway, key in _GATEWAYS.items():
             address = properties.get(key)

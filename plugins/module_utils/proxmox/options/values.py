@@ -13,6 +13,7 @@ import ipaddress
 import re
 import typing as t
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 
@@ -312,6 +313,20 @@ def static_addresses(config: Mapping[str, t.Any]) -> list[Interface]:
     """
     cards = sorted((int(found[1]), str(value)) for key, value in config.items() if (found := _CARD.fullmatch(key)))
     return [address for _number, text in cards for address in addresses_of_card(text)]
+
+
+def gateways_of(config: Mapping[str, t.Any]) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return the gateways and name servers in a guest's config. Invalid values are left out."""
+    words = str(config.get("nameserver") or "").replace(",", " ").split()
+    for key, value in config.items():
+        if _CARD.fullmatch(key):
+            properties = dict(part.strip().partition("=")[::2] for part in str(value).split(","))
+            words += [properties[key] for key in ("gw", "gw6") if key in properties]
+    found = set()
+    for word in words:
+        with suppress(ValueError):
+            found.add(ipaddress.ip_address(word))
+    return found
 
 
 def addresses_of_card(text: str) -> list[Interface]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...engine.texts import known
 from ...errors import InvalidRequest
-from ...proxmox.options.values import Fields, invalid, listed, text_of
+from ...proxmox.options.values import Fields, gateways_of, invalid, listed, text_of
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
@@ -124,6 +124,20 @@ def parse_addresses(where: str, option: t.Any, pools: Pools, ipconfig: Mapping[s
             raise InvalidRequest(f"{path}: {', '.join(names)} have the same IP version, expected one IPv4 and one IPv6")
         wanted[str(card)] = chosen
     return wanted
+
+
+def fixed_addresses(pools: Iterable[AddressPool], options: Iterable[Mapping[str, t.Any]]) -> frozenset[Address]:
+    """The addresses that no VM gets, whatever pool it takes one from: gateways and name servers of all pools and of
+    what VMs request, and the network and broadcast addresses of all pools.
+    """
+    found: set[Address] = set()
+    for pool in pools:
+        found |= {address for address in (pool.gateway, *map(ipaddress.ip_address, pool.nameservers)) if address}
+        if pool.network.prefixlen < pool.network.max_prefixlen - 1:
+            found |= {pool.network.network_address, pool.network.broadcast_address}
+    for each in options:
+        found |= gateways_of(each)
+    return frozenset(found)
 
 
 def _pool(where: str, name: str, body: t.Any) -> AddressPool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...engine.profiles import Profile
-from ...engine.texts import first
+from ...engine.texts import first, listed
 from ...errors import InvalidRequest
 from ...model import Guest
 from ...proxmox.options.request import vm_request
@@ -111,18 +111,25 @@ class Series:
 
     def numbers(self, name: str) -> bool:
         """Tell whether a name is one of this series, whatever its number."""
+        number = self._number(name)
+        return number is not None and self.name(number) == name
+
+    def _number(self, name: str) -> int | None:
         before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
         found = re.fullmatch(rf"{before}(\d{{1,18}}){after}", name, re.ASCII)
-        return found is not None and self.name(int(found[1])) == name
+        return None if found is None else int(found[1])
 
     def owns(self, guest: Guest) -> bool:
         """Tell whether a guest is a VM of this series, whatever its number."""
+        return self.numbers(guest.name or "") and self._has(guest)
+
+    def owned(self, guest: Guest) -> bool:
+        """Tell whether a guest was probably a VM of this series when its numbers had another width."""
+        return self._number(guest.name or "") is not None and not self.owns(guest) and self._has(guest)
+
+    def _has(self, guest: Guest) -> bool:
         return (
-            self.numbers(guest.name or "")
-            and guest.kind == "qemu"
-            and not guest.template
-            and self.tags <= guest.tags
-            and self.pool in (None, guest.pool)
+            guest.kind == "qemu" and not guest.template and self.tags <= guest.tags and self.pool in (None, guest.pool)
         )
 
 
@@ -163,9 +170,10 @@ def surplus_entries(
 ) -> tuple[list[Entry], list[str]]:
     """Return entries that remove the VMs of formerly larger counts, and warnings about those that are kept."""
     wanted = {entry.request.name for entry in entries}
+    guests = sorted(guests, key=lambda guest: guest.vmid)
     left = [
         (owner, guest)
-        for guest in sorted(guests, key=lambda guest: guest.vmid)
+        for guest in guests
         if guest.name not in wanted and (owner := next((each for each in series if each.owns(guest)), None))
     ]
     doomed = [(owner, guest) for owner, guest in left if owner.surplus == ABSENT]
@@ -173,9 +181,17 @@ def surplus_entries(
         Entry(position, vm_request({"name": guest.name, "vmid": guest.vmid}), ABSENT, guard=owner.guard)
         for position, (owner, guest) in enumerate(doomed, len(entries))
     ]
+    warnings = []
     kept = [f"{guest.name} ({guest.vmid})" for owner, guest in left if owner.surplus == KEEP]
-    told = ", ".join(first(kept, _TOLD))
-    return removals, [f"beyond count, and kept: {told}; remove them with surplus=absent"] if kept else []
+    if kept:
+        warnings.append(f"beyond count, and kept: {', '.join(first(kept, _TOLD))}; remove them with surplus=absent")
+    others = [g for g in guests if g.name not in wanted and not any(each.owns(g) for each in series)]
+    former = [f"{guest.name} ({guest.vmid})" for guest in others if any(each.owned(guest) for each in series)]
+    if former:
+        patterns = listed(sorted({each.pattern for each in series}))
+        told = ", ".join(first(sorted(former), _TOLD))
+        warnings.append(f"numbered with another width than {patterns}, and kept: {told}; rename or remove them")
+    return removals, warnings
 
 
 def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) -> Series:
@@ -191,7 +207,13 @@ def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) 
             "or web-{n:02}"
         )
     tags = vm_request({"name": "any", "tags": merged.get("tags")}).tags
-    return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"), Guard.of(merged))
+    guard = Guard.of(merged)
+    if body.get("surplus") == ABSENT and not (tags or merged.get("pool") or guard.tags or guard.pool):
+        raise InvalidRequest(
+            f"{where}surplus: 'absent' would remove every VM that has a name like {name!r}; set pool, tags, only_pool "
+            "or only_tags, which tell the VMs of this task from others"
+        )
+    return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"), guard)
 
 
 def _check_uncounted(where: str, body: Mapping[str, t.Any]) -> None:

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The static addresses that the VMs of a run have or get, with or without address pools: no two of them get one.
+
+The same address may exist in several networks, so VMs on different bridges or VLANs do not conflict.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import CollectionError, InvalidRequest
+from ..proxmox.options.contradictions import unread_cloud_init
+from ..proxmox.options.kinds import NET
+from ..proxmox.options.values import addresses_of_card
+from ..reservations.records import Reservation
+from .job import Job
+from .options.entries import Entry
+
+Config = Mapping[str, t.Any]
+Network = tuple[str, str]
+"""A bridge and a VLAN tag."""
+
+
+class AddressConflict(CollectionError):
+    """A VM is to have a static address that another guest of the cluster, or another VM of the task, has.
+
+    Cure: choose another address, or take one from a pool with C(addresses). A clone and a restored VM inherit the
+    addresses of their template or backup: set C(ipconfig) for them.
+    """
+
+    code = "AddressConflict"
+
+
+@dataclass(slots=True)
+class Claims:
+    """Who has or gets which address, and in which network as far as that is known."""
+
+    _holders: dict[str, list[tuple[str, Network | None]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pending: Iterable[Reservation], jobs: Sequence[Job]) -> Claims:
+        """The addresses of VMs that others are creating, and of VMs of the run that exist. New ones claim their own."""
+        asked = {job.entry.request.name for job in jobs}
+        claims = cls()
+        for reservation in pending:
+            for address in reservation.addresses if reservation.name not in asked else ():
+                text = str(ipaddress.ip_address(address))
+                claims._holders.setdefault(text, []).append((f"{reservation.name} ({reservation.vmid})", None))
+        for entry in (job.entry for job in jobs if job.guest is not None and job.entry.state != "absent"):
+            for address, network in _addresses(entry.request.options):
+                claims._holders.setdefault(address, []).append((entry.label, network))
+        return claims
+
+    def claim(self, entry: Entry, config: Config) -> None:
+        """Note the addresses of a new VM; config is the whole that it gets.
+
+        Raises AddressConflict, and InvalidRequest for an address of a pool that the guest would never get.
+        """
+        gaps = unread_cloud_init(config, entry.addresses.keys())
+        for card, reason in gaps.items():
+            raise InvalidRequest(f"addresses.{card}: the guest would not get the address: {reason}, for {entry.label}")
+        own = list(_addresses(config))
+        for address, network in own:
+            for holder, other in self._holders.get(address, ()):
+                if holder != entry.label and (network is None or other is None or network == other):
+                    raise AddressConflict(f"{entry.label}: {address} is the address of {holder}")
+        for address, network in own:
+            self._holders.setdefault(address, []).append((entry.label, network))
+
+
+def _addresses(config: Config) -> Iterator[tuple[str, Network | None]]:
+    for key, value in sorted(config.items()):
+        if key.startswith("ipconfig"):
+            card = NET.read(str(config.get(f"net{key.removeprefix('ipconfig')}", "")))
+            network = (card["bridge"], card.get("tag", "")) if "bridge" in card else None
+            for interface in addresses_of_card(str(value)):
+                yield str(interface.ip), network
