@@ -18,9 +18,9 @@ set by                      nobody                   VM.Config.HWType       root
 ==========================  =======================  =====================  =========================
 
 So another time means another guest, but all clones of a template share its time. The same C(vmgenid) means the same
-guest. The same UUID with another C(vmgenid) is a guest that was rolled back or restored in place, unless it has
-another name: then it is a copy of a backup. An owner cannot set the time, so a VM to which its owner gave the UUID of
-another VM still differs by it, unless both are clones of one template.
+guest: no owner can choose it. With another C(vmgenid), a guest of the same UUID and name was rolled back, was restored
+in place, or is a clone of the same template to which its owner has given that UUID: which of them is not known. The
+UUID counts only for VMs without a C(vmgenid).
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def compare(planned: Identity, found: Identity) -> Sameness:
     if planned.is_marked or found.is_marked:
         # Without a UUID in either, the time has to do.
         born = planned.uuid == found.uuid and (planned.uuid, planned.ctime) != (None, None)
-        return Sameness.SAME if born and planned.name == found.name else Sameness.OTHER
+        if not born or planned.name != found.name:
+            return Sameness.OTHER
+        return Sameness.SAME if planned.vmgenid is found.vmgenid is None else Sameness.UNKNOWN
     if planned.name != found.name:
         return Sameness.OTHER
     known = planned.digest is not None and planned.digest == found.digest
@@ -100,7 +102,7 @@ def require_same(vmid: int, planned: Identity, found: Identity) -> None:
     if sameness is Sameness.OTHER:
         what = "it belongs to another guest now"
     else:
-        what = "its config has changed since, and nothing in it shows whether it is the same guest"
+        what = "its config has changed since, and does not show whether it is the same guest, rolled back or changed"
     raise NotTheSameGuest(
         f"VMID {vmid}: {what}: planned {_named(planned)}, found {_named(found)}; nothing was done with the latter",
         vmid=vmid,
