@@ -46,6 +46,12 @@ def test_strict_ha_rule__keeps_a_guest_of_a_lost_node_on_its_nodes() -> None:
     assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=10, node="pve2")).decision is not None
 
 
+def test_existing_vm__is_not_called_a_new_one() -> None:
+    state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
+    reasons = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=100, vmid=150)).verdicts()}
+    assert "the loss of big would strand the VM of 100.0 GiB" in reasons["big"]
+
+
 def test_vm_that_would_itself_be_stranded__is_refused() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
     outcome = scheduler(state, ON).schedule(vm(gib=100))

@@ -230,7 +230,7 @@ def guests_with(node: NodeInfo, tag: str | None = None) -> int:
 
 
 NO_HEADROOM = "would leave no headroom in CPU and memory for the loss of a node"
-NEW = "the new VM"
+NEW, EXISTING = "the new VM", "the VM"
 
 
 class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
@@ -257,7 +257,8 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         from ..headroom import Load, Room, label
 
-        name = label(request.name, request.vmid) if request.existing else NEW
+        name = NEW if request.vmid is None else EXISTING
+        name = label(request.name, request.vmid) if request.existing else name
         state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), name)
         return None
 
